@@ -1,0 +1,44 @@
+# Two commands: `make demo` runs the main job, `make test` passes the tests.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-unit lint bench lock clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+venv: $(STAMP)  ## make the environment in .venv from the committed lock
+
+$(STAMP): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
+	$(BIN)/python -m examples.flights
+
+test: venv lint  ## everything that CI checks: format, lint, types, all tests
+	$(BIN)/python -m pytest
+
+test-unit: venv  ## the quick tests only
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: venv  ## format, lint and types, checked
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: venv  ## measure the figures that the README and docs/ quote
+	$(BIN)/python -m benchmarks
+
+lock: venv  ## write requirements.lock again from pyproject.toml
+	$(BIN)/pip-compile --quiet --extra pipelines --extra demo --extra dev --generate-hashes --allow-unsafe \
+	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --output-file requirements.lock pyproject.toml
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist *.egg-info

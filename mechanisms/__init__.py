@@ -1,0 +1,1 @@
+"""Randomizers, channels, relaxation, estimators and accounting. No I/O."""

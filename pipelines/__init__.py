@@ -1,0 +1,1 @@
+"""Beam jobs: from the log to estimates."""

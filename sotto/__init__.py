@@ -1,0 +1,1 @@
+"""What both sides agree on: the collection plan, the report format, the log framing."""

@@ -1,0 +1,48 @@
+"""The errors that both sides raise; all derive from :class:`SottoError`."""
+
+from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+
+
+class PlanError(ParameterError):
+    """A plan cannot be honoured; the message names the metric, the rung and what is allowed."""
+
+
+class FormatError(SottoError):
+    """Bytes that are not what the report format or the log's framing says."""
+
+
+class ValueTypeError(SottoError, TypeError):
+    """A recorded value has the wrong type; the message names metric and types, never the value."""
+
+
+class UnknownMetricError(SottoError, KeyError):
+    """A metric that the plan does not have."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class StoreError(SottoError):
+    """The device's store cannot be used."""
+
+
+class PublishError(SottoError):
+    """A message was not accepted; its reports stay where they are and are sent again."""
+
+
+class DrainError(SottoError):
+    """A drain cannot go on; its last commit is intact."""
+
+
+__all__ = [
+    "DrainError",
+    "FormatError",
+    "ParameterError",
+    "PlanError",
+    "PublishError",
+    "SottoError",
+    "StoreError",
+    "UnknownMetricError",
+    "UnrelatedRungsError",
+    "ValueTypeError",
+]

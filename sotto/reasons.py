@@ -1,0 +1,28 @@
+"""Why a message, a run or a row is quarantined: the closed list, with its codes on disk."""
+
+from enum import IntEnum
+
+
+class Reason(IntEnum):
+    """The reason for a rejection. Codes never change and are never used again."""
+
+    MALFORMED = 1
+    UNKNOWN_VERSION = 2
+    UNKNOWN_PLAN = 3
+    UNKNOWN_METRIC = 4
+    WRONG_WIDTH = 5
+    WRONG_SHARD = 6
+    IMPOSSIBLE_LEVEL = 7
+    OUT_OF_DOMAIN = 8
+    MISALIGNED_TIME = 9
+    FUTURE = 10
+    LATE = 11
+    OVER_BUDGET = 12
+    EQUIVOCATION = 13
+    REVOKED = 14
+    CORRUPT_LOG = 15
+
+    @property
+    def label(self) -> str:
+        """The reason as people and metrics read it, such as ``over_budget``."""
+        return self.name.lower()
