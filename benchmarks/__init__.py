@@ -1,0 +1,1 @@
+"""Measurements behind every figure that the README and docs/ quote."""

@@ -1,0 +1,62 @@
+"""What the documents show is run.
+
+In the README and in docs/: a ``python`` block is executed, a ``yaml`` block that begins with
+``collector:`` is loaded as a plan, and in a ``console`` block every line that begins with
+``$ sotto`` must succeed. The blocks of one document run in order in one empty folder; a block
+may be named by a comment ``<!-- file: NAME -->`` above it, which writes it there instead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sotto.plan import load_plan
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(
+    r"(?:<!-- file: (?P<file>\S+) -->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_what_the_document_shows_works(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for match in BLOCK.finditer(document.read_text(encoding="utf-8")):
+        language, body = match["language"], match["body"]
+        if match["file"]:
+            (tmp_path / match["file"]).write_text(body, encoding="utf-8")
+        if language == "python":
+            exec(compile(body, f"{document.name}", "exec"), names)  # noqa: S102
+        elif language == "yaml" and body.startswith("collector:"):
+            plan = tmp_path / (match["file"] or "plan.yaml")
+            plan.write_text(body, encoding="utf-8")
+            load_plan(plan)
+        elif language == "console":
+            _run_lines(body, tmp_path)
+
+
+def _run_lines(body: str, folder: Path) -> None:
+    commands = [line[2:] for line in body.splitlines() if line.startswith("$ sotto ")]
+    for command in commands:
+        result = subprocess.run(
+            [sys.executable, "-m", "sotto.cli", *shlex.split(command, comments=True)[1:]],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
