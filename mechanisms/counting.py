@@ -64,14 +64,14 @@ def bit_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
     slab_bytes = period * max(1, min(_TREE_LANES * 8, n * width // 64) // period)
     slabs = n * width // slab_bytes
     if n < _TREE_ROWS or slabs < 8:
-        return _sorted_bit_sums(rows, np.zeros(1, dtype=np.int64))[0]
+        return _sorted_bit_sums(rows, np.zeros(1, dtype=np.int64)).reshape(-1)
     whole = slabs * slab_bytes // width
     lanes = np.ascontiguousarray(rows[:whole]).reshape(slabs, slab_bytes).view(np.uint64)
-    total = np.zeros(8 * width, dtype=np.int64)
+    total: NDArray[np.int64] = np.zeros(8 * width, dtype=np.int64)
     for weight, plane in _planes(lanes):
         total += _plane_sums(plane, period).reshape(-1, 8 * width).sum(axis=0) << weight
     if whole < n:
-        total += _sorted_bit_sums(rows[whole:], np.zeros(1, dtype=np.int64))[0]
+        total += _sorted_bit_sums(rows[whole:], np.zeros(1, dtype=np.int64)).reshape(-1)
     return total
 
 
@@ -166,7 +166,7 @@ def grouped_counts(
 
 
 def _check_range(name: str, values: NDArray[np.integer], limit: int) -> None:
-    if values.size and not (0 <= int(values.min()) and int(values.max()) < limit):
+    if values.size and not (int(values.min()) >= 0 and int(values.max()) < limit):
         raise ParameterError(f"{name} must lie in [0, {limit})")
 
 
@@ -248,12 +248,13 @@ def _plane_sums(plane: NDArray[np.uint64], period: int) -> NDArray[np.int64]:
     """Count the set bits of each of the ``8 * period`` columns of a plane of whole periods."""
     import numpy as np
 
-    spread = np.unpackbits(plane.view(np.uint8), bitorder="little").view(np.uint64)
-    spread = spread.reshape(-1, period)
+    bits = np.unpackbits(plane.view(np.uint8), bitorder="little")
+    spread = bits.view(np.uint64).reshape(-1, period)
     # Add whole stretches of periods first: long contiguous additions are the fast ones.
     stretch = -(-len(spread) // _BYTE_ROWS)
     whole = len(spread) // stretch
     lanes = spread[: whole * stretch].reshape(whole, -1).sum(axis=0, dtype=np.uint64)
-    total = lanes.view(np.uint8).reshape(-1, 8 * period).sum(axis=0, dtype=np.int64)
-    rest = spread[whole * stretch :].view(np.uint8).reshape(-1, 8 * period)
-    return total + rest.sum(axis=0, dtype=np.int64)
+    total: NDArray[np.int64] = np.zeros(8 * period, dtype=np.int64)
+    for part in (lanes, spread[whole * stretch :]):
+        total += part.view(np.uint8).reshape(-1, 8 * period).sum(axis=0, dtype=np.int64)
+    return total
