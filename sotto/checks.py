@@ -1,0 +1,261 @@
+"""What a plan must satisfy to load: nothing is agreed that cannot be honoured.
+
+Every problem names the metric and the rung, the value found and what is allowed. The standard
+library alone is needed, so a device refuses the same plans as the compiler.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError, PlanError
+
+if TYPE_CHECKING:
+    from sotto.compiled import CompiledMetric, CompiledPlan
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
+MAX_RUNGS = 8
+#: A century: no duration is longer, so that sums of times stay far within 64 bits.
+MAX_DURATION = 36_525 * 86_400_000
+#: The year 9999.
+MAX_TIME = 253_402_300_800_000
+MAX_LIMIT = 1_000_000
+MAX_DOMAIN = 1 << 17
+#: Epsilon a million, in micro-epsilon: no ceiling is higher.
+MAX_CEILING = 10**12
+
+#: The mechanisms that a metric type may use, and the parameters of each.
+MECHANISMS = {
+    "category": ("grr", "sue", "oue"),
+    "boolean": ("grr", "sue", "oue"),
+    "string": ("rappor",),
+    "number": ("threshold", "sampled_bit", "split_bits"),
+}
+PARAMETERS = {
+    "grr": ("domain_size",),
+    "sue": ("domain_size",),
+    "oue": ("domain_size",),
+    "rappor": ("bits", "cohorts", "hashes"),
+    "threshold": ("missing",),
+    "sampled_bit": ("bits", "missing"),
+    "split_bits": ("bits", "missing"),
+}
+
+
+def amount(micro: int) -> str:
+    """Return micro-epsilon as people write epsilon.
+
+    >>> amount(500_000), amount(1_000_000)
+    ('0.5', '1.0')
+    """
+    return str(micro / 1_000_000)
+
+
+def check(plan: CompiledPlan) -> None:
+    """Refuse a plan that cannot be honoured.
+
+    Raises
+    ------
+    PlanError
+        With a line for every problem found.
+    """
+    problems = _plan_problems(plan)
+    for metric in plan.metrics:
+        problems += [
+            f"metric {metric.name!r}{problem}" for problem in _metric_problems(plan, metric)
+        ]
+    # Mechanisms are built only from parameters that are sound, and summed only if all are.
+    if not problems:
+        for metric in plan.metrics:
+            problems += [f"metric {metric.name!r}{each}" for each in _mechanism_problems(metric)]
+    if not problems:
+        problems = _ceiling_problems(plan)
+    if problems:
+        raise PlanError("\n".join(problems))
+
+
+def _plan_problems(plan: CompiledPlan) -> list[str]:
+    problems = []
+    for what in ("collector", "plan"):
+        if not NAME.fullmatch(getattr(plan, what)):
+            problems.append(f"{what} {getattr(plan, what)!r} must be a name: {_NAME_RULE}")
+    if not 0 < len(plan.owner) <= 256:
+        problems.append("owner must say whom to ask, in at most 256 characters")
+    if not 1 <= plan.version < 2**31:
+        problems.append(f"version {plan.version} must be at least 1")
+    if not 0 < plan.expires <= MAX_TIME:
+        problems.append("expires must lie between the years 1970 and 9999")
+    for what, low in (("resolution", 1), ("period", 1), ("grace", 0), ("retention", 1)):
+        duration = getattr(plan, what)
+        if not low <= duration <= MAX_DURATION:
+            problems.append(f"{what} {duration} ms must be in [{low} ms, 36525 d]")
+    if not problems and plan.period % plan.resolution:
+        problems.append(
+            f"period {plan.period} ms must be a multiple of the resolution, {plan.resolution} ms"
+        )
+    if not 1 <= plan.shards <= 65536:
+        problems.append(f"shards {plan.shards} must be in [1, 65536]")
+    if not 0 < plan.ceilings.period <= plan.ceilings.lifetime <= MAX_CEILING:
+        problems.append(
+            f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "
+            f"lifetime {amount(plan.ceilings.lifetime)}, itself at most {amount(MAX_CEILING)}"
+        )
+    if not 1 <= len(plan.metrics) <= 65535:
+        problems.append("a plan has at least one metric and at most 65535")
+    names = [metric.name for metric in plan.metrics]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"metric {name!r} is there twice")
+    return problems
+
+
+_NAME_RULE = "letters, digits, '_', '.' and '-', at most 128, a letter or digit first"
+
+
+def _metric_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
+    problems = []
+    if not NAME.fullmatch(metric.name):
+        problems.append(f": its name must consist of {_NAME_RULE}")
+    if metric.type not in MECHANISMS:
+        return [*problems, f": type {metric.type!r} must be one of {', '.join(MECHANISMS)}"]
+    if not 0 < metric.window <= MAX_DURATION or metric.window % max(plan.resolution, 1):
+        problems.append(
+            f": window {metric.window} ms must be a multiple of the resolution, "
+            f"{plan.resolution} ms, and at most 36525 d"
+        )
+    if not 1 <= metric.limit <= MAX_LIMIT:
+        problems.append(f": repeat: limit {metric.limit} must be in [1, {MAX_LIMIT}]")
+    if metric.kind not in ("first", "reservoir", "every"):
+        problems.append(f": repeat: kind {metric.kind!r} must be first, reservoir or every")
+    elif metric.kind != "every" and metric.limit != 1:
+        problems.append(f": repeat: {metric.kind} is once a period, not {metric.limit} times")
+    problems += _ladder_problems(plan, metric)
+    problems += _domain_problems(metric)
+    problems += _range_problems(metric)
+    problems += _parameter_problems(metric)
+    return problems
+
+
+def _ladder_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
+    ladder = metric.ladder
+    if not 1 <= len(ladder) <= MAX_RUNGS:
+        return [f": a ladder has 1 to {MAX_RUNGS} rungs, not {len(ladder)}"]
+    problems = []
+    for number, rung in enumerate(ladder, start=1):
+        if not 0 < rung.epsilon <= MAX_CEILING:
+            problems.append(f", rung {number}: epsilon {amount(rung.epsilon)} must be above 0")
+        if not 0 <= rung.after <= MAX_DURATION:
+            problems.append(f", rung {number}: after {rung.after} ms must be in [0 ms, 36525 d]")
+    for number, (weak, strong) in enumerate(pairwise(ladder), start=1):
+        if not strong.epsilon > weak.epsilon:
+            problems.append(
+                f", rung {number + 1}: epsilon {amount(strong.epsilon)} must be greater than "
+                f"rung {number}'s {amount(weak.epsilon)}"
+            )
+        if not strong.after >= weak.after:
+            problems.append(
+                f", rung {number + 1}: after {strong.after} ms must be at least "
+                f"rung {number}'s {weak.after} ms"
+            )
+    if metric.kind == "reservoir" and ladder[0].after < plan.period:
+        problems.append(
+            f", rung 1: after {ladder[0].after} ms must be at least the period, {plan.period} ms: "
+            "a reservoir may replace its value until the period ends"
+        )
+    return problems
+
+
+def _domain_problems(metric: CompiledMetric) -> list[str]:
+    if metric.type != "category":
+        return [": only a category has a domain"] if metric.domain is not None else []
+    domain = metric.domain or ()
+    if not 1 <= len(domain) <= MAX_DOMAIN:
+        return [f": domain must have 1 to {MAX_DOMAIN} values, not {len(domain)}"]
+    problems = []
+    if not all(0 < len(value) <= 256 for value in domain):
+        problems.append(": the values of a domain have 1 to 256 characters")
+    seen: set[str] = set()
+    twice = sorted({value for value in domain if value in seen or seen.add(value)})  # type: ignore[func-returns-value]
+    if twice:
+        problems.append(f": domain has {', '.join(map(repr, twice))} more than once")
+    if metric.outside != "other" and metric.outside not in domain:
+        problems.append(f": outside {metric.outside!r} must be 'other' or a value of the domain")
+    if metric.missing and "missing" in domain:
+        problems.append(": a domain cannot have the value 'missing' where missing is true")
+    if len(metric.labels) < 2:
+        problems.append(": a category has at least two symbols, 'other' and 'missing' included")
+    return problems
+
+
+def _range_problems(metric: CompiledMetric) -> list[str]:
+    if metric.type == "number":
+        low, high = metric.range or (math.nan, math.nan)
+        problems = []
+        # NaN fails every comparison; the difference of two finite numbers may still overflow.
+        if not (low < high and math.isfinite(high - low)):
+            problems.append(f": range [{low}, {high}] must be two finite numbers, low below high")
+        if metric.outside != "clip":
+            problems.append(f": outside {metric.outside!r} must be 'clip' for a number")
+        return problems
+    problems = [": only a number has a range"] if metric.range is not None else []
+    if metric.unit is not None:
+        problems.append(": only a number has a unit")
+    if metric.type != "category" and metric.outside is not None:
+        problems.append(f": a {metric.type} has no outside")
+    return problems
+
+
+def _parameter_problems(metric: CompiledMetric) -> list[str]:
+    spec = metric.spec
+    name = spec.pop("name", None)
+    allowed = MECHANISMS[metric.type]
+    if name not in allowed:
+        return [f": mechanism {name!r} must be one of {', '.join(allowed)} for a {metric.type}"]
+    wanted = PARAMETERS[str(name)]
+    if tuple(sorted(spec)) != wanted:
+        return [f": mechanism {name} has the parameters {', '.join(wanted)}"]
+    problems = []
+    for key, value in spec.items():
+        if key == "missing":
+            if value is not metric.missing:
+                problems.append(f": mechanism {name}: missing must be {metric.missing}")
+        elif type(value) is not int or not 1 <= value <= MAX_DOMAIN:
+            problems.append(f": mechanism {name}: {key} must be a number in [1, {MAX_DOMAIN}]")
+    if spec.get("domain_size", len(metric.labels)) != len(metric.labels):
+        problems.append(
+            f": mechanism {name}: domain_size {spec['domain_size']} must be the number of symbols, "
+            f"{len(metric.labels)}"
+        )
+    return problems
+
+
+def _mechanism_problems(metric: CompiledMetric) -> list[str]:
+    try:
+        mechanism = metric.mechanism
+    except ParameterError as error:
+        return [f": {error}"]
+    problems = []
+    if not 0 < mechanism.payload_width <= 0xFFFF:
+        problems.append(f": payloads of {mechanism.payload_width} bytes; at most 65535 are allowed")
+    before = 0
+    for level, rung in enumerate(metric.ladder):
+        certified = mechanism.certified(level)
+        if not before < certified <= rung.epsilon:
+            problems.append(
+                f", rung {level + 1}: certified epsilon {amount(certified)} must be above "
+                f"{amount(before)} and at most the nominal {amount(rung.epsilon)}"
+            )
+        before = certified
+    return problems
+
+
+def _ceiling_problems(plan: CompiledPlan) -> list[str]:
+    if plan.cost <= plan.ceilings.period:
+        return []
+    each = ", ".join(f"{metric.name} {amount(metric.cost)}" for metric in plan.metrics)
+    return [
+        f"ceilings: period {amount(plan.ceilings.period)} is less than the {amount(plan.cost)} "
+        f"that the metrics can spend in a period ({each})"
+    ]

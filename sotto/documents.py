@@ -1,0 +1,164 @@
+"""A compiled plan as a JSON document, and back: names and types of fields, nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from sotto.errors import PlanError
+
+if TYPE_CHECKING:
+    from sotto.compiled import CompiledMetric, CompiledPlan
+
+T = TypeVar("T")
+
+_REQUIRED: Any = object()
+
+
+def document_of(plan: CompiledPlan) -> dict[str, object]:
+    """Return the plan as a JSON document (``docs/formats.md``)."""
+    return {
+        "format": 1,
+        "collector": plan.collector,
+        "plan": plan.plan,
+        "version": plan.version,
+        "owner": plan.owner,
+        "expires": plan.expires,
+        "period": plan.period,
+        "resolution": plan.resolution,
+        "grace": plan.grace,
+        "retention": plan.retention,
+        "shards": plan.shards,
+        "ceilings": {"period": plan.ceilings.period, "lifetime": plan.ceilings.lifetime},
+        "metrics": [_metric_document(metric) for metric in plan.metrics],
+    }
+
+
+def _metric_document(metric: CompiledMetric) -> dict[str, object]:
+    optional = {
+        "domain": None if metric.domain is None else list(metric.domain),
+        "outside": metric.outside,
+        "range": None if metric.range is None else list(metric.range),
+        "unit": metric.unit,
+    }
+    return {
+        "name": metric.name,
+        "type": metric.type,
+        "mechanism": metric.spec,
+        "missing": metric.missing,
+        "window": metric.window,
+        "repeat": {"kind": metric.kind, "limit": metric.limit},
+        "ladder": [{"epsilon": rung.epsilon, "after": rung.after} for rung in metric.ladder],
+        **{key: value for key, value in optional.items() if value is not None},
+    }
+
+
+def plan_of(document: object) -> CompiledPlan:
+    """Return the plan that a JSON document describes, its parameters not yet checked.
+
+    Raises
+    ------
+    PlanError
+        A field is missing, has the wrong type, or the document is of another format.
+    """
+    from sotto.compiled import FORMAT, Ceilings, CompiledPlan
+
+    fields = _Fields(document, "the compiled plan")
+    if fields.take("format", int) != FORMAT:
+        raise PlanError(f"the compiled plan is of another format than {FORMAT}")
+    ceilings = _Fields(fields.take("ceilings", dict), "ceilings")
+    period, grace = fields.take("period", int), fields.take("grace", int)
+    return CompiledPlan(
+        collector=fields.take("collector", str),
+        plan=fields.take("plan", str),
+        version=fields.take("version", int),
+        owner=fields.take("owner", str),
+        expires=fields.take("expires", int),
+        period=period,
+        resolution=fields.take("resolution", int),
+        grace=grace,
+        retention=fields.take("retention", int),
+        shards=fields.take("shards", int),
+        ceilings=Ceilings(ceilings.take("period", int), ceilings.take("lifetime", int)),
+        metrics=tuple(
+            _metric_of(item, index, period + grace)
+            for index, item in enumerate(fields.take("metrics", list))
+        ),
+    )
+
+
+def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
+    from sotto.compiled import CompiledMetric, Rung
+
+    where = f"metric {index + 1}"
+    name = _Fields(document, where).take("name", str)
+    fields = _Fields(document, f"metric {name!r}")
+    repeat = _Fields(fields.take("repeat", dict), f"metric {name!r}, repeat")
+    rungs = [
+        _Fields(item, f"metric {name!r}, rung {number}")
+        for number, item in enumerate(fields.take("ladder", list), start=1)
+    ]
+    ladder = tuple(Rung(rung.take("epsilon", int), rung.take("after", int)) for rung in rungs)
+    limits = fields.items("range", (int, float))
+    if limits is not None and len(limits) != 2:
+        raise PlanError(f"metric {name!r}: range must be two numbers, low and high")
+    return CompiledMetric(
+        index=index,
+        name=name,
+        type=fields.take("type", str),
+        parameters=_parameters(fields.take("mechanism", dict), name),
+        domain=fields.items("domain", (str,)),
+        outside=fields.take("outside", str, None),
+        missing=fields.take("missing", bool),
+        range=None if limits is None else (_float(limits[0]), _float(limits[1])),
+        unit=fields.take("unit", str, None),
+        window=fields.take("window", int),
+        kind=repeat.take("kind", str),
+        limit=repeat.take("limit", int),
+        ladder=ladder,
+        horizon=(ladder[-1].after if ladder else 0) + lateness,
+    )
+
+
+def _float(number: int | float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _parameters(
+    document: Mapping[str, object], name: str
+) -> tuple[tuple[str, str | int | bool], ...]:
+    for key, value in document.items():
+        if not isinstance(value, str | int | bool):
+            raise PlanError(f"metric {name!r}: mechanism parameter {key!r} has the wrong type")
+    return cast(tuple[tuple[str, str | int | bool], ...], tuple(sorted(document.items())))
+
+
+class _Fields:
+    """A JSON object whose fields are taken by name and exact type."""
+
+    def __init__(self, document: object, where: str) -> None:
+        if not isinstance(document, dict):
+            raise PlanError(f"{where}: a JSON object was expected")
+        self._document = document
+        self._where = where
+
+    def take(self, name: str, kind: type[T], default: Any = _REQUIRED) -> T:
+        value = self._document.get(name, default)
+        if value is _REQUIRED:
+            raise PlanError(f"{self._where}: {name!r} is missing")
+        # A JSON true is no number, though Python's bool is an int.
+        if type(value) is not kind and not (value is None and default is None):
+            raise PlanError(f"{self._where}: {name!r} must be {kind.__name__}")
+        return cast(T, value)
+
+    def items(self, name: str, kinds: tuple[type, ...]) -> tuple[Any, ...] | None:
+        values = self._document.get(name)
+        if values is None:
+            return None
+        if not (isinstance(values, list) and all(type(value) in kinds for value in values)):
+            raise PlanError(f"{self._where}: {name!r} must be a list of {kinds[-1].__name__}")
+        return tuple(values)

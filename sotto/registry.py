@@ -1,0 +1,91 @@
+"""The plans that an aggregator reads reports of: all of one collector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.errors import PlanError
+
+
+class RegisteredMetric(NamedTuple):
+    """A metric of one plan, under the id that it has within one registry.
+
+    Attributes
+    ----------
+    id : int
+        Its index in :attr:`Registry.metrics`.
+    fingerprint : bytes
+        The plan's.
+    plan : CompiledPlan
+    metric : CompiledMetric
+    """
+
+    id: int
+    fingerprint: bytes
+    plan: CompiledPlan
+    metric: CompiledMetric
+
+
+class Registry:
+    """All plans and versions of one collector, which share one ledger a device.
+
+    Parameters
+    ----------
+    plans : sequence of CompiledPlan
+        At least one. Their order gives the metrics' ids; a plan given twice counts once.
+
+    Attributes
+    ----------
+    collector : str
+    period, resolution : int
+        Milliseconds, equal in all plans.
+    shards : int
+        Equal in all plans.
+    budget : int
+        Micro-epsilon that a pseudonym may spend in a period: the highest of the plans' ceilings,
+        since a device that recorded under an older plan keeps to that plan's.
+    horizon : int
+        Milliseconds after which no report of an event is accepted any more, whatever its metric.
+    plans : tuple of CompiledPlan
+    metrics : tuple of RegisteredMetric
+    by_fingerprint : dict of bytes to CompiledPlan
+
+    Raises
+    ------
+    PlanError
+        No plan, or the plans differ in collector, period, resolution or shards.
+    """
+
+    def __init__(self, plans: Sequence[CompiledPlan]) -> None:
+        self.by_fingerprint = {plan.fingerprint: plan for plan in plans}
+        self.plans = tuple(self.by_fingerprint.values())
+        if not self.plans:
+            raise PlanError("a registry needs at least one plan")
+        first = self.plans[0]
+        for plan in self.plans[1:]:
+            for what in ("collector", "period", "resolution", "shards"):
+                if getattr(plan, what) != getattr(first, what):
+                    raise PlanError(
+                        f"plan {plan.plan!r} version {plan.version}: {what} "
+                        f"{getattr(plan, what)!r} must be {getattr(first, what)!r} "
+                        f"as in plan {first.plan!r} version {first.version}"
+                    )
+        self.collector = first.collector
+        self.period = first.period
+        self.resolution = first.resolution
+        self.shards = first.shards
+        self.budget = max(plan.ceilings.period for plan in self.plans)
+        self.horizon = max(plan.horizon for plan in self.plans)
+        pairs = [(plan, metric) for plan in self.plans for metric in plan.metrics]
+        if len(pairs) > 0xFFFF:
+            raise PlanError(f"{len(pairs)} metrics in one registry; at most 65535 are allowed")
+        self.metrics = tuple(
+            RegisteredMetric(number, plan.fingerprint, plan, metric)
+            for number, (plan, metric) in enumerate(pairs)
+        )
+
+    def period_of(self, time: int) -> int:
+        """Return the number of the budget period that contains ``time`` (ms)."""
+        return time // self.period

@@ -1,0 +1,174 @@
+"""The report format: what a device sends, byte for byte (``docs/formats.md``).
+
+A *message* carries one plan fingerprint and one shard. It is a header followed by *runs*, a run
+being one metric and a count of *rows*, a row one report: level, pseudonym, chain id, truncated
+event time and payload. Everything is little-endian and of fixed width within a run, so that an
+aggregator reads millions of rows in a few array operations (:mod:`sotto.decode`). This module is
+the scalar half, for devices and for people; it needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from sotto.errors import FormatError
+
+MAGIC = b"SO"
+VERSION = 1
+#: A message is never longer; what is longer is refused by both sides.
+MAX_MESSAGE = 1 << 20
+
+HEADER = struct.Struct("<2sBBHH32s")
+RUN = struct.Struct("<HHI")
+ROW = struct.Struct("<B16s16sq")
+
+
+class Row(NamedTuple):
+    """One report: one rung of one chain.
+
+    Attributes
+    ----------
+    level : int
+        The rung, 0 the weakest, at most 255.
+    pseudonym, chain : bytes
+        16 bytes each.
+    event : int
+        Milliseconds since the Unix epoch, truncated to the plan's resolution; may be negative.
+    payload : bytes
+        As wide as its metric's mechanism says; equally wide in all rows of a run.
+    """
+
+    level: int
+    pseudonym: bytes
+    chain: bytes
+    event: int
+    payload: bytes
+
+
+class Run(NamedTuple):
+    """Rows of one metric, given by its index in the plan."""
+
+    metric: int
+    rows: tuple[Row, ...]
+
+
+class Message(NamedTuple):
+    """A message, taken apart."""
+
+    fingerprint: bytes
+    shard: int
+    runs: tuple[Run, ...]
+
+
+def row_size(width: int) -> int:
+    """Return the bytes of one row whose payload is ``width`` bytes wide."""
+    return ROW.size + width
+
+
+def encode_message(
+    fingerprint: bytes, shard: int, runs: Iterable[tuple[int, Sequence[Row]]]
+) -> bytes:
+    """Return the bytes of a message.
+
+    Parameters
+    ----------
+    fingerprint : bytes
+        32 bytes: the plan under which the rows were recorded.
+    shard : int
+        The shard of every pseudonym in the message, in ``[0, 65536)``.
+    runs : iterable of (int, sequence of Row)
+        At least one run, each a metric's index in the plan and at least one row.
+
+    Raises
+    ------
+    FormatError
+        Something does not fit the format, or the message would exceed ``MAX_MESSAGE`` bytes.
+
+    Examples
+    --------
+    >>> row = Row(0, bytes(16), bytes(16), -3_600_000, b"\\x05")
+    >>> message = encode_message(bytes(32), 7, [(2, [row])])
+    >>> len(message), decode_message(message).runs[0] == Run(2, (row,))
+    (90, True)
+    """
+    if len(fingerprint) != 32:
+        raise FormatError(f"a fingerprint is 32 bytes, not {len(fingerprint)}")
+    parts = [b""]
+    try:
+        for metric, rows in runs:
+            parts.append(_encode_run(metric, rows))
+        parts[0] = HEADER.pack(MAGIC, VERSION, 0, shard, len(parts) - 1, fingerprint)
+    except struct.error as error:
+        raise FormatError(f"a field does not fit the report format: {error}") from None
+    if len(parts) == 1:
+        raise FormatError("a message has at least one run")
+    message = b"".join(parts)
+    if len(message) > MAX_MESSAGE:
+        raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
+    return message
+
+
+def _encode_run(metric: int, rows: Sequence[Row]) -> bytes:
+    if not rows:
+        raise FormatError("a run has at least one row")
+    width = len(rows[0].payload)
+    parts = [RUN.pack(metric, width, len(rows))]
+    for level, pseudonym, chain, event, payload in rows:
+        if not (len(pseudonym) == 16 and len(chain) == 16):
+            raise FormatError("pseudonyms and chain ids are 16 bytes")
+        if len(payload) != width:
+            raise FormatError("the payloads of a run are equally wide")
+        parts.append(ROW.pack(level, pseudonym, chain, event))
+        parts.append(payload)
+    return b"".join(parts)
+
+
+def decode_message(message: bytes) -> Message:
+    """Take a message apart.
+
+    Structure is checked here, and nothing else: whether plan and metric are known and the rows
+    are acceptable is for :func:`sotto.decode.decode`.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not exactly one message of this version.
+    """
+    if len(message) < HEADER.size:
+        raise FormatError(f"a message has at least {HEADER.size} bytes, not {len(message)}")
+    magic, version, flags, shard, count, fingerprint = HEADER.unpack_from(message)
+    if magic != MAGIC:
+        raise FormatError("the bytes do not begin as a message does")
+    if version != VERSION or flags != 0:
+        raise FormatError(f"version {version} with flags {flags}; known is {VERSION} with 0")
+    if len(message) > MAX_MESSAGE:
+        raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
+    if count == 0:
+        raise FormatError("a message has at least one run")
+    runs = []
+    position = HEADER.size
+    for _ in range(count):
+        run, position = _decode_run(message, position)
+        runs.append(run)
+    if position != len(message):
+        raise FormatError(f"{len(message) - position} bytes after the last run")
+    return Message(fingerprint, shard, tuple(runs))
+
+
+def _decode_run(message: bytes, position: int) -> tuple[Run, int]:
+    if position + RUN.size > len(message):
+        raise FormatError("the message ends within the header of a run")
+    metric, width, count = RUN.unpack_from(message, position)
+    start = position + RUN.size
+    end = start + count * row_size(width)
+    if count == 0:
+        raise FormatError("a run has at least one row")
+    if end > len(message):
+        raise FormatError("the message ends within a run")
+    rows = tuple(
+        Row(*ROW.unpack_from(message, at), message[at + ROW.size : at + row_size(width)])
+        for at in range(start, end, row_size(width))
+    )
+    return Run(metric, rows), end
