@@ -1,0 +1,126 @@
+"""Exact arithmetic behind every privacy amount: e^x between bounds, and losses rounded up.
+
+Amounts are integers in *micro-epsilon* (1,000,000 is epsilon 1). Exponentials come from
+:mod:`decimal`, whose results are the same on every platform, so that a device and the aggregator
+derive the same thresholds from the same plan.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from mechanisms.errors import ParameterError
+
+#: Micro-epsilon in an epsilon of one.
+MICRO = 1_000_000
+
+_CONTEXT = Context(prec=60)
+#: Larger by far than the relative error of one division and one exponential at 60 digits for
+#: exponents up to 1000, smaller by far than a grain of 2**-64.
+_GUARD = Fraction(1, 10**50)
+_LARGEST_EXPONENT = 1000
+
+
+@lru_cache(maxsize=4096)
+def exp_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
+    """Enclose the exponential of a rational number.
+
+    Parameters
+    ----------
+    exponent : Fraction
+        In [0, 1000].
+
+    Returns
+    -------
+    lower, upper : Fraction
+        ``lower <= e**exponent <= upper``, 1e-49 apart relatively; both are 1 for exponent 0.
+
+    Raises
+    ------
+    ParameterError
+        The exponent is outside its interval.
+
+    Examples
+    --------
+    >>> lower, upper = exp_bounds(Fraction(1))
+    >>> lower < upper, float(lower)
+    (True, 2.718281828459045)
+    """
+    if not 0 <= exponent <= _LARGEST_EXPONENT:
+        raise ParameterError(f"exponent must lie in [0, {_LARGEST_EXPONENT}], not {exponent}")
+    if exponent == 0:
+        return Fraction(1), Fraction(1)
+    quotient = _CONTEXT.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+    value = Fraction(_CONTEXT.exp(quotient))
+    return max(Fraction(1), value * (1 - _GUARD)), value * (1 + _GUARD)
+
+
+def exp_micro(micro: int) -> tuple[Fraction, Fraction]:
+    """Enclose e^epsilon for an amount in micro-epsilon; see :func:`exp_bounds`."""
+    return exp_bounds(Fraction(micro, MICRO))
+
+
+def loss_micro(ratio: Fraction) -> int:
+    """Return the smallest micro-epsilon that covers a likelihood ratio, rounded upward.
+
+    Parameters
+    ----------
+    ratio : Fraction
+        The largest likelihood ratio of a channel, at least 1.
+
+    Returns
+    -------
+    int
+        The smallest ``micro`` for which ``ratio <= e**(micro / 1e6)`` is proved; 0 for ratio 1.
+
+    Raises
+    ------
+    ParameterError
+        The ratio is below 1, or above e^1000.
+
+    Examples
+    --------
+    >>> loss_micro(Fraction(3))
+    1098613
+    >>> loss_micro(Fraction(1))
+    0
+    """
+    if ratio < 1:
+        raise ParameterError("a largest likelihood ratio is at least 1")
+    if ratio == 1:
+        return 0
+    quotient = _CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    guess = max(1, int(_CONTEXT.ln(quotient) * MICRO))
+    while guess > 1 and exp_micro(guess - 1)[0] >= ratio:
+        guess -= 1
+    while exp_micro(guess)[0] < ratio:
+        guess += 1
+    return guess
+
+
+def to_micro(epsilon: float | Fraction) -> int:
+    """Return an epsilon in micro-epsilon, rounded down.
+
+    A float is taken as the decimal number that it prints as.
+
+    Raises
+    ------
+    ParameterError
+        The epsilon is below one micro-epsilon, above 1000, or not a number.
+
+    Examples
+    --------
+    >>> to_micro(0.1)
+    100000
+    """
+    if not 1 / MICRO <= epsilon <= _LARGEST_EXPONENT:
+        raise ParameterError(f"epsilon must lie in [0.000001, {_LARGEST_EXPONENT}], not {epsilon}")
+    exact = epsilon if isinstance(epsilon, Fraction) else Fraction(repr(epsilon))
+    return int(exact * MICRO)
+
+
+def ceil_fraction(value: Fraction) -> int:
+    """Return the smallest integer that is not below ``value``."""
+    return -(-value.numerator // value.denominator)

@@ -1,0 +1,127 @@
+"""Numbers in [0, 1] as public coins and grids see them.
+
+A random threshold and the index of a sampled bit are public coins, hashes of the chain id; the
+grid of an l-bit number has 2**l points, and a value between two of them goes to either with the
+probability that keeps its mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mechanisms.errors import ParameterError
+from mechanisms.randomness import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: A number has at most so many bits.
+MAX_BITS = 32
+#: Bins of the thresholds that are kept apart in counts: the 6 leading bits of the coin.
+BINS = 64
+
+
+def threshold_of(coin: int) -> float:
+    """Return the threshold, in (0, 1], of a 64-bit coin.
+
+    Examples
+    --------
+    >>> threshold_of(1 << 63) - 0.5 < 1e-15
+    True
+    """
+    return ((coin >> 11) + 0.5) * 2.0**-53
+
+
+def thresholds_of(coins: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Vectorised :func:`threshold_of`: ``(n,)`` in, ``(n,)`` ``float64`` out."""
+    import numpy as np
+
+    shifted = (coins >> np.uint64(11)).astype(np.float64)
+    return (shifted + 0.5) * 2.0**-53
+
+
+def exponent_of(coin: int, bits: int) -> int:
+    """Return the exponent e of the bit, of weight 2**e, that a coin samples.
+
+    Bit e has probability 2**e / (2**bits - 1): its share of the range.
+
+    Examples
+    --------
+    >>> [exponent_of(coin, 2) for coin in range(6)]
+    [0, 1, 1, 0, 1, 1]
+    """
+    return (1 + coin % ((1 << bits) - 1)).bit_length() - 1
+
+
+def exponents_of(coins: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
+    """Vectorised :func:`exponent_of`: ``(n,)`` in, ``(n,)`` ``int64`` out."""
+    import numpy as np
+
+    draws = coins % np.uint64((1 << bits) - 1) + np.uint64(1)
+    return np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
+
+
+def split_grid(u: float, bits: int) -> tuple[int, int]:
+    """Return the grid point below ``u`` and the grains, of 2**64, that go to the next one.
+
+    Parameters
+    ----------
+    u : float
+        In [0, 1]; the caller has checked it.
+    bits : int
+        In [1, 32].
+
+    Examples
+    --------
+    >>> split_grid(0.5, 2) == (1, 2**63)
+    True
+    """
+    scaled = u * ((1 << bits) - 1)
+    below = int(scaled)
+    return below, int((scaled - below) * 2.0**64)
+
+
+def round_to_grid(u: float, bits: int, source: Source) -> int:
+    """Return a grid point in [0, 2**bits) whose mean is ``u * (2**bits - 1)``."""
+    below, grains = split_grid(u, bits)
+    return below + (source.bits(64) < grains) if grains else below
+
+
+def rounds_to_grid(u: NDArray[np.float64], bits: int, source: Source) -> NDArray[np.int64]:
+    """Vectorised :func:`round_to_grid`: ``(n,)`` in [0, 1] in, ``(n,)`` ``int64`` out."""
+    import numpy as np
+
+    scaled = u * float((1 << bits) - 1)
+    below = np.floor(scaled)
+    grains = ((scaled - below) * 2.0**64).astype(np.uint64)
+    points = below.astype(np.int64)
+    points += source.words(len(u)) < grains
+    return points
+
+
+def check_unit(u: float | None, missing: bool) -> None:
+    """Refuse what is no number in [0, 1], and a missing value where none is allowed.
+
+    Raises
+    ------
+    ParameterError
+        The message never contains the value.
+    """
+    if u is None:
+        if not missing:
+            raise ParameterError("this mechanism has no symbol for a missing value")
+    elif not 0 <= u <= 1:
+        raise ParameterError("a number must be scaled to [0, 1]")
+
+
+def check_units(u: NDArray[np.float64], missing: bool) -> NDArray[np.bool_]:
+    """Vectorised :func:`check_unit`; return which values are missing (NaN)."""
+    import numpy as np
+
+    gone = np.isnan(u)
+    if not missing and gone.any():
+        raise ParameterError("this mechanism has no symbol for a missing value")
+    if not ((u[~gone] >= 0) & (u[~gone] <= 1)).all():
+        raise ParameterError("numbers must be scaled to [0, 1]")
+    return gone

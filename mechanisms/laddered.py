@@ -1,0 +1,284 @@
+"""The two kinds of ladder that every mechanism here is: of one symbol, and of a vector of bits.
+
+A mechanism adds what its value becomes before it is randomized (``encode``), and where a report
+is counted (``cells`` and ``slots``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.bits import BitChain
+from mechanisms.errors import ParameterError
+from mechanisms.randomness import Source
+from mechanisms.rungs import Amounts, Rung
+from mechanisms.symbols import SymbolChain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Possible encodings of a value with integer weights; more than one where it is rounded at random.
+Prior = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Ladder(ABC):
+    """What all ladders have in common.
+
+    Parameters
+    ----------
+    metric : str
+        Names the domains of the public coins.
+    amounts : Amounts
+        Nominal and certified amounts, weakest rung first.
+    """
+
+    metric: str
+    amounts: Amounts
+
+    @property
+    def levels(self) -> int:
+        """The number of rungs."""
+        return len(self.amounts.nominal)
+
+    def nominal(self, level: int) -> int:
+        """Return the micro-epsilon that the plan names for a rung."""
+        return self.amounts.nominal[level]
+
+    def certified(self, level: int) -> int:
+        """Return the micro-epsilon that a chain up to a rung costs at most."""
+        return self.amounts.certified[level]
+
+    @abstractmethod
+    def rungs(self, level: int) -> tuple[Rung, ...]:
+        """Return the exact probabilities of a rung: one for all bits, or one a bit."""
+
+    def rung_probabilities(self, level: int) -> tuple[tuple[float, float], ...]:
+        """Return ``(p, q)`` of a rung as floats: a single pair for all bits, or one a bit."""
+        return tuple((float(rung.p), float(rung.q)) for rung in self.rungs(level))
+
+
+@dataclass(frozen=True)
+class SymbolLadder(Ladder):
+    """A ladder whose reports are single symbols."""
+
+    chain: SymbolChain
+
+    @property
+    @abstractmethod
+    def count_length(self) -> int:
+        """The length of a count vector."""
+
+    @abstractmethod
+    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
+        """Return the symbol to randomize."""
+
+    @abstractmethod
+    def prior(self, symbol: Any, chain: bytes) -> Prior:
+        """Return the symbols that :meth:`encode` may return, with integer weights."""
+
+    @abstractmethod
+    def encode_many(
+        self, symbols: Any, chains: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.int64]:
+        """Vectorised :meth:`encode`."""
+
+    @abstractmethod
+    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the place of each report in the count vector."""
+
+    @cached_property
+    def payload_width(self) -> int:
+        """Bytes of a payload: 1, 2 or 4."""
+        return 1 if self.chain.size <= 1 << 8 else 2 if self.chain.size <= 1 << 16 else 4
+
+    def rungs(self, level: int) -> tuple[Rung, ...]:
+        """Return the exact probabilities of a rung."""
+        return (self.chain.rungs[level],)
+
+    def draw(
+        self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
+    ) -> tuple[bytes, ...]:
+        """Draw the payloads of all rungs, weakest first, from a value."""
+        width = self.payload_width
+        drawn = self.chain.draw(self.encode(symbol, chain, source), source)
+        return tuple([out.to_bytes(width, "little") for out in drawn])
+
+    def forward(
+        self,
+        symbol: Any,
+        previous: bytes,
+        level: int,
+        chain: bytes,
+        pseudonym: bytes,
+        source: Source,
+    ) -> bytes:
+        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
+        before = int.from_bytes(previous, "little")
+        if not (len(previous) == self.payload_width and before < self.chain.size):
+            raise ParameterError("the previous payload is none of this mechanism")
+        out = self.chain.forward(self.prior(symbol, chain), before, level, source)
+        return out.to_bytes(self.payload_width, "little")
+
+    def randomize(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.uint8]:
+        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
+        import numpy as np
+
+        drawn = self.chain.randomize(self.encode_many(symbols, chains, source), source)
+        packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
+        return packed.view(np.uint8).reshape(len(drawn), self.levels, self.payload_width)
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+        return self._reports(payloads) < self.chain.size
+
+    def accumulate(
+        self,
+        payloads: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        groups: NDArray[np.int64],
+        n_groups: int,
+    ) -> NDArray[np.int64]:
+        """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
+        from mechanisms.counting import grouped_counts
+
+        cells = self.cells(self._reports(payloads), chains)
+        return grouped_counts(cells, groups, n_groups, self.count_length)
+
+    def _reports(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        import numpy as np
+
+        packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
+        return packed.reshape(len(payloads)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class VectorLadder(Ladder):
+    """A ladder whose reports are vectors of bits."""
+
+    chain: BitChain
+
+    @abstractmethod
+    def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
+        """Return the bits to randomize."""
+
+    @abstractmethod
+    def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
+        """Return the vectors that :meth:`encode` may return, with integer weights."""
+
+    @abstractmethod
+    def encode_many(
+        self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.uint64]:
+        """Vectorised :meth:`encode`: ``(n, lanes)`` ``uint64``, bit 0 the lowest of lane 0."""
+
+    @property
+    def slots(self) -> int:
+        """Count vectors kept apart within a group, one after another."""
+        return 1
+
+    def slots_of(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.int64] | None:
+        """Return the slot of each report, or None where there is a single one."""
+        return None
+
+    @property
+    def count_length(self) -> int:
+        """The length of a count vector: bit sums and the number of reports, in each slot."""
+        return self.slots * (self.chain.width + 1)
+
+    @cached_property
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+        return -(-self.chain.width // 8)
+
+    @property
+    def lanes(self) -> int:
+        """64-bit words of a vector."""
+        return -(-self.chain.width // 64)
+
+    def rungs(self, level: int) -> tuple[Rung, ...]:
+        """Return the exact probabilities of a rung: one for all bits, or one a bit."""
+        return tuple(ladder.rungs[level] for ladder in self.chain.ladders)
+
+    def draw(
+        self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
+    ) -> tuple[bytes, ...]:
+        """Draw the payloads of all rungs, weakest first, from a value."""
+        width = self.payload_width
+        drawn = self.chain.draw(self.encode(symbol, pseudonym, source), source)
+        return tuple([out.to_bytes(width, "little") for out in drawn])
+
+    def forward(
+        self,
+        symbol: Any,
+        previous: bytes,
+        level: int,
+        chain: bytes,
+        pseudonym: bytes,
+        source: Source,
+    ) -> bytes:
+        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
+        before = int.from_bytes(previous, "little")
+        if not (len(previous) == self.payload_width and before < 1 << self.chain.width):
+            raise ParameterError("the previous payload is none of this mechanism")
+        out = self.chain.forward(self.prior(symbol, pseudonym), before, level, source)
+        return out.to_bytes(self.payload_width, "little")
+
+    def randomize(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.uint8]:
+        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
+        import numpy as np
+
+        encoded = self.encode_many(symbols, pseudonyms, source)
+        out = np.empty((len(encoded), self.levels, self.payload_width), dtype=np.uint8)
+        for level, drawn in enumerate(self.chain.randomize(encoded, source)):
+            out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]
+        out[:, :, -1] &= self._last_byte
+        return out
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
+        return (payloads[:, -1] & (0xFF ^ self._last_byte)) == 0
+
+    def accumulate(
+        self,
+        payloads: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        groups: NDArray[np.int64],
+        n_groups: int,
+    ) -> NDArray[np.int64]:
+        """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
+        import numpy as np
+
+        from mechanisms.counting import grouped_bit_sums
+
+        places, n_places = groups, n_groups * self.slots
+        slots = self.slots_of(pseudonyms)
+        if slots is not None:
+            places = groups * self.slots + slots
+        counts = np.empty((n_places, self.chain.width + 1), dtype=np.int64)
+        counts[:, :-1] = grouped_bit_sums(payloads, places, n_places)[:, : self.chain.width]
+        counts[:, -1] = np.bincount(places, minlength=n_places)
+        return counts.reshape(n_groups, self.count_length)
+
+    @cached_property
+    def _last_byte(self) -> int:
+        return 0xFF >> (-self.chain.width % 8)

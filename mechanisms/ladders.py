@@ -1,0 +1,195 @@
+"""Ladders: every mechanism, relaxed over several epsilons, behind one interface.
+
+:func:`build` makes one from the ``mechanism`` object of a compiled plan. Importing this module
+needs the standard library alone; numpy is imported by the vectorised methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mechanisms.errors import ParameterError
+from mechanisms.grr import grr_ladder
+from mechanisms.random_threshold import threshold_ladder
+from mechanisms.randomness import Source
+from mechanisms.rappor import rappor_ladder
+from mechanisms.rungs import Rung
+from mechanisms.sampled_bit import sampled_bit_ladder
+from mechanisms.split_bits import split_bits_ladder
+from mechanisms.unary import unary_ladder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class LadderedMechanism(Protocol):
+    """A mechanism and its ladder: immutable, the same on a device and at the aggregator.
+
+    Level 0 is the weakest rung, released first. Symbols are: of ``grr``, ``sue`` and ``oue`` an
+    int; of ``rappor`` the string's UTF-8 bytes; of ``threshold``, ``sampled_bit`` and
+    ``split_bits`` a float in [0, 1], or None for a missing value (vectorised: NaN).
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in a plan: ``grr``, ``sue``, ``oue``, ``rappor``, ..."""
+        ...
+
+    @property
+    def levels(self) -> int:
+        """The number of rungs."""
+        ...
+
+    @property
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+        ...
+
+    @property
+    def count_length(self) -> int:
+        """The length of a count vector."""
+        ...
+
+    def nominal(self, level: int) -> int:
+        """Return the micro-epsilon that the plan names for a rung."""
+        ...
+
+    def certified(self, level: int) -> int:
+        """Return the micro-epsilon that a chain up to a rung costs at most; never above nominal."""
+        ...
+
+    def rungs(self, level: int) -> tuple[Rung, ...]:
+        """Return the exact probabilities of a rung: one pair, or one a bit where bits differ."""
+        ...
+
+    def rung_probabilities(self, level: int) -> tuple[tuple[float, float], ...]:
+        """Return the same as floats."""
+        ...
+
+    def draw(
+        self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
+    ) -> tuple[bytes, ...]:
+        """Draw the payloads of all rungs, weakest first, from a value."""
+        ...
+
+    def forward(
+        self,
+        symbol: Any,
+        previous: bytes,
+        level: int,
+        chain: bytes,
+        pseudonym: bytes,
+        source: Source,
+    ) -> bytes:
+        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
+        ...
+
+    def randomize(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.uint8]:
+        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
+        ...
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+        ...
+
+    def accumulate(
+        self,
+        payloads: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        groups: NDArray[np.int64],
+        n_groups: int,
+    ) -> NDArray[np.int64]:
+        """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
+        ...
+
+
+def build(spec: Mapping[str, object], ladder: Sequence[int], metric: str) -> LadderedMechanism:
+    """Build a mechanism from a compiled plan.
+
+    Parameters
+    ----------
+    spec : mapping
+        The ``mechanism`` object of the metric: ``name`` and that mechanism's parameters.
+    ladder : sequence of int
+        Nominal micro-epsilons, increasing, at most 8.
+    metric : str
+        The metric's name, which separates its public coins from those of others.
+
+    Raises
+    ------
+    ParameterError
+        The name is unknown, a parameter is missing, superfluous, of the wrong type or outside
+        its range, or the thresholds of 64 bits cannot honour a rung (which is named).
+    UnrelatedRungsError
+        A rung is no degradation of the one above it.
+
+    Examples
+    --------
+    >>> from mechanisms.randomness import SystemSource
+    >>> grr = build({"name": "grr", "domain_size": 5}, [500_000, 1_000_000], "colour")
+    >>> len(grr.draw(3, bytes(16), bytes(16), SystemSource()))
+    2
+    >>> [grr.certified(level) for level in range(grr.levels)]
+    [500000, 1000000]
+    """
+    name = spec.get("name")
+    if not isinstance(name, str) or name not in _BUILDERS:
+        raise ParameterError(f"mechanism must be one of {', '.join(_BUILDERS)}, not {name!r}")
+    if not isinstance(metric, str):
+        raise ParameterError(f"metric must be a string, not {metric!r}")
+    fields, builder = _BUILDERS[name]
+    extra = sorted(set(spec) - set(fields) - {"name"})
+    if extra:
+        raise ParameterError(f"mechanism {name} takes {', '.join(fields)}, not {', '.join(extra)}")
+    for field, kind in fields.items():
+        value = spec.get(field)
+        if type(value) is not kind:
+            raise ParameterError(
+                f"mechanism {name}: {field} must be of type {kind.__name__}, not {value!r}"
+            )
+    return builder(spec, ladder, metric)
+
+
+def _grr(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
+    return grr_ladder(spec["domain_size"], ladder, metric)
+
+
+def _unary(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
+    return unary_ladder(spec["name"], spec["domain_size"], ladder, metric)
+
+
+def _rappor(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
+    return rappor_ladder(spec["bits"], spec["hashes"], spec["cohorts"], ladder, metric)
+
+
+def _threshold(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
+    return threshold_ladder(spec["missing"], ladder, metric)
+
+
+def _sampled_bit(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
+    return sampled_bit_ladder(spec["bits"], spec["missing"], ladder, metric)
+
+
+def _split_bits(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
+    return split_bits_ladder(spec["bits"], spec["missing"], ladder, metric)
+
+
+_Builder = Callable[[Mapping[str, Any], Sequence[int], str], LadderedMechanism]
+_BUILDERS: Mapping[str, tuple[Mapping[str, type], _Builder]] = {
+    "grr": ({"domain_size": int}, _grr),
+    "sue": ({"domain_size": int}, _unary),
+    "oue": ({"domain_size": int}, _unary),
+    "rappor": ({"bits": int, "hashes": int, "cohorts": int}, _rappor),
+    "threshold": ({"missing": bool}, _threshold),
+    "sampled_bit": ({"bits": int, "missing": bool}, _sampled_bit),
+    "split_bits": ({"bits": int, "missing": bool}, _split_bits),
+}

@@ -1,0 +1,85 @@
+"""A number against a random public threshold: is it above?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mechanisms import coins
+from mechanisms.grid import BINS, check_unit, check_units, threshold_of, thresholds_of
+from mechanisms.laddered import Prior, SymbolLadder
+from mechanisms.randomness import Source
+from mechanisms.rungs import certify, check_ladder
+from mechanisms.symbols import symbol_chain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: The symbol of a missing value; 0 is below the threshold (or at it), 1 above.
+MISSING = 2
+
+
+@dataclass(frozen=True)
+class ThresholdLadder(SymbolLadder):
+    """One bit about a number in [0, 1], against the threshold of its chain."""
+
+    name = "threshold"
+
+    @property
+    def missing(self) -> bool:
+        """Whether a value can be missing, which is the third symbol."""
+        return self.chain.size == 3
+
+    @property
+    def count_length(self) -> int:
+        """A count for each bin of thresholds and each symbol."""
+        return BINS * self.chain.size
+
+    @cached_property
+    def _domain(self) -> int:
+        return coins.coin_domain(self.metric)
+
+    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
+        """Return 1 where the number is above the chain's threshold, 2 where it is missing."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return MISSING
+        return int(symbol > threshold_of(coins.hash_id(chain, self._domain)))
+
+    def prior(self, symbol: Any, chain: bytes) -> Prior:
+        """Return what the threshold says, with weight one."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return ((MISSING, 1),)
+        return ((int(symbol > threshold_of(coins.hash_id(chain, self._domain))), 1),)
+
+    def encode_many(
+        self, symbols: Any, chains: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.int64]:
+        """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
+        import numpy as np
+
+        values = np.asarray(symbols, dtype=np.float64)
+        gone = check_units(values, self.missing)
+        thresholds = thresholds_of(coins.hash_ids(chains, self._domain))
+        return np.where(gone, MISSING, values > thresholds).astype(np.int64)
+
+    def bins(self, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the bin, in [0, 64), of each chain's threshold."""
+        import numpy as np
+
+        return (coins.hash_ids(chains, self._domain) >> np.uint64(58)).astype(np.int64)
+
+    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count a report at the bin of its threshold, then its symbol."""
+        return self.bins(chains) * self.chain.size + reports
+
+
+def threshold_ladder(missing: bool, ladder: Sequence[int], metric: str) -> ThresholdLadder:
+    """Build a ladder of random thresholds."""
+    rungs = check_ladder(ladder)
+    chain = symbol_chain(3 if missing else 2, rungs)
+    return ThresholdLadder(metric, certify(rungs, [rung.p / rung.q for rung in chain.rungs]), chain)

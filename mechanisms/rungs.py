@@ -1,0 +1,98 @@
+"""What every ladder of a mechanism shares: its amounts, their checks, its rungs' probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.exact import MICRO, loss_micro
+
+#: A ladder has at most so many rungs.
+MAX_RUNGS = 8
+#: Largest epsilon of a single random decision (a symbol, or one bit). Its rarest outcome then
+#: still has 78 grains of 2**-64, so that rounding costs less than 0.013 of epsilon.
+MAX_DECISION_EPSILON = 40
+#: Probabilities are integers over this.
+GRAINS = 1 << 64
+
+
+class Rung(NamedTuple):
+    """The exact realised probabilities of one rung, of a symbol or of one bit.
+
+    ``p`` is the probability that the true symbol is reported (of a bit: that a 1 is reported
+    as 1), ``q`` that a given other symbol is (of a bit: that a 0 is reported as 1).
+    """
+
+    p: Fraction
+    q: Fraction
+
+    @property
+    def gap(self) -> float:
+        """``p - q``, subtracted exactly."""
+        return float(self.p - self.q)
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """The nominal and certified amounts of a ladder, in micro-epsilon, weakest rung first."""
+
+    nominal: tuple[int, ...]
+    certified: tuple[int, ...]
+
+
+def check_ladder(ladder: Sequence[int], decisions: Fraction | int = 1) -> tuple[int, ...]:
+    """Check the nominal amounts of a ladder and return them as a tuple.
+
+    Parameters
+    ----------
+    ladder : sequence of int
+        Micro-epsilon, weakest first.
+    decisions : number
+        Over how many equal random decisions an amount is divided.
+
+    Raises
+    ------
+    ParameterError
+        There are no rungs or more than 8, one is not a positive integer, they do not increase,
+        or the last is more than 64-bit thresholds honour.
+    """
+    rungs = tuple(ladder)
+    if not 1 <= len(rungs) <= MAX_RUNGS:
+        raise ParameterError(f"a ladder has 1 to {MAX_RUNGS} rungs, not {len(rungs)}")
+    largest = int(MAX_DECISION_EPSILON * MICRO * decisions)
+    for number, micro in enumerate(rungs, start=1):
+        if isinstance(micro, bool) or not isinstance(micro, int):
+            raise ParameterError(f"rung {number}: micro-epsilon must be an int, not {micro!r}")
+        if not 1 <= micro <= largest:
+            raise ParameterError(
+                f"rung {number}: micro-epsilon must lie in [1, {largest}] for thresholds of "
+                f"64 bits, not {micro}"
+            )
+        if number > 1 and not rungs[number - 2] < micro:
+            raise ParameterError(
+                f"rung {number}: epsilons must increase, {micro} follows {rungs[number - 2]}"
+            )
+    return rungs
+
+
+def certify(ladder: tuple[int, ...], ratios: Sequence[Fraction]) -> Amounts:
+    """Certify every rung from its exact largest likelihood ratio.
+
+    Raises
+    ------
+    UnrelatedRungsError
+        Two rungs are certified at the same amount, or a rung above its nominal amount: 64-bit
+        thresholds cannot tell them apart.
+    """
+    certified = tuple(loss_micro(ratio) for ratio in ratios)
+    for number, (have, want) in enumerate(zip(certified, ladder, strict=True), start=1):
+        below = certified[number - 2] if number > 1 else 0
+        if not below < have <= want:
+            raise UnrelatedRungsError(
+                f"rung {number}: certified at {have} micro-epsilon, which does not lie in "
+                f"({below}, {want}]; 64-bit thresholds cannot honour this ladder"
+            )
+    return Amounts(ladder, certified)

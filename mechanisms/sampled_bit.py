@@ -1,0 +1,113 @@
+"""One sampled bit of a number, which bit being public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mechanisms import coins
+from mechanisms.errors import ParameterError
+from mechanisms.grid import (
+    MAX_BITS,
+    check_unit,
+    check_units,
+    exponent_of,
+    exponents_of,
+    round_to_grid,
+    rounds_to_grid,
+    split_grid,
+)
+from mechanisms.laddered import Prior, SymbolLadder
+from mechanisms.random_threshold import MISSING
+from mechanisms.randomness import Source
+from mechanisms.rungs import GRAINS, certify, check_ladder
+from mechanisms.symbols import symbol_chain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class SampledBitLadder(SymbolLadder):
+    """One of the ``bits`` bits of a number in [0, 1], chosen by the chain's coin."""
+
+    name = "sampled_bit"
+
+    bits: int
+
+    @property
+    def missing(self) -> bool:
+        """Whether a value can be missing, which is the third symbol."""
+        return self.chain.size == 3
+
+    @property
+    def count_length(self) -> int:
+        """A count for each bit, most significant first, and each symbol."""
+        return self.bits * self.chain.size
+
+    @cached_property
+    def _domain(self) -> int:
+        return coins.coin_domain(self.metric)
+
+    def exponent(self, chain: bytes) -> int:
+        """Return the exponent of the bit that a chain is about, 0 being the least significant."""
+        return exponent_of(coins.hash_id(chain, self._domain), self.bits)
+
+    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
+        """Return the chain's bit of the number, rounded to the grid; 2 where it is missing."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return MISSING
+        return round_to_grid(symbol, self.bits, source) >> self.exponent(chain) & 1
+
+    def prior(self, symbol: Any, chain: bytes) -> Prior:
+        """Return the chain's bit of both neighbouring grid points, with their weights."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return ((MISSING, 1),)
+        below, grains = split_grid(symbol, self.bits)
+        exponent = self.exponent(chain)
+        return (
+            (below >> exponent & 1, GRAINS - grains),
+            ((below + 1) >> exponent & 1, grains),
+        )
+
+    def encode_many(
+        self, symbols: Any, chains: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.int64]:
+        """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
+        import numpy as np
+
+        values = np.asarray(symbols, dtype=np.float64)
+        gone = check_units(values, self.missing)
+        points = rounds_to_grid(np.where(gone, 0.0, values), self.bits, source)
+        exponents = exponents_of(coins.hash_ids(chains, self._domain), self.bits)
+        return np.where(gone, MISSING, points >> exponents & 1)
+
+    def indices(self, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the index of each chain's bit, 0 being the most significant."""
+        return self.bits - 1 - exponents_of(coins.hash_ids(chains, self._domain), self.bits)
+
+    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count a report at its bit, then its symbol."""
+        return self.indices(chains) * self.chain.size + reports
+
+
+def check_bits(bits: int) -> None:
+    """Refuse a number of bits outside [1, 32]."""
+    if not 1 <= bits <= MAX_BITS:
+        raise ParameterError(f"bits must lie in [1, {MAX_BITS}], not {bits}")
+
+
+def sampled_bit_ladder(
+    bits: int, missing: bool, ladder: Sequence[int], metric: str
+) -> SampledBitLadder:
+    """Build a ladder of sampled bits."""
+    check_bits(bits)
+    rungs = check_ladder(ladder)
+    chain = symbol_chain(3 if missing else 2, rungs)
+    amounts = certify(rungs, [rung.p / rung.q for rung in chain.rungs])
+    return SampledBitLadder(metric, amounts, chain, bits)

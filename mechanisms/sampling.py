@@ -1,0 +1,35 @@
+"""Exact sampling from integers: no floating point between a probability and a draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mechanisms.randomness import Source
+
+
+def uniform_below(bound: int, source: Source) -> int:
+    """Return a uniform integer in ``[0, bound)`` by rejection.
+
+    Examples
+    --------
+    >>> from mechanisms.randomness import SystemSource
+    >>> uniform_below(1, SystemSource())
+    0
+    """
+    bits = (bound - 1).bit_length()
+    if bits == 0:
+        return 0
+    while True:
+        value = source.bits(bits)
+        if value < bound:
+            return value
+
+
+def choose(weights: Mapping[int, int], source: Source) -> int:
+    """Return a key with probability exactly proportional to its integer weight."""
+    left = uniform_below(sum(weights.values()), source)
+    for key, weight in weights.items():
+        if left < weight:
+            return key
+        left -= weight
+    raise AssertionError("weights are not negative")

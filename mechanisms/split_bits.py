@@ -1,0 +1,104 @@
+"""All bits of a number, the epsilon split over them so that the mean varies least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.allocation import bit_weights, split_epsilon
+from mechanisms.bits import BitChain, symmetric_bit
+from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO
+from mechanisms.grid import check_unit, check_units, round_to_grid, rounds_to_grid, split_grid
+from mechanisms.laddered import Prior, VectorLadder
+from mechanisms.randomness import Source
+from mechanisms.rungs import GRAINS, MAX_DECISION_EPSILON, certify, check_ladder
+from mechanisms.sampled_bit import check_bits
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class SplitBitsLadder(VectorLadder):
+    """The ``bits`` bits of a number in [0, 1], and a presence bit where it can be missing."""
+
+    name = "split_bits"
+
+    bits: int
+
+    @property
+    def missing(self) -> bool:
+        """Whether a value can be missing; then a last bit says whether it is there."""
+        return self.chain.width > self.bits
+
+    def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
+        """Return the bits of the number, rounded to the grid, most significant lowest."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return 0
+        return self._arrange(round_to_grid(symbol, self.bits, source))
+
+    def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
+        """Return the bits of both neighbouring grid points, with their weights."""
+        check_unit(symbol, self.missing)
+        if symbol is None:
+            return ((0, 1),)
+        below, grains = split_grid(symbol, self.bits)
+        if not grains:
+            return ((self._arrange(below), 1),)
+        return ((self._arrange(below), GRAINS - grains), (self._arrange(below + 1), grains))
+
+    def _arrange(self, point: int) -> int:
+        reversed_bits = int(f"{point:0{self.bits}b}"[::-1], 2)
+        return reversed_bits | 1 << self.bits if self.missing else reversed_bits
+
+    def encode_many(
+        self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.uint64]:
+        """Return packed bits for ``(n,)`` numbers, NaN being a missing one."""
+        import numpy as np
+
+        values = np.asarray(symbols, dtype=np.float64)
+        gone = check_units(values, self.missing)
+        points = rounds_to_grid(np.where(gone, 0.0, values), self.bits, source).astype(np.uint64)
+        out = np.zeros(len(points), dtype=np.uint64)
+        for index in range(self.bits):
+            bit = points >> np.uint64(self.bits - 1 - index) & np.uint64(1)
+            out |= bit << np.uint64(index)
+        if self.missing:
+            out |= np.uint64(1 << self.bits)
+            out[gone] = 0
+        return out.reshape(-1, 1)
+
+
+def shares_of(bits: int, missing: bool, epsilon: Fraction) -> tuple[Fraction, ...]:
+    """Return the share of each bit; a presence bit weighs as much as the most significant."""
+    weights = bit_weights(bits)
+    return split_epsilon(epsilon, (*weights, weights[0]) if missing else weights)
+
+
+def split_bits_ladder(
+    bits: int, missing: bool, ladder: Sequence[int], metric: str
+) -> SplitBitsLadder:
+    """Build a ladder of split bits."""
+    check_bits(bits)
+    width = bits + missing
+    rungs = check_ladder(ladder, width)
+    shares = [shares_of(bits, missing, Fraction(micro, MICRO)) for micro in rungs]
+    for number, split in enumerate(shares, start=1):
+        if not max(split) <= MAX_DECISION_EPSILON:
+            raise ParameterError(
+                f"rung {number}: the most significant bit would get more than "
+                f"{MAX_DECISION_EPSILON} of epsilon"
+            )
+    chain = BitChain(width, tuple(symmetric_bit(column) for column in zip(*shares, strict=True)))
+    ratios = [
+        math.prod(ratios)
+        for ratios in zip(*(bit.bit_ratios() for bit in chain.ladders), strict=True)
+    ]
+    return SplitBitsLadder(metric, certify(rungs, ratios), chain, bits)

@@ -1,0 +1,194 @@
+"""Chains of generalized randomized response, in integers over 2**64.
+
+The strongest rung is drawn from the symbol, every weaker one from the next stronger by a
+degradation that never sees the symbol. Both are the same kind of draw: of the 2**64 values of one
+random word, the first ``keep`` keep the symbol and ``other`` go to each other symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from mechanisms.channel import Channel
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.randomness import Source
+from mechanisms.rungs import GRAINS, Rung
+from mechanisms.sampling import choose
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Largest number of symbols: thresholds of 64 bits then still honour one micro-epsilon.
+MAX_SYMBOLS = 1 << 20
+
+
+@dataclass(frozen=True)
+class SymbolDraw:
+    """One random word decides: keep a symbol, or move to one of the others.
+
+    ``keep + (size - 1) * other == 2**64`` and ``0 < other <= keep``.
+    """
+
+    size: int
+    keep: int
+    other: int
+
+    @property
+    def rung(self) -> Rung:
+        """The exact probabilities of keeping and of each other symbol."""
+        return Rung(Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS))
+
+    def channel(self) -> Channel:
+        """The draw as a matrix."""
+        return symmetric_channel(self.size, self.rung)
+
+    def apply(self, symbol: int, word: int) -> int:
+        """Return the symbol that a random word turns ``symbol`` into."""
+        if word < self.keep:
+            return symbol
+        index = (word - self.keep) // self.other
+        return index if index < symbol else index + 1
+
+    def apply_many(
+        self, symbols: NDArray[np.int64], words: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
+        import numpy as np
+
+        moved = np.flatnonzero(words >= np.uint64(self.keep))
+        out = symbols.copy()
+        index = (words[moved] - np.uint64(self.keep)) // np.uint64(self.other)
+        other = index.astype(np.int64)
+        other += other >= symbols[moved]
+        out[moved] = other
+        return out
+
+
+def symmetric_channel(size: int, rung: Rung) -> Channel:
+    """Return the matrix with ``rung.p`` on the diagonal and ``rung.q`` off it."""
+    return Channel(
+        tuple(tuple(rung.p if x == o else rung.q for o in range(size)) for x in range(size))
+    )
+
+
+@dataclass(frozen=True)
+class SymbolChain:
+    """A ladder of generalized randomized response.
+
+    ``strongest`` is drawn from the symbol; ``degradations[k]`` draws rung k from rung k + 1.
+    ``rungs`` are the exact products, weakest first.
+    """
+
+    size: int
+    strongest: SymbolDraw
+    degradations: tuple[SymbolDraw, ...]
+    rungs: tuple[Rung, ...]
+
+    def draw(self, symbol: int, source: Source) -> list[int]:
+        """Draw a chain backward; return its symbols, weakest rung first."""
+        levels = len(self.rungs)
+        words = source.bits(64 * levels)
+        out = [0] * levels
+        out[-1] = symbol = self.strongest.apply(symbol, words & (GRAINS - 1))
+        for level in range(levels - 2, -1, -1):
+            words >>= 64
+            out[level] = symbol = self.degradations[level].apply(symbol, words & (GRAINS - 1))
+        return out
+
+    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest rung first."""
+        import numpy as np
+
+        levels = len(self.rungs)
+        out = np.empty((len(symbols), levels), dtype=np.int64)
+        current = self.strongest.apply_many(symbols, source.words(len(symbols)))
+        out[:, -1] = current
+        for level in range(levels - 2, -1, -1):
+            current = self.degradations[level].apply_many(current, source.words(len(symbols)))
+            out[:, level] = current
+        return out
+
+    def forward_weights(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int
+    ) -> dict[int, int]:
+        """Integer weights of the outputs of ``level`` given that of the level below.
+
+        Parameters
+        ----------
+        prior : sequence of (symbol, weight)
+            The symbol, or where it is itself drawn at random, its possible values.
+        previous : int
+            The output at ``level - 1``.
+        level : int
+
+        Returns
+        -------
+        dict
+            Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
+        """
+        rung, step = self.rungs[level], self.degradations[level - 1]
+        scale = rung.p.denominator * rung.q.denominator
+        p, q = int(rung.p * scale), int(rung.q * scale)
+        weights: dict[int, int] = {}
+        for out in range(self.size):
+            stronger = sum(weight * (p if x == out else q) for x, weight in prior)
+            weights[out] = stronger * (step.keep if out == previous else step.other)
+        return weights
+
+    def forward(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
+    ) -> int:
+        """Draw the output of ``level`` given that of the level below, by exact weights."""
+        weights = self.forward_weights(prior, previous, level)
+        return choose(weights, source)
+
+
+def symbol_chain(size: int, ladder: Sequence[int]) -> SymbolChain:
+    """Build the chain whose rungs honour the nominal amounts of ``ladder``.
+
+    The strongest rung has ``other = ceil(2**64 / (e**eps + size - 1))``. A degradation has the
+    smallest ``other`` for which the exact product stays within the weaker rung's amount.
+
+    Raises
+    ------
+    ParameterError
+        The domain is too small or too large, or the amounts too small for it.
+    UnrelatedRungsError
+        A rung is not below the realised rung above it.
+    """
+    if not 2 <= size <= MAX_SYMBOLS:
+        raise ParameterError(f"domain_size must lie in [2, {MAX_SYMBOLS}], not {size}")
+    number = len(ladder)
+    draw = _draw(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), number)
+    rungs = [draw.rung]
+    steps: list[SymbolDraw] = []
+    for micro in reversed(ladder[:-1]):
+        number -= 1
+        bound = exp_micro(micro)[0]
+        above = rungs[0]
+        excess = above.p - bound * above.q
+        if excess <= 0:
+            raise UnrelatedRungsError(
+                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            )
+        step = _draw(size, GRAINS * excess / (size * excess + bound - 1), number)
+        kept = step.rung
+        shrink = kept.p - kept.q
+        rungs.insert(0, Rung(above.p * shrink + kept.q, above.q * shrink + kept.q))
+        steps.insert(0, step)
+    return SymbolChain(size, draw, tuple(steps), tuple(rungs))
+
+
+def _draw(size: int, other: Fraction, number: int) -> SymbolDraw:
+    grains = ceil_fraction(other)
+    keep = GRAINS - (size - 1) * grains
+    if not grains < keep:
+        raise ParameterError(
+            f"rung {number}: its epsilon is too small for {size} symbols and 64-bit thresholds"
+        )
+    return SymbolDraw(size, keep, grains)
