@@ -167,8 +167,9 @@ def _decode_run(message: bytes, position: int) -> tuple[Run, int]:
         raise FormatError("a run has at least one row")
     if end > len(message):
         raise FormatError("the message ends within a run")
-    rows = tuple(
-        Row(*ROW.unpack_from(message, at), message[at + ROW.size : at + row_size(width)])
-        for at in range(start, end, row_size(width))
-    )
-    return Run(metric, rows), end
+    rows = []
+    for at in range(start, end, row_size(width)):
+        level, pseudonym, chain, event = ROW.unpack_from(message, at)
+        payload = message[at + ROW.size : at + row_size(width)]
+        rows.append(Row(level, pseudonym, chain, event, payload))
+    return Run(metric, tuple(rows)), end

@@ -1,0 +1,419 @@
+"""Messages to columns, millions of rows at a time.
+
+:func:`decode` goes through many messages at once, one run of each at a time, and checks every
+row. Whatever bytes it is given, each of them ends in one row or in exactly one reject.
+:func:`encode_rows` is the way back, for quarantine and for tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mechanisms.coins import shards_of
+from sotto.errors import FormatError, ParameterError
+from sotto.reasons import Reason
+from sotto.registry import Registry
+from sotto.runs import Runs, records_at, walk
+from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, RUN, VERSION, row_size
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Rows checked at once: their columns stay in the second-level cache.
+_CHUNK = 1 << 15
+#: Keeps sums of times within 64 bits; durations are far below it.
+_FAR = 2**62
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Acceptable rows of one metric, as columns.
+
+    Attributes
+    ----------
+    metric : int
+        Its id in the registry.
+    level : ndarray, shape (n,), uint8
+    pseudonym, chain : ndarray, shape (n, 2), uint64
+        Little-endian halves, bytes 0..7 first.
+    event : ndarray, shape (n,), int64
+        Milliseconds, aligned to the resolution.
+    append : ndarray, shape (n,), int64
+        Append time (ms) of the record that each row came in.
+    payload : ndarray, shape (n, W), uint8
+    """
+
+    metric: int
+    level: NDArray[np.uint8]
+    pseudonym: NDArray[np.uint64]
+    chain: NDArray[np.uint64]
+    event: NDArray[np.int64]
+    append: NDArray[np.int64]
+    payload: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.level)
+
+
+class Reject(NamedTuple):
+    """What was not accepted, and why.
+
+    Attributes
+    ----------
+    reason : Reason
+    message : bytes
+        A complete message where the bytes could be read as one: the whole message, or a message
+        of one run with the rejected rows. Otherwise the bytes as they came.
+    append : int
+        Append time (ms).
+    rows : int
+        How many rows it holds; 0 where nobody can tell.
+    """
+
+    reason: Reason
+    message: bytes
+    append: int
+    rows: int = 0
+
+
+class Decoded(NamedTuple):
+    """Batches, at most one a metric, and rejects."""
+
+    batches: list[Batch]
+    rejects: list[Reject]
+
+
+class _Tables(NamedTuple):
+    """The registry as arrays: by plan, sorted by the fingerprint's first 8 bytes; by metric."""
+
+    keys: NDArray[np.uint64]
+    fingerprints: NDArray[np.uint64]
+    first: NDArray[np.int64]
+    metrics: NDArray[np.int64]
+    width: NDArray[np.int64]
+
+
+@lru_cache(maxsize=16)
+def _tables(registry: Registry) -> _Tables:
+    plans = sorted(registry.plans, key=lambda plan: int.from_bytes(plan.fingerprint[:8], "little"))
+    first = {fingerprint: id for id, fingerprint, _, _ in reversed(registry.metrics)}
+    fingerprints = np.frombuffer(b"".join(plan.fingerprint for plan in plans), dtype="<u8")
+    fingerprints = fingerprints.astype(np.uint64).reshape(-1, 4)
+    return _Tables(
+        keys=fingerprints[:, 0].copy(),
+        fingerprints=fingerprints,
+        first=np.array([first[plan.fingerprint] for plan in plans]),
+        metrics=np.array([len(plan.metrics) for plan in plans]),
+        width=np.array([each.metric.mechanism.payload_width for each in registry.metrics]),
+    )
+
+
+_HEADER = np.dtype(
+    [
+        ("magic", "S2"),
+        ("version", "u1"),
+        ("flags", "u1"),
+        ("shard", "<u2"),
+        ("runs", "<u2"),
+        ("fingerprint", "<u8", (4,)),
+    ]
+)
+
+
+def _row_dtype(width: int) -> np.dtype[np.void]:
+    return np.dtype(
+        [
+            ("level", "u1"),
+            ("pseudonym", "<u8", (2,)),
+            ("chain", "<u8", (2,)),
+            ("event", "<i8"),
+            ("payload", "u1", (width,)),
+        ]
+    )
+
+
+def decode(
+    buffer: bytes | bytearray | memoryview,
+    offsets: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    append: NDArray[np.int64],
+    registry: Registry,
+) -> Decoded:
+    """Read messages into columns and check every row.
+
+    Parameters
+    ----------
+    buffer : bytes-like
+    offsets, lengths : ndarray, shape (m,), int64
+        Where in the buffer each message is.
+    append : ndarray, shape (m,), int64
+        The messages' append times (ms): a row is early or late by these, never by a clock.
+    registry : Registry
+
+    Returns
+    -------
+    Decoded
+        A row that fails several checks is rejected for the one with the lowest code. Rows of one
+        run that fail for the same reason make one reject.
+
+    Raises
+    ------
+    ParameterError
+        A message would lie outside the buffer: an error of the caller's, not of the data.
+    """
+    data = np.frombuffer(buffer, dtype=np.uint8)
+    offsets, lengths, append = (
+        np.asarray(each, dtype=np.int64) for each in (offsets, lengths, append)
+    )
+    if not ((offsets >= 0) & (lengths >= 0) & (offsets <= len(data) - lengths)).all():
+        raise ParameterError("a message must lie within the buffer")
+    messages = _Messages(data, offsets, lengths, append, registry)
+    rejects = messages.rejects()
+    runs, run_rejects = messages.known_runs()
+    rejects += run_rejects
+    batches = []
+    for metric, chosen in runs.by_metric():
+        batch, row_rejects = _rows(messages, metric, chosen)
+        rejects += row_rejects
+        if batch is not None:
+            batches.append(batch)
+    return Decoded(batches, rejects)
+
+
+class _Messages:
+    """Messages whose headers have been read and whose runs have been found."""
+
+    def __init__(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        append: NDArray[np.int64],
+        registry: Registry,
+    ) -> None:
+        self.data, self.offsets, self.lengths, self.append = data, offsets, lengths, append
+        self.registry = registry
+        self.tables = _tables(registry)
+        count = len(offsets)
+        self.reason = np.zeros(count, dtype=np.uint8)
+        self.shard = np.zeros(count, dtype=np.uint16)
+        self.plan = np.zeros(count, dtype=np.int64)
+        runs = self._read_headers()
+        fine = np.flatnonzero(self.reason == 0)
+        self.runs, broken = walk(data, fine, offsets + HEADER.size, offsets + lengths, runs)
+        self.reason[broken] = Reason.MALFORMED
+        self.reason[(self.reason == 0) & (self.plan < 0)] = Reason.UNKNOWN_PLAN
+
+    def _read_headers(self) -> NDArray[np.int64]:
+        runs = np.zeros(len(self.offsets), dtype=np.int64)
+        long = np.flatnonzero(self.lengths >= HEADER.size)
+        self.reason[self.lengths < HEADER.size] = Reason.MALFORMED
+        header = records_at(self.data, self.offsets[long], _HEADER)
+        reason = np.zeros(len(long), dtype=np.uint8)
+        reason[(header["runs"] == 0) | (self.lengths[long] > MAX_MESSAGE)] = Reason.MALFORMED
+        known = (header["version"] == VERSION) & (header["flags"] == 0)
+        reason[~known] = Reason.UNKNOWN_VERSION
+        reason[header["magic"] != MAGIC] = Reason.MALFORMED
+        self.reason[long] = reason
+        self.shard[long] = header["shard"]
+        self.plan[long] = self._find_plans(header["fingerprint"])
+        runs[long] = header["runs"]
+        return runs
+
+    def _find_plans(self, fingerprints: NDArray[np.uint64]) -> NDArray[np.int64]:
+        tables = self.tables
+        first = fingerprints[:, 0]
+        plan = np.searchsorted(tables.keys, first)
+        plan[plan == len(tables.keys)] = 0
+        same = (tables.fingerprints[plan] == fingerprints).all(axis=1)
+        found: NDArray[np.int64] = np.where(same, plan, -1)
+        return found
+
+    def rejects(self) -> list[Reject]:
+        """The messages that are rejected whole."""
+        rejected = np.flatnonzero(self.reason)
+        # Only of messages with an unknown plan have the runs, and so the rows, been found.
+        lost = self.runs.where(self.reason[self.runs.message] != 0)
+        counts = np.zeros(len(self.reason), dtype=np.int64)
+        np.add.at(counts, lost.message, lost.rows)
+        return [
+            Reject(
+                Reason(int(self.reason[message])),
+                self._bytes(self.offsets[message], self.lengths[message]),
+                int(self.append[message]),
+                int(counts[message]),
+            )
+            for message in rejected
+        ]
+
+    def known_runs(self) -> tuple[Runs, list[Reject]]:
+        """The runs of known metrics, these numbered as in the registry, and the other runs."""
+        runs = self.runs.where(self.reason[self.runs.message] == 0)
+        plan = self.plan[runs.message]
+        known = runs.metric < self.tables.metrics[plan]
+        metric = np.where(known, self.tables.first[plan] + runs.metric, 0)
+        fits = self.tables.width[metric] == runs.width
+        rejects = [
+            Reject(
+                Reason.WRONG_WIDTH if known[run] else Reason.UNKNOWN_METRIC,
+                self._one_run(runs, run, self._run_rows(runs, run)),
+                int(self.append[runs.message[run]]),
+                int(runs.rows[run]),
+            )
+            for run in np.flatnonzero(~(known & fits)).tolist()
+        ]
+        return runs._replace(metric=metric).where(known & fits), rejects
+
+    def row_rejects(
+        self,
+        runs: Runs,
+        of_run: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        reasons: NDArray[np.uint8],
+    ) -> list[Reject]:
+        """Rejected rows, those of one run and reason together."""
+        order = np.lexsort((reasons, of_run))
+        of_run, starts, reasons = of_run[order], starts[order], reasons[order]
+        new = (of_run[1:] != of_run[:-1]) | (reasons[1:] != reasons[:-1])
+        groups = np.split(np.arange(len(order)), np.flatnonzero(new) + 1)
+        rejects = []
+        for group in groups if len(order) else ():
+            run = int(of_run[group[0]])
+            size = row_size(int(runs.width[run]))
+            rows = b"".join(self._bytes(starts[row], size) for row in group)
+            rejects.append(
+                Reject(
+                    Reason(int(reasons[group[0]])),
+                    self._one_run(runs, run, rows),
+                    int(self.append[runs.message[run]]),
+                    len(group),
+                )
+            )
+        return rejects
+
+    def _bytes(self, start: int, size: int) -> bytes:
+        return self.data[start : start + size].tobytes()
+
+    def _run_rows(self, runs: Runs, run: int) -> bytes:
+        return self._bytes(runs.start[run], int(runs.rows[run]) * row_size(int(runs.width[run])))
+
+    def _one_run(self, runs: Runs, run: int, rows: bytes) -> bytes:
+        """A message of one run; its metric's index is taken from the bytes it came in."""
+        header = self._bytes(self.offsets[runs.message[run]], HEADER.size)
+        magic, version, flags, shard, _, fingerprint = HEADER.unpack(header)
+        metric, width, _ = RUN.unpack(self._bytes(runs.start[run] - RUN.size, RUN.size))
+        count = len(rows) // row_size(width)
+        return (
+            HEADER.pack(magic, version, flags, shard, 1, fingerprint)
+            + RUN.pack(metric, width, count)
+            + rows
+        )
+
+
+def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[Batch | None, list[Reject]]:
+    """Read and check all rows of one metric."""
+    width = int(runs.width[0])
+    of_run, starts = runs.places()
+    n = len(starts)
+    batch = Batch(
+        metric=metric,
+        level=np.empty(n, dtype=np.uint8),
+        pseudonym=np.empty((n, 2), dtype=np.uint64),
+        chain=np.empty((n, 2), dtype=np.uint64),
+        event=np.empty(n, dtype=np.int64),
+        append=messages.append[runs.message][of_run],
+        payload=np.empty((n, width), dtype=np.uint8),
+    )
+    shard = messages.shard[runs.message]
+    dtype = _row_dtype(width)
+    reasons = np.empty(n, dtype=np.uint8)
+    for begin in range(0, n, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        rows = records_at(messages.data, starts[part], dtype)
+        for name in ("level", "pseudonym", "chain", "event", "payload"):
+            getattr(batch, name)[part] = rows[name]
+        reasons[part] = _row_reasons(_sliced(batch, part), shard[of_run[part]], messages.registry)
+    bad = reasons != 0
+    if not bad.any():
+        return batch, []
+    rejects = messages.row_rejects(runs, of_run[bad], starts[bad], reasons[bad])
+    return (None if bad.all() else _sliced(batch, ~bad)), rejects
+
+
+def _sliced(batch: Batch, rows: slice | NDArray[np.bool_]) -> Batch:
+    return Batch(
+        batch.metric,
+        batch.level[rows],
+        batch.pseudonym[rows],
+        batch.chain[rows],
+        batch.event[rows],
+        batch.append[rows],
+        batch.payload[rows],
+    )
+
+
+def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) -> NDArray[np.uint8]:
+    """The reason (0: none) of each row; where there are several, the lowest code is kept."""
+    metric = registry.metrics[batch.metric].metric
+    append = np.clip(batch.append, -_FAR, _FAR)
+    failed = (
+        (Reason.LATE, batch.event < append - metric.horizon),
+        (Reason.FUTURE, batch.event > append + registry.resolution),
+        (Reason.MISALIGNED_TIME, batch.event % registry.resolution != 0),
+        (Reason.OUT_OF_DOMAIN, ~metric.mechanism.valid(batch.payload)),
+        (Reason.IMPOSSIBLE_LEVEL, batch.level >= len(metric.ladder)),
+        (Reason.WRONG_SHARD, shards_of(batch.pseudonym, registry.shards) != shard),
+    )
+    reasons = np.zeros(len(batch), dtype=np.uint8)
+    for reason, rows in failed:
+        reasons[rows] = reason
+    return reasons
+
+
+def encode_rows(
+    batch: Batch, registry: Registry, rows_per_message: int | None = None
+) -> list[bytes]:
+    """Write rows as messages of one run each, a shard after another.
+
+    Parameters
+    ----------
+    batch : Batch
+    registry : Registry
+    rows_per_message : int, optional
+        At most so many rows in one message; as many as fit if not given. With 1, messages are in
+        the order of the rows.
+
+    Raises
+    ------
+    FormatError
+        ``rows_per_message`` is below 1, or so many rows do not fit one message.
+    """
+    _, fingerprint, plan, metric = registry.metrics[batch.metric]
+    width = batch.payload.shape[1]
+    most = (MAX_MESSAGE - HEADER.size - RUN.size) // row_size(width)
+    limit = most if rows_per_message is None else rows_per_message
+    if not 1 <= limit <= most:
+        raise FormatError(f"rows_per_message {limit} must be in [1, {most}]")
+    shard = shards_of(batch.pseudonym, plan.shards).astype(np.uint16)
+    rows = np.empty(len(batch), dtype=_row_dtype(width))
+    for name in ("level", "pseudonym", "chain", "event", "payload"):
+        rows[name] = getattr(batch, name)
+    if limit > 1:
+        order = np.argsort(shard, kind="stable")
+        shard, rows = shard[order], rows[order]
+        begins = np.flatnonzero(np.concatenate([[True], shard[1:] != shard[:-1]])).tolist()
+        ends = [*begins[1:], len(rows)]
+    else:
+        begins, ends = [0], [len(rows)]
+    messages = []
+    for begin, end in zip(begins, ends, strict=True):
+        for first in range(begin, end, limit):
+            part = rows[first : min(first + limit, end)]
+            header = HEADER.pack(MAGIC, VERSION, 0, int(shard[first]), 1, fingerprint)
+            run = RUN.pack(metric.index, width, len(part))
+            messages.append(header + run + part.tobytes())
+    return messages
