@@ -81,10 +81,22 @@ class Reject(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """Batches, at most one a metric, and rejects."""
+    """What messages hold.
+
+    Attributes
+    ----------
+    batches : list of Batch
+        Acceptable rows, at most one batch a metric.
+    rejects : list of Reject
+        Everything else.
+    untimely : list of Batch
+        Of the rejects the rows at which nothing but the time is wrong (late or future), at most
+        one batch a metric: they do not count, and yet were seen.
+    """
 
     batches: list[Batch]
     rejects: list[Reject]
+    untimely: list[Batch]
 
 
 class _Tables(NamedTuple):
@@ -175,13 +187,13 @@ def decode(
     rejects = messages.rejects()
     runs, run_rejects = messages.known_runs()
     rejects += run_rejects
-    batches = []
+    batches, untimely = [], []
     for metric, chosen in runs.by_metric():
-        batch, row_rejects = _rows(messages, metric, chosen)
+        rows, row_rejects = _rows(messages, metric, chosen)
         rejects += row_rejects
-        if batch is not None:
-            batches.append(batch)
-    return Decoded(batches, rejects)
+        batches += [rows.timely] if len(rows.timely) else []
+        untimely += [rows.untimely] if len(rows.untimely) else []
+    return Decoded(batches, rejects, untimely)
 
 
 class _Messages:
@@ -314,7 +326,12 @@ class _Messages:
         )
 
 
-def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[Batch | None, list[Reject]]:
+class _Rows(NamedTuple):
+    timely: Batch
+    untimely: Batch
+
+
+def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[_Rows, list[Reject]]:
     """Read and check all rows of one metric."""
     width = int(runs.width[0])
     of_run, starts = runs.places()
@@ -339,9 +356,11 @@ def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[Batch | None, l
         reasons[part] = _row_reasons(_sliced(batch, part), shard[of_run[part]], messages.registry)
     bad = reasons != 0
     if not bad.any():
-        return batch, []
+        return _Rows(batch, _sliced(batch, bad)), []
     rejects = messages.row_rejects(runs, of_run[bad], starts[bad], reasons[bad])
-    return (None if bad.all() else _sliced(batch, ~bad)), rejects
+    # Of several reasons the lowest code is kept, and these two have the highest.
+    untimely = (reasons == Reason.LATE) | (reasons == Reason.FUTURE)
+    return _Rows(_sliced(batch, ~bad), _sliced(batch, untimely)), rejects
 
 
 def _sliced(batch: Batch, rows: slice | NDArray[np.bool_]) -> Batch:
