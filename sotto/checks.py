@@ -11,6 +11,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from sotto.durations import duration_text
 from sotto.errors import ParameterError, PlanError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ MAX_DURATION = 36_525 * 86_400_000
 MAX_TIME = 253_402_300_800_000
 MAX_LIMIT = 1_000_000
 MAX_DOMAIN = 1 << 17
+#: Cells of a count vector, of which aggregators keep one a window and level.
+MAX_COUNTS = 1 << 24
 #: Epsilon a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
 
@@ -91,10 +94,11 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
     for what, low in (("resolution", 1), ("period", 1), ("grace", 0), ("retention", 1)):
         duration = getattr(plan, what)
         if not low <= duration <= MAX_DURATION:
-            problems.append(f"{what} {duration} ms must be in [{low} ms, 36525 d]")
+            problems.append(f"{what} {duration_text(duration)} must be in [{low}ms, 36525d]")
     if not problems and plan.period % plan.resolution:
         problems.append(
-            f"period {plan.period} ms must be a multiple of the resolution, {plan.resolution} ms"
+            f"period {duration_text(plan.period)} must be a multiple of the resolution, "
+            f"{duration_text(plan.resolution)}"
         )
     if not 1 <= plan.shards <= 65536:
         problems.append(f"shards {plan.shards} must be in [1, 65536]")
@@ -105,6 +109,10 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
         )
     if not 1 <= len(plan.metrics) <= 65535:
         problems.append("a plan has at least one metric and at most 65535")
+    try:
+        plan.to_json()
+    except UnicodeEncodeError:
+        problems.append("the plan has a character that UTF-8 cannot have")
     names = [metric.name for metric in plan.metrics]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"metric {name!r} is there twice")
@@ -122,8 +130,8 @@ def _metric_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
         return [*problems, f": type {metric.type!r} must be one of {', '.join(MECHANISMS)}"]
     if not 0 < metric.window <= MAX_DURATION or metric.window % max(plan.resolution, 1):
         problems.append(
-            f": window {metric.window} ms must be a multiple of the resolution, "
-            f"{plan.resolution} ms, and at most 36525 d"
+            f": window {duration_text(metric.window)} must be a multiple of the resolution, "
+            f"{duration_text(plan.resolution)}, and at most 36525d"
         )
     if not 1 <= metric.limit <= MAX_LIMIT:
         problems.append(f": repeat: limit {metric.limit} must be in [1, {MAX_LIMIT}]")
@@ -147,7 +155,9 @@ def _ladder_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
         if not 0 < rung.epsilon <= MAX_CEILING:
             problems.append(f", rung {number}: epsilon {amount(rung.epsilon)} must be above 0")
         if not 0 <= rung.after <= MAX_DURATION:
-            problems.append(f", rung {number}: after {rung.after} ms must be in [0 ms, 36525 d]")
+            problems.append(
+                f", rung {number}: after {duration_text(rung.after)} must be in [0ms, 36525d]"
+            )
     for number, (weak, strong) in enumerate(pairwise(ladder), start=1):
         if not strong.epsilon > weak.epsilon:
             problems.append(
@@ -156,13 +166,13 @@ def _ladder_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
             )
         if not strong.after >= weak.after:
             problems.append(
-                f", rung {number + 1}: after {strong.after} ms must be at least "
-                f"rung {number}'s {weak.after} ms"
+                f", rung {number + 1}: after {duration_text(strong.after)} must be at least "
+                f"rung {number}'s {duration_text(weak.after)}"
             )
     if metric.kind == "reservoir" and ladder[0].after < plan.period:
         problems.append(
-            f", rung 1: after {ladder[0].after} ms must be at least the period, {plan.period} ms: "
-            "a reservoir may replace its value until the period ends"
+            f", rung 1: after {duration_text(ladder[0].after)} must be at least the period, "
+            f"{duration_text(plan.period)}: a reservoir may replace its value until that ends"
         )
     return problems
 
@@ -239,6 +249,8 @@ def _mechanism_problems(metric: CompiledMetric) -> list[str]:
     problems = []
     if not 0 < mechanism.payload_width <= 0xFFFF:
         problems.append(f": payloads of {mechanism.payload_width} bytes; at most 65535 are allowed")
+    if mechanism.count_length > MAX_COUNTS:
+        problems.append(f": {mechanism.count_length} counts; at most {MAX_COUNTS} are allowed")
     before = 0
     for level, rung in enumerate(metric.ladder):
         certified = mechanism.certified(level)

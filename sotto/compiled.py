@@ -239,20 +239,13 @@ class CompiledPlan:
         except (ValueError, RecursionError):
             raise PlanError("the compiled plan is not JSON in UTF-8") from None
         plan = plan_of(document)
-        if not plan._is_written_as(data):
+        check(plan)
+        if plan.to_json() != data:
             raise PlanError(
                 "the compiled plan is not in canonical form, so its fingerprint would not be that "
                 "of its bytes: compile the plan again, and do not edit or reformat what comes out"
             )
-        check(plan)
         return plan
-
-    def _is_written_as(self, data: bytes) -> bool:
-        try:
-            return self.to_json() == data
-        except UnicodeEncodeError:
-            # A lone surrogate, which UTF-8 cannot have.
-            return False
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""

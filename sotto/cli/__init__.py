@@ -1,0 +1,103 @@
+"""The ``sotto`` command: one subcommand a module, imported when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from sotto.errors import SottoError
+
+#: Subcommands: modules of this package with ``HELP``, ``add_arguments(parser)`` and ``run(args)``.
+COMMANDS = ("plan", "replay", "aggregate", "estimates", "ledger")
+
+#: What a missing module is part of.
+_EXTRAS = {"yaml": "plan", "pydantic": "plan"}
+
+_DESCRIPTION = """\
+Telemetry sotto voce: devices randomize each value before they send it, again and again with less
+noise, and keep a ledger of what that cost; an aggregator counts, audits and estimates.
+"""
+
+_EPILOG = """\
+examples:
+  sotto plan check plan.yaml              what a plan collects, and what that costs
+  sotto plan compile plan.yaml            make the JSON that devices and aggregators read
+  sotto COMMAND --help                    more about one command
+
+Errors go to standard error and end with status 2.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors look like all others of this command."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, f"sotto: error: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The process's own if not given.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        parsed = _parser(given).parse_args(given)
+        status: int = parsed.run(parsed)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has gone; let the interpreter's own flush at exit not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (SottoError, OSError) as error:
+        return _failed(_words(error))
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(error.name or "", "pipelines")
+        if (error.name or "").split(".")[0] in ("sotto", "mechanisms", "clientsdk", "pipelines"):
+            raise
+        return _failed(f"{error.name} is not installed; pip install 'sotto[{extra}]' brings it")
+    return status
+
+
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog="sotto", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    wanted = given[0] if given else ""
+    for name in [wanted] if wanted in COMMANDS else COMMANDS:
+        module = _module(name)
+        command = commands.add_parser(
+            name, help=module.HELP, description=module.__doc__, formatter_class=layout
+        )
+        command.set_defaults(run=module.run)
+        module.add_arguments(command)
+    return parser
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"sotto.cli.{name}")
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return f"{place}{error.strerror}"
+    return str(error)
+
+
+def _failed(message: str) -> int:
+    sys.stdout.flush()
+    for line in message.splitlines() or [""]:
+        print(f"sotto: error: {line}", file=sys.stderr)
+    return 2

@@ -1,0 +1,7 @@
+"""``python -m sotto.cli`` is the ``sotto`` command."""
+
+import sys
+
+from sotto.cli import main
+
+sys.exit(main())

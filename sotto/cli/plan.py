@@ -1,0 +1,224 @@
+"""Check a collection plan and compile it.
+
+A plan says what is collected, how each value is hidden, and what that may cost a person. It is
+written in YAML; devices and aggregators read the JSON that it is compiled to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sotto.compiled import CompiledMetric, CompiledPlan
+
+HELP = "check a collection plan, or compile it for devices and aggregators"
+
+_EXAMPLES = """\
+examples:
+  sotto plan check plan.yaml
+      what is collected, by which mechanism, and what it costs against the ceilings
+  sotto plan check plan.json
+      the same of a compiled plan
+  sotto plan compile plan.yaml
+      write plan.json beside it and print its fingerprint
+  sotto plan compile plan.yaml -o - > compiled.json
+      write it to standard output, and the fingerprint to standard error
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto plan``."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser(
+        "check",
+        help="print what a plan collects and what it costs",
+        description="Refuse a plan that cannot be honoured; otherwise print what it means.",
+    )
+    check.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
+    check.set_defaults(action=_check)
+    compile_ = actions.add_parser(
+        "compile",
+        help="write the JSON that devices and aggregators read",
+        description="Compile a plan to canonical JSON and print its fingerprint.",
+    )
+    compile_.add_argument("plan", type=Path, help="a plan (YAML)")
+    compile_.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where to write; the plan's name with .json if left out",
+    )
+    compile_.set_defaults(action=_compile)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto plan`` and return its exit status."""
+    status: int = args.action(args)
+    return status
+
+
+def _check(args: argparse.Namespace) -> int:
+    from sotto.compiled import CompiledPlan
+
+    if args.plan.suffix == ".json":
+        plan, chosen = CompiledPlan.from_json(args.plan.read_bytes()), {}
+    else:
+        from sotto.plan import load_plan
+
+        loaded = load_plan(args.plan)
+        plan, chosen = loaded.compile(), dict(loaded.chosen)
+    for line in _report(plan, chosen):
+        print(line)
+    return 0
+
+
+def _compile(args: argparse.Namespace) -> int:
+    from sotto.errors import ParameterError
+    from sotto.plan import load_plan
+
+    compiled = load_plan(args.plan).compile()
+    data = compiled.to_json()
+    if args.output == "-":
+        sys.stdout.buffer.write(data)
+        print(compiled.fingerprint.hex(), file=sys.stderr)
+        return 0
+    output = Path(args.output) if args.output else args.plan.with_suffix(".json")
+    if output.resolve() == args.plan.resolve():
+        raise ParameterError(f"{output} is the plan itself: name another file with -o")
+    _write_whole(output, data)
+    print(compiled.fingerprint.hex())
+    return 0
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
+    from sotto.log import now_ms
+
+    lines = [
+        f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
+        f"fingerprint {plan.fingerprint.hex()}",
+        f"owner {plan.owner}",
+        "",
+        *_table(["metric", "type", "mechanism", "payload", "window"], map(_about, plan.metrics)),
+        "",
+        *_table(
+            ["metric", "rung", "sent after", "nominal", "certified", "a lie counts"],
+            (row for metric in plan.metrics for row in _rungs(metric)),
+        ),
+        "",
+        *_table(["metric", "a report", "reports a period", "a period"], _costs(plan)),
+        "",
+        *_ceilings(plan),
+        "",
+        "Amounts are epsilon; 'certified' is the exact worst-case loss and what is charged. 'A lie",
+        "counts': a share s of forged reports moves an estimate by up to s times this.",
+    ]
+    if chosen:
+        lines += ["", "Mechanisms that the plan left open:"]
+        lines += [f"  {name}: {why}" for name, why in chosen.items()]
+    if plan.expired(now_ms()):
+        lines += ["", "This plan has expired: devices record nothing under it any more."]
+    return lines
+
+
+def _about(metric: CompiledMetric) -> list[str]:
+    from sotto.durations import duration_text
+
+    parameters = [f"{value} {key}" for key, value in metric.parameters if type(value) is int]
+    mechanism = f"{metric.mechanism.name} ({', '.join(parameters)})".replace(
+        "domain_size", "symbols"
+    )
+    return [
+        metric.name,
+        metric.type,
+        mechanism.replace(" ()", ""),
+        f"{metric.mechanism.payload_width} B",
+        duration_text(metric.window),
+    ]
+
+
+def _rungs(metric: CompiledMetric) -> list[list[str]]:
+    from sotto.checks import amount
+    from sotto.durations import duration_text
+
+    return [
+        [
+            metric.name if level == 0 else "",
+            str(level + 1),
+            duration_text(rung.after),
+            amount(rung.epsilon),
+            amount(metric.mechanism.certified(level)),
+            f"{_influence(metric, level):.2f}x",
+        ]
+        for level, rung in enumerate(metric.ladder)
+    ]
+
+
+def _influence(metric: CompiledMetric, level: int) -> float:
+    """How far one forged report among n moves an estimate, times n.
+
+    A report that claims a symbol counts (1 - q) / (p - q). Where all bits of a number are sent,
+    they can lie together, each by its weight.
+    """
+    lies = [(1 - float(q)) / float(p - q) for p, q in metric.mechanism.rungs(level)]
+    bits = metric.spec.get("bits")
+    if metric.mechanism.name == "split_bits" and isinstance(bits, int):
+        weights = [2.0 ** (bits - 1 - bit) / (2.0**bits - 1) for bit in range(bits)]
+        return sum(weight * lie for weight, lie in zip(weights, lies, strict=False))
+    return max(lies)
+
+
+def _costs(plan: CompiledPlan) -> list[list[str]]:
+    from sotto.checks import amount
+
+    rows = [
+        [metric.name, amount(metric.cost // metric.limit), str(metric.limit), amount(metric.cost)]
+        for metric in plan.metrics
+    ]
+    return [*rows, ["all", "", str(sum(m.limit for m in plan.metrics)), amount(plan.cost)]]
+
+
+def _ceilings(plan: CompiledPlan) -> list[str]:
+    from sotto.checks import amount
+    from sotto.durations import duration_text
+
+    periods = plan.ceilings.lifetime // plan.cost
+    return [
+        f"ceiling of a period ({duration_text(plan.period)}): {amount(plan.ceilings.period)}, "
+        f"of which {amount(plan.cost)} can be spent",
+        f"ceiling of a lifetime: {amount(plan.ceilings.lifetime)}, reached after {periods} full "
+        f"periods ({duration_text(periods * plan.period)})",
+    ]
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
+    """Lay out rows of text in columns: the first to the left, numbers to the right."""
+    cells = [head, *rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    right = [
+        all(row[column][:1].isdigit() or not row[column] for row in cells[1:])
+        for column in range(len(head))
+    ]
+    return [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
