@@ -8,7 +8,7 @@ this way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HALF = GRAINS // 2
-
-#: From a realised rung and the bound e**eps of the rung below it, the exact flip between them.
-Solve = Callable[[Rung, Fraction], Fraction]
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
         A rung is not below the realised rung above it.
     """
     flip = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
-    return _degrade(GRAINS - flip, flip, exponents, _symmetric_flip)
+    return _degrade(GRAINS - flip, flip, exponents)
 
 
 def one_sided_bit(exponents: Sequence[Fraction]) -> BitLadder:
@@ -78,19 +75,15 @@ def one_sided_bit(exponents: Sequence[Fraction]) -> BitLadder:
     Parameters, errors: as :func:`symmetric_bit`; the exponents are those of the whole vector.
     """
     zero = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
-    return _degrade(HALF, zero, exponents, _one_sided_flip)
+    return _degrade(HALF, zero, exponents)
 
 
-def _symmetric_flip(above: Rung, bound: Fraction) -> Fraction:
-    excess = above.p - bound * above.q
-    return excess / (2 * excess + bound - 1)
+def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
+    """Add weaker rungs, each the smallest flip of the exact one above that honours its amount.
 
-
-def _one_sided_flip(above: Rung, bound: Fraction) -> Fraction:
-    return (1 / (1 + bound) - above.q) / (1 - 2 * above.q)
-
-
-def _degrade(one: int, zero: int, exponents: Sequence[Fraction], solve: Solve) -> BitLadder:
+    Both kinds of bit cost (1 - q)/q, so that q must come up to 1 / (1 + e**exponent), and a flip
+    s makes q + s (1 - 2 q) of it.
+    """
     number = len(exponents)
     rungs = [Rung(Fraction(one, GRAINS), Fraction(zero, GRAINS))]
     if not zero < one:
@@ -99,16 +92,16 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction], solve: Solve) -
     for exponent in reversed(exponents[:-1]):
         number -= 1
         above = rungs[0]
-        share = solve(above, exp_bounds(exponent)[0])
-        flip = ceil_fraction(GRAINS * share)
-        if not flip > 0:
+        lack = 1 / (1 + exp_bounds(exponent)[0]) - above.q
+        if not lack > 0:
             raise UnrelatedRungsError(
                 f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
             )
+        flip = ceil_fraction(GRAINS * lack / (1 - 2 * above.q))
         if not flip < HALF:
             raise ParameterError(f"rung {number}: its epsilon is too small for 64-bit thresholds")
         s = Fraction(flip, GRAINS)
-        rungs.insert(0, Rung(above.p * (1 - 2 * s) + s, above.q * (1 - 2 * s) + s))
+        rungs.insert(0, Rung(*(side + s * (1 - 2 * side) for side in above)))
         flips.insert(0, flip)
     return BitLadder(one, zero, tuple(flips), tuple(rungs))
 

@@ -87,8 +87,8 @@ def loss_micro(ratio: Fraction) -> int:
     >>> loss_micro(Fraction(1))
     0
     """
-    if ratio < 1:
-        raise ParameterError("a largest likelihood ratio is at least 1")
+    if not 1 <= ratio <= exp_bounds(Fraction(_LARGEST_EXPONENT))[0]:
+        raise ParameterError(f"a largest likelihood ratio lies in [1, e^{_LARGEST_EXPONENT}]")
     if ratio == 1:
         return 0
     quotient = _CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
@@ -117,7 +117,7 @@ def to_micro(epsilon: float | Fraction) -> int:
     """
     if not 1 / MICRO <= epsilon <= _LARGEST_EXPONENT:
         raise ParameterError(f"epsilon must lie in [0.000001, {_LARGEST_EXPONENT}], not {epsilon}")
-    exact = epsilon if isinstance(epsilon, Fraction) else Fraction(repr(epsilon))
+    exact = epsilon if isinstance(epsilon, Fraction) else Fraction(repr(float(epsilon)))
     return int(exact * MICRO)
 
 

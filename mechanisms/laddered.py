@@ -255,7 +255,8 @@ class VectorLadder(Ladder):
 
     def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
-        return (payloads[:, -1] & (0xFF ^ self._last_byte)) == 0
+        clear: NDArray[np.bool_] = (payloads[:, -1] & (0xFF ^ self._last_byte)) == 0
+        return clear
 
     def accumulate(
         self,

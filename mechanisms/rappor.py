@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import log
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
@@ -15,6 +16,7 @@ from mechanisms.exact import MICRO
 from mechanisms.laddered import Prior, VectorLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
+from mechanisms.single import SingleLevel
 from mechanisms.unary import MAX_WIDTH
 
 if TYPE_CHECKING:
@@ -25,6 +27,61 @@ if TYPE_CHECKING:
 MAX_HASHES = 8
 #: A metric has at most so many cohorts.
 MAX_COHORTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Rappor(SingleLevel):
+    """The Bloom filter of a string, each bit flipped with the same probability (f/2).
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 1e-6; at most 40 a differing bit, the nominal amount.
+    bits : int
+        In [1, 2**16], the length k of a filter.
+    hashes : int
+        In [1, 8], the number h of hashes.
+    cohorts : int
+        In [1, 2**16]; each hashes in its own way, so that strings that collide in one are told
+        apart by others. The cohort is a public hash of the pseudonym.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    Any two strings are neighbours, of unbounded length. Their filters differ in at most
+    min(2h, k) bits, and the certified loss is that of so many bits. The cohort is public.
+
+    Utility
+    -------
+    A bit's sum, debiased, has variance q(1−q) / (p−q)² a report, given the values.
+
+    References
+    ----------
+    Ú. Erlingsson, V. Pihur, A. Korolova, "RAPPOR: Randomized Aggregatable Privacy-Preserving
+    Ordinal Response", CCS 2014, section 3.1 (the permanent randomized response alone).
+
+    Examples
+    --------
+    >>> rappor = Rappor(epsilon=4.0, bits=128, hashes=2, cohorts=16)
+    >>> round(rappor.p, 4), rappor.certified
+    (0.7311, 4000000)
+    """
+
+    bits: int
+    hashes: int
+    cohorts: int = 1
+
+    def _build(self, micro: int) -> RapporLadder:
+        return rappor_ladder(self.bits, self.hashes, self.cohorts, [micro], "")
+
+    @property
+    def f(self) -> float:
+        """RAPPOR's parameter: the probability that a bit is replaced by a fair coin."""
+        return 2 * self.q
 
 
 @dataclass(frozen=True)
@@ -109,3 +166,30 @@ def rappor_ladder(
     bit = symmetric_bit([Fraction(micro, differing * MICRO) for micro in rungs])
     ratios = [ratio**differing for ratio in bit.bit_ratios()]
     return RapporLadder(metric, certify(rungs, ratios), BitChain(bits, (bit,)), hashes, cohorts)
+
+
+def differing_bits_epsilon(differing: int, f: float) -> float:
+    """Return the epsilon of filters that differ in so many bits, f as RAPPOR defines it.
+
+    The worst case over all strings is 2 * hashes bits.
+
+    Examples
+    --------
+    >>> round(differing_bits_epsilon(4, 0.5), 4)
+    4.3944
+    """
+    if not 0 < f < 1:
+        raise ParameterError(f"f must lie in (0, 1), not {f}")
+    return differing * log((1 - f / 2) / (f / 2))
+
+
+def expected_differing_bits(bits: int, hashes: int) -> float:
+    """Return how many bits differ on average between the filters of two strings.
+
+    Examples
+    --------
+    >>> round(expected_differing_bits(128, 2), 2)
+    3.92
+    """
+    clear = (1 - 1 / bits) ** hashes
+    return 2 * bits * clear * (1 - clear)

@@ -29,11 +29,6 @@ class Rung(NamedTuple):
     p: Fraction
     q: Fraction
 
-    @property
-    def gap(self) -> float:
-        """``p - q``, subtracted exactly."""
-        return float(self.p - self.q)
-
 
 @dataclass(frozen=True)
 class Amounts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 
 from mechanisms.randomness import Source
 
@@ -27,9 +29,6 @@ def uniform_below(bound: int, source: Source) -> int:
 
 def choose(weights: Mapping[int, int], source: Source) -> int:
     """Return a key with probability exactly proportional to its integer weight."""
-    left = uniform_below(sum(weights.values()), source)
-    for key, weight in weights.items():
-        if left < weight:
-            return key
-        left -= weight
-    raise AssertionError("weights are not negative")
+    keys = list(weights)
+    totals = list(accumulate(weights.values()))
+    return keys[bisect_right(totals, uniform_below(totals[-1], source))]

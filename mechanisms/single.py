@@ -1,0 +1,138 @@
+"""Mechanisms at a single epsilon: frozen values that randomize, count and know their loss.
+
+Each is a ladder of one rung, so that what is released once and what is relaxed is the same code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.exact import MICRO, to_micro
+from mechanisms.randomness import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.estimate import Estimate
+    from mechanisms.ladders import LadderedMechanism
+    from mechanisms.numeric import NumericEstimates
+
+
+@dataclass(frozen=True)
+class SingleLevel(ABC):
+    """What all mechanisms at a single epsilon have in common.
+
+    Parameters
+    ----------
+    epsilon : float
+        The nominal amount; digits beyond the sixth are dropped.
+    """
+
+    epsilon: float
+    ladder: LadderedMechanism = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ladder", self._build(to_micro(self.epsilon)))
+
+    @abstractmethod
+    def _build(self, micro: int) -> LadderedMechanism:
+        """Return the ladder whose only rung is this mechanism."""
+
+    @property
+    def certified(self) -> int:
+        """The worst-case loss from the realised probabilities, in micro-epsilon, rounded up."""
+        return self.ladder.certified(0)
+
+    @property
+    def certified_epsilon(self) -> float:
+        """The same, as an epsilon."""
+        return self.certified / MICRO
+
+    @property
+    def p(self) -> float:
+        """Probability of the true answer (of the first bit: that a 1 is reported as 1)."""
+        return self.ladder.rung_probabilities(0)[0][0]
+
+    @property
+    def q(self) -> float:
+        """Probability of a given other answer (of the first bit: that a 0 is reported as 1)."""
+        return self.ladder.rung_probabilities(0)[0][1]
+
+    def randomize(self, values: Any, ids: NDArray[np.uint64], source: Source) -> NDArray[np.uint8]:
+        """Randomize values.
+
+        Parameters
+        ----------
+        values : array_like or sequence, shape (n,)
+            Numbers in [0, 1], NaN for a missing one; or strings as UTF-8 bytes.
+        ids : ndarray, shape (n, 2), uint64
+            What public coins are hashed from: chain ids; of strings, pseudonyms.
+        source : Source
+
+        Returns
+        -------
+        ndarray, shape (n, payload_width), uint8
+            A packed report a row, as it goes on the wire.
+        """
+        return self.ladder.randomize(values, ids, ids, source)[:, 0]
+
+    def count(self, reports: NDArray[np.uint8], ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count reports; counts of several sets of reports add up.
+
+        Parameters
+        ----------
+        reports : ndarray, shape (n, payload_width), uint8
+        ids : ndarray, shape (n, 2), uint64
+            As given to :meth:`randomize`.
+
+        Returns
+        -------
+        ndarray, shape (count_length,), int64
+        """
+        import numpy as np
+
+        groups = np.zeros(len(reports), dtype=np.int64)
+        return self.ladder.accumulate(reports, ids, ids, groups, 1)[0]
+
+
+@dataclass(frozen=True)
+class CategoryMechanism(SingleLevel):
+    """A mechanism for one of several categories; it needs no public coin."""
+
+    def randomize(  # type: ignore[override]
+        self, values: ArrayLike, source: Source
+    ) -> NDArray[np.uint8]:
+        """Randomize ``(n,)`` categories: ``(n, payload_width)`` ``uint8``, as on the wire."""
+        import numpy as np
+
+        return super().randomize(values, np.zeros((len(np.asarray(values)), 2), np.uint64), source)
+
+    def count(self, reports: NDArray[np.uint8]) -> NDArray[np.int64]:  # type: ignore[override]
+        """Count ``(n, payload_width)`` reports: ``(count_length,)`` ``int64``."""
+        import numpy as np
+
+        return super().count(reports, np.zeros((len(reports), 2), np.uint64))
+
+    def estimate(self, counts: ArrayLike) -> list[Estimate]:
+        """Estimate the share of each category; see :func:`mechanisms.frequency.frequencies`."""
+        import numpy as np
+
+        from mechanisms.frequency import frequencies
+
+        return frequencies(self.ladder, np.asarray(counts)[np.newaxis])
+
+
+@dataclass(frozen=True)
+class NumberMechanism(SingleLevel):
+    """A mechanism for a number scaled to [0, 1]."""
+
+    def estimate(self, counts: ArrayLike, low: float = 0.0, high: float = 1.0) -> NumericEstimates:
+        """Estimate mean and more on [low, high]; see :func:`mechanisms.numeric.numeric`."""
+        import numpy as np
+
+        from mechanisms.numeric import numeric
+
+        return numeric(self.ladder, np.asarray(counts)[np.newaxis], low, high)
