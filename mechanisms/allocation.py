@@ -44,7 +44,7 @@ def split_epsilon(epsilon: Fraction, weights: tuple[Fraction, ...]) -> tuple[Fra
     --------
     >>> shares = split_epsilon(Fraction(1), (Fraction(8, 15), Fraction(4, 15)))
     >>> [round(float(share), 4) for share in shares]
-    [0.6138, 0.3862]
+    [0.6135, 0.3865]
     """
     if not epsilon > 0 or not all(weight > 0 for weight in weights):
         raise ParameterError("epsilon and weights must be positive")

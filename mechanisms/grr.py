@@ -45,8 +45,8 @@ class GeneralizedRandomizedResponse(CategoryMechanism):
 
     References
     ----------
-    S. L. Warner, "Randomized Response", JASA 60(309), 1965 (two categories). P. Kairouz, K. Bonawitz,
-    D. Ramage, "Discrete Distribution Estimation under Local Privacy", ICML 2016, equation 3.
+    S. L. Warner, "Randomized Response", JASA 60(309), 1965 (two categories). P. Kairouz,
+    K. Bonawitz, D. Ramage, "Discrete Distribution Estimation under Local Privacy", ICML 2016.
 
     Examples
     --------

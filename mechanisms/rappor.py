@@ -16,7 +16,7 @@ from mechanisms.exact import MICRO
 from mechanisms.laddered import Prior, VectorLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
-from mechanisms.single import SingleLevel
+from mechanisms.single import CoinMechanism
 from mechanisms.unary import MAX_WIDTH
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MAX_COHORTS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Rappor(SingleLevel):
+class Rappor(CoinMechanism):
     """The Bloom filter of a string, each bit flipped with the same probability (f/2).
 
     Parameters

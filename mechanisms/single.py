@@ -61,15 +61,17 @@ class SingleLevel(ABC):
         """Probability of a given other answer (of the first bit: that a 0 is reported as 1)."""
         return self.ladder.rung_probabilities(0)[0][1]
 
-    def randomize(self, values: Any, ids: NDArray[np.uint64], source: Source) -> NDArray[np.uint8]:
-        """Randomize values.
+
+@dataclass(frozen=True)
+class CategoryMechanism(SingleLevel):
+    """A mechanism for one of several categories; it needs no public coin."""
+
+    def randomize(self, values: ArrayLike, source: Source) -> NDArray[np.uint8]:
+        """Randomize categories.
 
         Parameters
         ----------
-        values : array_like or sequence, shape (n,)
-            Numbers in [0, 1], NaN for a missing one; or strings as UTF-8 bytes.
-        ids : ndarray, shape (n, 2), uint64
-            What public coins are hashed from: chain ids; of strings, pseudonyms.
+        values : array_like, shape (n,), integers in [0, domain_size)
         source : Source
 
         Returns
@@ -77,44 +79,16 @@ class SingleLevel(ABC):
         ndarray, shape (n, payload_width), uint8
             A packed report a row, as it goes on the wire.
         """
+        import numpy as np
+
+        ids = np.zeros((np.size(values), 2), dtype=np.uint64)
         return self.ladder.randomize(values, ids, ids, source)[:, 0]
 
-    def count(self, reports: NDArray[np.uint8], ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count reports; counts of several sets of reports add up.
-
-        Parameters
-        ----------
-        reports : ndarray, shape (n, payload_width), uint8
-        ids : ndarray, shape (n, 2), uint64
-            As given to :meth:`randomize`.
-
-        Returns
-        -------
-        ndarray, shape (count_length,), int64
-        """
+    def count(self, reports: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Count ``(n, payload_width)`` reports: ``(count_length,)`` ``int64``, which add up."""
         import numpy as np
 
-        groups = np.zeros(len(reports), dtype=np.int64)
-        return self.ladder.accumulate(reports, ids, ids, groups, 1)[0]
-
-
-@dataclass(frozen=True)
-class CategoryMechanism(SingleLevel):
-    """A mechanism for one of several categories; it needs no public coin."""
-
-    def randomize(  # type: ignore[override]
-        self, values: ArrayLike, source: Source
-    ) -> NDArray[np.uint8]:
-        """Randomize ``(n,)`` categories: ``(n, payload_width)`` ``uint8``, as on the wire."""
-        import numpy as np
-
-        return super().randomize(values, np.zeros((len(np.asarray(values)), 2), np.uint64), source)
-
-    def count(self, reports: NDArray[np.uint8]) -> NDArray[np.int64]:  # type: ignore[override]
-        """Count ``(n, payload_width)`` reports: ``(count_length,)`` ``int64``."""
-        import numpy as np
-
-        return super().count(reports, np.zeros((len(reports), 2), np.uint64))
+        return _count(self.ladder, reports, np.zeros((len(reports), 2), dtype=np.uint64))
 
     def estimate(self, counts: ArrayLike) -> list[Estimate]:
         """Estimate the share of each category; see :func:`mechanisms.frequency.frequencies`."""
@@ -126,7 +100,34 @@ class CategoryMechanism(SingleLevel):
 
 
 @dataclass(frozen=True)
-class NumberMechanism(SingleLevel):
+class CoinMechanism(SingleLevel):
+    """A mechanism with a public coin, hashed from an identifier of each report."""
+
+    def randomize(self, values: Any, ids: NDArray[np.uint64], source: Source) -> NDArray[np.uint8]:
+        """Randomize values.
+
+        Parameters
+        ----------
+        values : array_like or sequence, shape (n,)
+            Numbers in [0, 1], NaN for a missing one; or strings as UTF-8 bytes.
+        ids : ndarray, shape (n, 2), uint64
+            What the coins are hashed from: chain ids; of strings, pseudonyms.
+        source : Source
+
+        Returns
+        -------
+        ndarray, shape (n, payload_width), uint8
+            A packed report a row, as it goes on the wire.
+        """
+        return self.ladder.randomize(values, ids, ids, source)[:, 0]
+
+    def count(self, reports: NDArray[np.uint8], ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count ``(n, payload_width)`` reports: ``(count_length,)`` ``int64``, which add up."""
+        return _count(self.ladder, reports, ids)
+
+
+@dataclass(frozen=True)
+class NumberMechanism(CoinMechanism):
     """A mechanism for a number scaled to [0, 1]."""
 
     def estimate(self, counts: ArrayLike, low: float = 0.0, high: float = 1.0) -> NumericEstimates:
@@ -136,3 +137,12 @@ class NumberMechanism(SingleLevel):
         from mechanisms.numeric import numeric
 
         return numeric(self.ladder, np.asarray(counts)[np.newaxis], low, high)
+
+
+def _count(
+    ladder: LadderedMechanism, reports: NDArray[np.uint8], ids: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    import numpy as np
+
+    groups = np.zeros(len(reports), dtype=np.int64)
+    return ladder.accumulate(reports, ids, ids, groups, 1).reshape(-1)
