@@ -1,0 +1,109 @@
+"""Imports go one way, and the bare install needs the standard library alone."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+#: What each package may import of the project.
+ALLOWED = {
+    "mechanisms": {"mechanisms"},
+    "sotto": {"mechanisms", "sotto"},
+    "sotto.cli": {"mechanisms", "sotto", "sotto.cli", "clientsdk", "pipelines"},
+    "clientsdk": {"mechanisms", "sotto", "clientsdk"},
+    "pipelines": {"mechanisms", "sotto", "pipelines"},
+}
+OURS = {"mechanisms", "sotto", "clientsdk", "pipelines"}
+#: What an app embeds; each must be importable without anything installed beside it.
+BARE = ["mechanisms.ladders", "sotto.compiled", "sotto.wire", "sotto.log", "clientsdk"]
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in sorted(OURS):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def imports(path: Path, module: str) -> Iterator[str]:
+    """All names of modules that a file imports, wherever in it; ``from a import b`` gives a.b."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parent, base] if base else parent)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def layer(name: str) -> str:
+    if name == "sotto.cli" or name.startswith("sotto.cli."):
+        return "sotto.cli"
+    return name.partition(".")[0]
+
+
+def violations() -> list[str]:
+    found = []
+    for module, path in modules():
+        for name in imports(path, module):
+            if name.partition(".")[0] in OURS and layer(name) not in ALLOWED[layer(module)]:
+                found.append(f"{module} imports {name}")
+    return found
+
+
+def test_imports_go_one_way() -> None:
+    assert violations() == []
+
+
+def test_an_import_that_goes_the_other_way_is_seen(tmp_path: Path) -> None:
+    """The check itself: absolute, relative and hidden in a function."""
+    path = tmp_path / "module.py"
+    path.write_text(
+        "import clientsdk.client\nfrom sotto import cli\n"
+        "def f():\n    from . import errors\n    from ..mechanisms import coins\n",
+        encoding="utf-8",
+    )
+    assert list(imports(path, "pipelines.module")) == [
+        "clientsdk.client",
+        "sotto.cli",
+        "pipelines.errors",
+        "mechanisms.coins",
+    ]
+    assert layer("sotto.cli") == "sotto.cli"
+    assert layer("clientsdk.client") not in ALLOWED["pipelines"]
+
+
+def test_seeded_randomness_stays_out_of_what_ships() -> None:
+    users = [
+        module
+        for module, path in modules()
+        if layer(module) in {"clientsdk", "pipelines", "sotto"}
+        and any(name.startswith("mechanisms.testing") for name in imports(path, module))
+    ]
+    assert set(users) <= {"clientsdk.testing"}
+
+
+@pytest.mark.parametrize("module", BARE)
+def test_the_bare_install_needs_the_standard_library_alone(module: str) -> None:
+    """In a fresh interpreter: nothing outside the standard library and the project is loaded."""
+    script = (
+        "import sys\n"
+        f"before = set(sys.modules)\nimport {module}\n"
+        "names = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        f"print(sorted(names - sys.stdlib_module_names - {OURS!r}))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert result.stderr == ""
+    assert result.stdout.strip() == "[]"
