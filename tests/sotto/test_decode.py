@@ -1,0 +1,300 @@
+"""Vectorised decoding against a message-at-a-time reference, on anything."""
+
+import numpy as np
+import pytest
+from agreed_plans import DAY, HOUR, compiled
+from decode_reference import columns_of, packed, reference_decode
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms.coins import shard_of
+from sotto import runs
+from sotto.decode import decode, encode_rows
+from sotto.errors import FormatError, ParameterError
+from sotto.reasons import Reason
+from sotto.registry import Registry
+from sotto.wire import MAX_MESSAGE, Row, decode_message, encode_message
+
+PLAN, OTHER = compiled(), compiled(version=2)
+REGISTRY = Registry([PLAN, OTHER])
+WIDTHS = [metric.mechanism.payload_width for metric in PLAN.metrics]
+NOW = 1_700_000_000_000 // HOUR * HOUR
+
+#: One pseudonym of each shard, so that a message can have several.
+OF_SHARD = {}
+_number = 0
+while len(OF_SHARD) < PLAN.shards or min(map(len, OF_SHARD.values())) < 2:
+    _pseudonym = _number.to_bytes(16, "little")
+    OF_SHARD.setdefault(shard_of(_pseudonym, PLAN.shards), []).append(_pseudonym)
+    _number += 1
+
+
+@pytest.fixture(params=["arrays", "one by one"])
+def walking(request, monkeypatch):
+    """Both ways in which runs are found."""
+    monkeypatch.setattr(runs, "_FEW", 0 if request.param == "arrays" else 10**9)
+
+
+def check(messages, appends, registry=REGISTRY):
+    buffer, offsets, lengths = packed(messages)
+    before = bytes(buffer)
+    decoded = decode(buffer, offsets, lengths, np.array(appends, dtype=np.int64), registry)
+    accepted, rejected, untimely = reference_decode(messages, appends, registry)
+    assert columns_of(decoded.batches) == accepted
+    assert columns_of(decoded.untimely) == untimely
+    assert sorted(decoded.rejects) == rejected
+    assert buffer == before
+    assert_nothing_vanished(messages, decoded)
+    return decoded
+
+
+def assert_nothing_vanished(messages, decoded):
+    """Every byte is in one row or in exactly one reject."""
+    whole = {Reason.MALFORMED, Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN}
+    left = sorted(reject.message for reject in decoded.rejects if reject.reason in whole)
+    parts = [reject.message for reject in decoded.rejects if reject.reason not in whole]
+    rows_in, rows_out = [], []
+    for message in messages:
+        if message in left:
+            left.remove(message)
+        else:
+            rows_in += rows_of(message)
+    assert not left
+    for part in parts:
+        rows_out += rows_of(part)
+    for batch in decoded.batches:
+        for message in encode_rows(batch, REGISTRY, 1):
+            rows_out += rows_of(message)
+    assert sorted(rows_in) == sorted(rows_out)
+
+
+def rows_of(message):
+    fingerprint, shard, found = decode_message(message)
+    return [(fingerprint, shard, run.metric, row) for run in found for row in run.rows]
+
+
+@st.composite
+def sound_messages(draw):
+    """Messages that parse, mostly acceptable."""
+    shard = draw(st.integers(0, PLAN.shards - 1))
+    plan = draw(st.sampled_from([PLAN, PLAN, OTHER]))
+    found = []
+    for _ in range(draw(st.integers(1, 4))):
+        metric = draw(st.sampled_from([0, 0, 1, 2, 2, 3, 65535]))
+        width = WIDTHS[metric] if metric < len(WIDTHS) else draw(st.integers(0, 3))
+        width = draw(st.sampled_from([width] * 9 + [0, width + 1]))
+        found.append((metric, draw(st.lists(row(shard, width), min_size=1, max_size=4))))
+    fingerprint = draw(st.sampled_from([plan.fingerprint] * 9 + [bytes(32)]))
+    return encode_message(fingerprint, shard, found)
+
+
+def row(shard, width):
+    times = [0, 0, -5 * HOUR, -5 * HOUR, HOUR, 2 * HOUR, -1, -15 * DAY, -15 * DAY - HOUR, -16 * DAY]
+    pseudonyms = OF_SHARD[shard] * 9 + OF_SHARD[(shard + 1) % PLAN.shards]
+    event = st.sampled_from([NOW + time for time in times]) | st.sampled_from([-(2**63), 2**63 - 1])
+    payload = st.sampled_from([bytes(width), (b"\1" + bytes(width))[:width]]) | st.binary(
+        min_size=width, max_size=width
+    )
+    return st.builds(
+        Row,
+        st.sampled_from([0, 1, 2, 2, 1, 0, 3, 255]),
+        st.sampled_from(pseudonyms),
+        st.binary(min_size=16, max_size=16),
+        event,
+        payload,
+    )
+
+
+@st.composite
+def damaged_messages(draw):
+    message = bytearray(draw(sound_messages()))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(message) - 1)) if message else 0
+        kind = draw(st.sampled_from(["flip", "flip", "cut", "insert", "length"]))
+        if kind == "flip" and message:
+            message[at] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "cut":
+            del message[at:]
+        elif kind == "insert":
+            message[at:at] = draw(st.binary(max_size=8))
+        elif len(message) > 48:
+            message[44:48] = draw(st.integers(0, 2**32 - 1)).to_bytes(4, "little")
+    return bytes(message)
+
+
+anything = st.one_of(
+    sound_messages(),
+    damaged_messages(),
+    st.binary(max_size=120),
+    st.binary(max_size=80).map(lambda rest: b"SO\1\0" + rest),
+)
+appends = st.sampled_from([NOW, NOW, NOW + DAY, NOW - DAY, 0, -(2**63), 2**63 - 1])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(anything, appends), max_size=12))
+def test_arrays_give_what_a_person_would(pairs):
+    check([message for message, _ in pairs], [append for _, append in pairs])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(anything, appends), max_size=12))
+def test_whole_arrays_give_the_same(pairs):
+    few, runs._FEW = runs._FEW, 0
+    try:
+        check([message for message, _ in pairs], [append for _, append in pairs])
+    finally:
+        runs._FEW = few
+
+
+def make_messages(seed, count, most_runs=5, most_rows=6):
+    rng = np.random.default_rng(seed)
+    messages = []
+    for _ in range(count):
+        shard = int(rng.integers(PLAN.shards))
+        found = []
+        for _ in range(rng.integers(1, most_runs + 1)):
+            metric = int(rng.integers(3))
+            rows = []
+            for _ in range(rng.integers(1, most_rows + 1)):
+                payload = bytes(WIDTHS[metric]) if metric != 1 else rng.bytes(16)
+                event = NOW - HOUR * int(rng.integers(24))
+                pseudonym = OF_SHARD[shard][int(rng.integers(2))]
+                rows.append(Row(int(rng.integers(2)), pseudonym, rng.bytes(16), event, payload))
+            found.append((metric, rows))
+        messages.append(encode_message(PLAN.fingerprint, shard, found))
+    return messages
+
+
+def test_many_flipped_and_cut_messages(walking):
+    rng = np.random.default_rng(20)
+    messages = make_messages(20, 600)
+    for number in range(0, 600, 2):
+        message = bytearray(messages[number])
+        if number % 4:
+            for at in rng.integers(0, len(message), rng.integers(1, 4)):
+                message[at] ^= 1 << int(rng.integers(8))
+        else:
+            del message[int(rng.integers(len(message))) :]
+        messages[number] = bytes(message)
+    decoded = check(messages, [NOW] * len(messages))
+    assert {reject.reason for reject in decoded.rejects} >= {Reason.MALFORMED, Reason.UNKNOWN_PLAN}
+
+
+def test_acceptable_messages_are_accepted_whole(walking):
+    messages = make_messages(21, 200)
+    decoded = check(messages, [NOW] * 200)
+    assert decoded.rejects == []
+    assert [batch.metric for batch in decoded.batches] == [0, 1, 2]
+    assert sum(map(len, decoded.batches)) == sum(len(rows_of(message)) for message in messages)
+    for batch in decoded.batches:
+        assert batch.pseudonym.dtype == batch.chain.dtype == np.uint64
+        assert batch.event.dtype == batch.append.dtype == np.int64
+        assert all(
+            column.flags.c_contiguous
+            for column in (batch.level, batch.pseudonym, batch.chain, batch.payload)
+        )
+
+
+def test_nothing_gives_nothing():
+    nothing = np.empty(0, dtype=np.int64)
+    assert decode(b"", nothing, nothing, nothing, REGISTRY) == ([], [], [])
+    check([b"", b"S", b"SO"], [NOW] * 3)
+
+
+ROW = Row(0, OF_SHARD[3][0], bytes(16), NOW, b"\0")
+
+
+def one(shard=3, metric=0, fingerprint=PLAN.fingerprint, **fields):
+    return encode_message(fingerprint, shard, [(metric, [ROW._replace(**fields)])])
+
+
+@pytest.mark.parametrize(
+    ("message", "append", "reason"),
+    [
+        (b"XX" + one()[2:], NOW, Reason.MALFORMED),
+        (one()[:39], NOW, Reason.MALFORMED),
+        (one()[:-1], NOW, Reason.MALFORMED),
+        (one() + b"\0", NOW, Reason.MALFORMED),
+        (one()[:6] + b"\0\0" + one()[8:], NOW, Reason.MALFORMED),
+        (one()[:6] + b"\2\0" + one()[8:], NOW, Reason.MALFORMED),
+        (one()[:44] + bytes(4) + one()[48:], NOW, Reason.MALFORMED),
+        (one()[:44] + b"\xff" * 4 + one()[48:], NOW, Reason.MALFORMED),
+        (one()[:2] + b"\2" + one()[3:], NOW, Reason.UNKNOWN_VERSION),
+        (one()[:3] + b"\1" + one()[4:], NOW, Reason.UNKNOWN_VERSION),
+        (one(fingerprint=bytes(32)), NOW, Reason.UNKNOWN_PLAN),
+        (one(metric=3), NOW, Reason.UNKNOWN_METRIC),
+        (one(payload=b""), NOW, Reason.WRONG_WIDTH),
+        (one(shard=4), NOW, Reason.WRONG_SHARD),
+        (one(shard=65535), NOW, Reason.WRONG_SHARD),
+        (one(level=3), NOW, Reason.IMPOSSIBLE_LEVEL),
+        (one(payload=b"\3"), NOW, Reason.OUT_OF_DOMAIN),
+        (one(event=NOW + 1), NOW, Reason.MISALIGNED_TIME),
+        (one(event=NOW + HOUR), NOW - 1, Reason.FUTURE),
+        (one(), NOW + 15 * DAY + 1, Reason.LATE),
+    ],
+)
+def test_every_reason(message, append, reason):
+    (reject,) = check([message], [append]).rejects
+    assert reject.reason is reason
+    assert reject.message == message
+    assert reject.append == append
+
+
+def test_the_bounds_of_time_are_inclusive():
+    message = one(event=NOW + HOUR)
+    assert PLAN.metrics[0].horizon == 15 * DAY
+    assert check([message, one()], [NOW, NOW + 15 * DAY]).rejects == []
+
+
+def test_a_message_longer_than_allowed_is_malformed():
+    rows = [ROW] * ((MAX_MESSAGE - 48) // 42)
+    longest = encode_message(PLAN.fingerprint, 3, [(0, rows)])
+    too_long = bytearray(longest + longest[48:])
+    too_long[44:48] = (2 * len(rows)).to_bytes(4, "little")
+    buffer, offsets, lengths = packed([longest, bytes(too_long)])
+    decoded = decode(buffer, offsets, lengths, np.array([NOW, NOW]), REGISTRY)
+    assert [len(batch) for batch in decoded.batches] == [len(rows)]
+    assert [reject.reason for reject in decoded.rejects] == [Reason.MALFORMED]
+
+
+def test_a_caller_s_error_is_raised():
+    for offset, length in ((-1, 2), (0, 6), (2**62, 2**62), (5, 1)):
+        with pytest.raises(ParameterError):
+            decode(b"12345", np.array([offset]), np.array([length]), np.array([0]), REGISTRY)
+
+
+def test_many_runs_in_a_few_messages_are_quick():
+    runs_ = [(0, [ROW._replace(chain=number.to_bytes(16, "little"))]) for number in range(20_000)]
+    message = encode_message(PLAN.fingerprint, 3, runs_)
+    (batch,) = decode(
+        message, np.array([0]), np.array([len(message)]), np.array([NOW]), REGISTRY
+    ).batches
+    assert len(batch) == 20_000
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([None, 1, 2, 7]))
+def test_rows_survive_encoding_and_decoding(seed, rows_per_message):
+    messages = make_messages(seed, 20)
+    buffer, offsets, lengths = packed(messages)
+    batches = decode(buffer, offsets, lengths, np.full(20, NOW), REGISTRY).batches
+    for batch in batches:
+        again = encode_rows(batch, REGISTRY, rows_per_message)
+        assert all(decode_message(message) for message in again)
+        if rows_per_message:
+            assert max(len(rows_of(message)) for message in again) <= rows_per_message
+        buffer, offsets, lengths = packed(again)
+        decoded = decode(buffer, offsets, lengths, np.full(len(again), NOW), REGISTRY)
+        assert decoded.rejects == []
+        assert columns_of(decoded.batches) == columns_of([batch])
+    ordered = [rows_of(message)[0][3].chain for message in encode_rows(batch, REGISTRY, 1)]
+    assert ordered == [chain.tobytes() for chain in batch.chain]
+
+
+def test_rows_that_cannot_be_messages_are_refused():
+    buffer, offsets, lengths = packed([one()])
+    (batch,) = decode(buffer, offsets, lengths, np.array([NOW]), REGISTRY).batches
+    for rows in (0, 10**6):
+        with pytest.raises(FormatError, match="rows_per_message"):
+            encode_rows(batch, REGISTRY, rows)
