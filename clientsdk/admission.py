@@ -1,0 +1,155 @@
+"""Whether a value is recorded, and its recording: charge and chain in one transaction.
+
+Consent, time, count and budget decide; the value is looked at last, and only to randomize it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from clientsdk import draws
+from clientsdk.database import Access
+from clientsdk.ledger import tally_name
+from clientsdk.outcomes import Outcome, Refusal
+from clientsdk.spool import Chain
+from clientsdk.store import Store
+from mechanisms.randomness import Source
+from sotto.compiled import CompiledMetric, CompiledPlan
+
+
+class Admission:
+    """Records values into a store under one plan.
+
+    Parameters
+    ----------
+    store : Store
+    plan : CompiledPlan
+        The plan that the store was opened with.
+    source : Source
+        Draws chain ids, jitter, the reservoir's coin and the randomized outputs.
+    """
+
+    def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
+        self._store = store
+        self._plan = plan
+        self._source = source
+        self._tallies = {metric.name: tally_name(plan.plan, metric.name) for metric in plan.metrics}
+
+    def record(self, metric: CompiledMetric, value: object, now: int) -> Outcome:
+        """Record a value, or say why not.
+
+        Parameters
+        ----------
+        metric : CompiledMetric
+            Of this plan.
+        value : object
+            What the metric's type says.
+        now : int
+            Milliseconds since the epoch. Before the ledger's period began, which a clock that
+            was set back makes, the period's beginning is taken instead.
+
+        Raises
+        ------
+        ValueTypeError
+            The value has the wrong type; nothing was recorded.
+        StoreError
+            The store cannot be used; nothing was recorded.
+
+        Privacy
+        -------
+        A value that is accepted costs at most the certified epsilon of the strongest rung, which
+        is reserved here. The outputs of all rungs are drawn now and the value is forgotten.
+        """
+        store, plan = self._store, self._plan
+        with store.transaction(Access.WRITE) as connection:
+            moved = store.advance(connection, plan.period_of(now))
+            moment = max(now, store.period * plan.period)
+            if not store.consented:
+                outcome = Outcome.NO_CONSENT
+            elif plan.expired(moment):
+                outcome = Outcome.EXPIRED
+            elif metric.kind == "reservoir":
+                outcome = self._sample(connection, metric, value, moment)
+            else:
+                outcome = self._take(connection, metric, value, moment)
+        if moved:
+            # The log still has the secret from which older pseudonyms could be computed.
+            store.scrub(compact=False)
+        return outcome
+
+    def _take(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
+    ) -> Outcome:
+        """Keep the first values of a period."""
+        tally = self._tallies[metric.name]
+        seen = self._store.tallies.get(tally, 0) + 1
+        if seen > metric.limit:
+            return self._refuse(metric, Outcome.PERIOD_FULL)
+        cost = _cost(metric)
+        if not self._affordable(cost):
+            return self._refuse(metric, Outcome.OVER_BUDGET)
+        self._store.keep(connection, self._chain(metric, value, moment))
+        self._store.book(connection, tally, seen, cost)
+        return Outcome.ACCEPTED
+
+    def _sample(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
+    ) -> Outcome:
+        """Keep one value of a period, each with equal probability.
+
+        A chain that is displaced never left the device, so the one that displaces it takes over
+        what it had reserved. A value that is not kept is randomized like one that is.
+        """
+        store, tally = self._store, self._tallies[metric.name]
+        seen = store.tallies.get(tally, 0) + 1
+        kept = draws.replaces(self._source, seen)
+        held = store.incumbent_cost(connection, tally) if kept else 0
+        reserved = max(held, _cost(metric))
+        if kept and not self._affordable(reserved - held):
+            # A later value that displaces nothing, or costs nothing more, is affordable.
+            return self._refuse(metric, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
+        chain = self._chain(metric, value, moment)
+        if kept:
+            store.displace(connection, tally, chain, reserved)
+            store.keep(connection, chain)
+        store.book(connection, tally, seen, reserved - held if kept else 0)
+        return Outcome.ACCEPTED
+
+    def _affordable(self, cost: int) -> bool:
+        store, pinned, planned = self._store, self._store.ceilings, self._plan.ceilings
+        return cost == 0 or (
+            store.reserved + cost <= min(pinned.period, planned.period)
+            and store.lifetime_reserved + cost <= min(pinned.lifetime, planned.lifetime)
+        )
+
+    def _refuse(self, metric: CompiledMetric, outcome: Outcome) -> Outcome:
+        """Remember that the outcome is the same until the period ends."""
+        plan, store = self._plan, self._store
+        until = min((store.period + 1) * plan.period, plan.expires)
+        store.refusals[metric.name] = Refusal(outcome, until)
+        return outcome
+
+    def _chain(self, metric: CompiledMetric, value: object, moment: int) -> Chain:
+        store, plan, source = self._store, self._plan, self._source
+        chain_id = draws.identifier(source)
+        jitter = draws.below(source, plan.resolution)
+        symbol = metric.encode(value)
+        payloads = metric.mechanism.draw(symbol, chain_id, store.pseudonym, source)
+        event = plan.truncate(moment)
+        return Chain(
+            period=store.period,
+            due=event + plan.resolution + jitter + metric.ladder[0].after,
+            id=chain_id,
+            plan=store.plan_id,
+            metric=metric.index,
+            event=event,
+            jitter=jitter,
+            charged=0,
+            delivered=0,
+            payloads=b"".join(payloads),
+        )
+
+
+def _cost(metric: CompiledMetric) -> int:
+    """Return what a chain costs at its last rung, in micro-epsilon."""
+    return metric.mechanism.certified(len(metric.ladder) - 1)

@@ -1,0 +1,308 @@
+"""The client: what an app sees of Sotto."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from clientsdk import spool
+from clientsdk.admission import Admission
+from clientsdk.database import Access
+from clientsdk.ledger import Consent, Ledger, lowered
+from clientsdk.outcomes import FlushResult, Outcome
+from clientsdk.publishers import Publisher
+from clientsdk.sender import Sender
+from clientsdk.store import Store
+from mechanisms.randomness import Source, SystemSource
+from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
+from sotto.errors import ParameterError, PlanError, StoreError, UnknownMetricError
+
+_log = logging.getLogger("clientsdk")
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Client:
+    """Records values under a plan and sends what is due.
+
+    Parameters
+    ----------
+    plan : CompiledPlan, bytes or path
+        The compiled plan, its canonical JSON, or a file that holds it.
+    state : path or None
+        The device's file, made if absent. One file belongs to one collector; several clients and
+        processes may use it. None keeps everything in memory, for a device that forgets.
+    publisher : Publisher
+        Takes the messages. The client never closes it, since several clients may share it.
+    clock : callable
+        Returns milliseconds since the epoch.
+    ceilings : Ceilings, optional
+        In micro-epsilon. The lower of these and the plan's are pinned in a new store. In an
+        existing one they can lower what is pinned, and so can the plan; neither can raise it
+        (see :meth:`renew_consent`).
+
+    Raises
+    ------
+    PlanError
+        The plan cannot be honoured, or the store belongs to another collector or period length.
+    ParameterError
+        The ceilings are not positive, or the period's exceeds the lifetime's.
+    StoreError
+        The state file cannot be used.
+
+    Privacy
+    -------
+    Nothing is recorded or sent before consent is given. What leaves the device in one budget
+    period costs at most the ceiling; all plans of a collector share it. Number, metric and time
+    (truncated to the plan's resolution) of recordings are not protected.
+
+    Examples
+    --------
+    >>> from clientsdk.publishers import MemoryPublisher
+    >>> from clientsdk.testing import FakeClock, small_plan
+    >>> plan, clock, publisher = small_plan(), FakeClock(), MemoryPublisher()
+    >>> with Client(plan, state=None, publisher=publisher, clock=clock) as client:
+    ...     client.give_consent()
+    ...     outcome = client.record("colour", "red")
+    ...     clock.advance(days=2)
+    ...     result = client.flush()
+    >>> outcome, result.sent, len(publisher.messages)
+    (<Outcome.ACCEPTED: 'accepted'>, 1, 1)
+    """
+
+    def __init__(
+        self,
+        plan: CompiledPlan | bytes | str | os.PathLike[str],
+        *,
+        state: str | os.PathLike[str] | None,
+        publisher: Publisher,
+        clock: Callable[[], int] = now_ms,
+        ceilings: Ceilings | None = None,
+    ) -> None:
+        self.plan = _read_plan(plan)
+        self._clock = clock
+        self._metrics = {metric.name: metric for metric in self.plan.metrics}
+        source = self._source()
+        pinned = self.plan.ceilings
+        if ceilings is not None:
+            pinned = lowered(_checked(ceilings), pinned)
+        path = None if state is None else Path(state)
+        self._store = Store(path, self.plan, pinned, self.plan.period_of(clock()), source)
+        self._admission = Admission(self._store, self.plan, source)
+        self._sender = Sender(self._store, self.plan.period, publisher)
+        self._halted = False
+        self._unwell = False
+
+    def record(self, metric: str, value: object) -> Outcome:
+        """Randomize a value and store the outputs, or say why not.
+
+        Parameters
+        ----------
+        metric : str
+            Its name in the plan.
+        value : object
+            As the metric's type says. A number outside its range is clipped, a category outside
+            its domain becomes what the plan says.
+
+        Returns
+        -------
+        Outcome
+            It never depends on the value. The value itself is forgotten before this returns.
+
+        Raises
+        ------
+        UnknownMetricError
+            The plan has no such metric.
+        ValueTypeError
+            The value has the wrong type. The message never contains it.
+        """
+        known = self._metrics.get(metric)
+        if known is None:
+            # Not the name that was given: it may be a value in the wrong place.
+            raise UnknownMetricError(
+                f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
+            )
+        refusal = self._store.refusals.get(metric)
+        if refusal is not None and self._clock() < refusal.until:
+            known.encode(value)
+            return refusal.outcome
+        return self._record(known, value)
+
+    def _record(self, metric: CompiledMetric, value: object) -> Outcome:
+        now = self._clock()
+        try:
+            if self._halted or not self._consented():
+                outcome = Outcome.NO_CONSENT
+            elif self.plan.expired(now):
+                outcome = Outcome.EXPIRED
+            else:
+                outcome = self._admission.record(metric, value, now)
+            self._unwell = False
+        except StoreError as error:
+            outcome = Outcome.STORE_FULL
+            if not self._unwell:
+                _log.warning("values are refused: %s", error)
+            self._unwell = True
+        if outcome is not Outcome.ACCEPTED:
+            # A value of the wrong type is told of whatever became of it.
+            metric.encode(value)
+        return outcome
+
+    def _consented(self) -> bool:
+        if not self._store.consented:
+            # Another process may have been given it: look.
+            with self._store.transaction(Access.READ):
+                return self._store.consented
+        return True
+
+    def flush(self) -> FlushResult:
+        """Send every report that is due now.
+
+        Of a chain with several rungs due, the newest alone is sent. What is sent is charged
+        first, in a commit that survives a loss of power.
+
+        Returns
+        -------
+        FlushResult
+            With the error that ended the flush early, if one did: a publisher that takes nothing
+            and a full disk are no exceptions. What was not delivered is sent again, byte for
+            byte, by a later flush.
+
+        Raises
+        ------
+        StoreError
+            The store cannot even be read.
+
+        Privacy
+        -------
+        A message never mixes pseudonyms, but whoever watches the transport can link messages
+        sent in one flush. Flushing when :meth:`next_due` says, rather than seldom and in bulk,
+        lets the jitter of each chain keep them apart.
+        """
+        if self._halted:
+            self.withdraw_consent()
+        return self._sender.flush(self._clock())
+
+    def next_due(self) -> int | None:
+        """Return when the next report is due, in ms since the epoch, or None if there is none."""
+        with self._store.transaction(Access.READ) as connection:
+            return spool.next_due(connection)
+
+    def give_consent(self) -> None:
+        """Write down that the person agrees; from now on values are recorded.
+
+        Raises
+        ------
+        StoreError
+            It could not be written; nothing is recorded.
+        """
+        if self._halted:
+            self.withdraw_consent()
+        with self._store.transaction(Access.DURABLE) as connection:
+            if not self._store.consented:
+                self._store.agree(connection, Consent.GIVEN)
+
+    def withdraw_consent(self) -> bool:
+        """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
+
+        What was reserved and spent stays in the ledger, so that agreeing again in the same
+        period starts where it stopped.
+
+        Returns
+        -------
+        bool
+            Whether no trace is left in the file. If not, because another process was reading
+            it, erasing is tried again at each flush, at :meth:`close` and at the next start.
+
+        Raises
+        ------
+        StoreError
+            It could not be written. This client records and sends nothing from now on and tries
+            again at its next flush.
+        """
+        self._halted = True
+        with self._store.transaction(Access.DURABLE) as connection:
+            self._store.agree(connection, Consent.WITHDRAWN)
+        self._halted = False
+        return self._store.settle()
+
+    def renew_consent(self, ceilings: Ceilings | None = None) -> None:
+        """Write down that the person agrees to other ceilings, higher ones included.
+
+        Parameters
+        ----------
+        ceilings : Ceilings, optional
+            In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
+            plan's allow.
+
+        Raises
+        ------
+        StoreError
+            It could not be written; nothing has changed.
+        """
+        agreed = self.plan.ceilings if ceilings is None else _checked(ceilings)
+        if self._halted:
+            self.withdraw_consent()
+        with self._store.transaction(Access.DURABLE) as connection:
+            self._store.agree(connection, Consent.GIVEN)
+            self._store.pin(connection, agreed)
+
+    def ledger(self) -> Ledger:
+        """Return what was reserved and spent, period by period, and the chains still to be sent.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read.
+        """
+        return self._store.ledger()
+
+    def close(self) -> None:
+        """Let go of the store; what is not delivered stays there. May be called again.
+
+        From now on :meth:`record` answers ``store_full`` and all else raises StoreError.
+        """
+        self._store.scrub(compact=False)
+        self._store.settle()
+        self._store.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _source(self) -> Source:
+        return SystemSource()
+
+
+def _read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPlan:
+    if isinstance(plan, CompiledPlan):
+        return plan
+    if isinstance(plan, bytes):
+        return CompiledPlan.from_json(plan)
+    try:
+        return CompiledPlan.from_json(Path(plan).read_bytes())
+    except OSError as error:
+        raise PlanError(f"the compiled plan cannot be read: {error}") from error
+
+
+def _checked(ceilings: Ceilings) -> Ceilings:
+    if not 0 < ceilings.period <= ceilings.lifetime:
+        raise ParameterError(
+            f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
+            f"{ceilings.lifetime} micro-epsilon"
+        )
+    return ceilings

@@ -1,0 +1,73 @@
+"""Forks: no connection to a store crosses one.
+
+SQLite keeps its locks on a file a process, and counts them in memory. A child of a fork inherits
+the counts without the locks: a connection that it opens beside its parent's believes that it
+holds a lock which it does not, and when the parent then closes its own, the log with the child's
+commits is deleted under the child. So connections are closed just before a fork and opened again,
+in parent and child alike, at the next use.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from typing import Protocol
+
+
+class Forkable(Protocol):
+    """What holds a resource that must not cross a fork."""
+
+    def before_fork(self) -> None:
+        """Let the resource go, and let nobody take it until one of the others is called."""
+        ...
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        ...
+
+    def after_fork_in_child(self) -> None:
+        """Go on, as another process."""
+        ...
+
+
+#: Held during a fork, and while a process finds out that it is the child of one.
+guard = threading.Lock()
+#: Connections that can neither be used nor closed in this process.
+abandoned: list[sqlite3.Connection] = []
+_watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_suspended: list[Forkable] = []
+
+
+def watch(resource: Forkable) -> None:
+    """Call ``resource`` around every fork of this process, as long as it lives."""
+    with guard:
+        _watched.add(resource)
+
+
+def _before() -> None:
+    guard.acquire()
+    _suspended[:] = list(_watched)
+    for resource in _suspended:
+        resource.before_fork()
+
+
+def _after_in_parent() -> None:
+    for resource in _suspended:
+        resource.after_fork_in_parent()
+    _suspended.clear()
+    guard.release()
+
+
+def _after_in_child() -> None:
+    for resource in _suspended:
+        resource.after_fork_in_child()
+    _suspended.clear()
+    guard.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+    )

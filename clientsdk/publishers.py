@@ -1,0 +1,152 @@
+"""Where messages go: a small contract, the embedded log, and memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+from sotto.errors import PublishError
+
+if TYPE_CHECKING:
+    from sotto.log import LogWriter
+
+
+class Publisher(Protocol):
+    """Takes messages to the collector. Several clients may share one; it belongs to the app."""
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Take one message.
+
+        Parameters
+        ----------
+        shard : int
+            The message's, for publishers that partition by it.
+        message : bytes
+            In the report format, at most ``sotto.wire.MAX_MESSAGE`` bytes.
+
+        Raises
+        ------
+        PublishError
+            It was not taken. The client keeps its reports and sends the same bytes again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+@runtime_checkable
+class Buffered(Protocol):
+    """A publisher that may hold messages back: what it took is safe once ``sync`` returns."""
+
+    def sync(self) -> None:
+        """Wait until everything published is safe.
+
+        Raises
+        ------
+        PublishError
+            Something may be lost. The client sends all since the last ``sync`` again.
+        """
+        ...
+
+
+class MemoryPublisher:
+    """Keeps messages in a list, for tests and previews.
+
+    Attributes
+    ----------
+    messages : list of (int, bytes)
+        Shard and message, in the order in which they were published.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[int, bytes]] = []
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Append to :attr:`messages`."""
+        self.messages.append((shard, message))
+
+    def close(self) -> None:
+        """Do nothing; the messages stay."""
+
+
+class EmbeddedLogPublisher:
+    """Appends messages to an embedded log (:mod:`sotto.log`), in a lane of this process alone.
+
+    Parameters
+    ----------
+    directory : path
+        The log. Nothing is made there before the first message.
+    lane : str, optional
+        The lane to write; by default one that is new and unique. A process forked from this one
+        always writes a new lane of its own.
+    fsync : {"batch", "always", "never"}
+        Whether bytes are forced to disk at the end of each flush, at every message, or by the
+        operating system in its own time. A process that dies loses nothing in any case.
+    clock : callable, optional
+        Returns the append time, in milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        lane: str | None = None,
+        fsync: Literal["batch", "always", "never"] = "batch",
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._lane = lane
+        self._fsync = fsync
+        self._clock = clock
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._writer: LogWriter | None = None
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Append a message to the log."""
+        self._check_process()
+        with self._lock:
+            if self._writer is None:
+                self._writer = self._open()
+            self._writer.append(message)
+
+    def sync(self) -> None:
+        """Force to disk what was published, unless ``fsync`` is ``"never"``."""
+        self._check_process()
+        with self._lock:
+            if self._writer is not None:
+                self._synced(self._writer.sync)
+
+    def close(self) -> None:
+        """Force to disk what was published and let the lane go."""
+        self._check_process()
+        with self._lock:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
+
+    def _synced(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except PublishError:
+            # The writer takes nothing more after this; a new lane is opened at the next message.
+            self._writer, self._lane = None, None
+            raise
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            self._lock = threading.Lock()
+            writer, self._writer = self._writer, None
+            self._lane = None
+            self._process = os.getpid()
+            if writer is not None:
+                writer.close()
+
+    def _open(self) -> LogWriter:
+        from sotto.log import LogWriter, now_ms
+
+        lane = self._lane or f"{os.getpid()}-{os.urandom(6).hex()}"
+        return LogWriter(self._directory, lane, clock=self._clock or now_ms, fsync=self._fsync)

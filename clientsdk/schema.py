@@ -1,0 +1,147 @@
+"""The device's file: its tables, how it is opened, who may read it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+from pathlib import Path
+
+from sotto.errors import StoreError
+
+VERSION = 1
+APPLICATION = 0x534F5454  # "SOTT"
+BUSY_MS = 2000
+
+# One row a chain, one row a period. Secret and pseudonyms have tables of their own: their rows
+# keep their size and place, so that overwriting one leaves no copy elsewhere in the file.
+_TABLES = (
+    """CREATE TABLE device (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        collector TEXT NOT NULL,
+        period_ms INTEGER NOT NULL,
+        ceiling_period INTEGER NOT NULL,
+        ceiling_lifetime INTEGER NOT NULL,
+        consent TEXT NOT NULL,
+        period INTEGER NOT NULL,
+        erasure_owed INTEGER NOT NULL
+    )""",
+    "CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL)",
+    """CREATE TABLE ledger (
+        period INTEGER PRIMARY KEY,
+        reserved INTEGER NOT NULL,
+        spent INTEGER NOT NULL,
+        tallies TEXT NOT NULL,
+        CHECK (spent BETWEEN 0 AND reserved)
+    )""",
+    "CREATE TABLE pseudonym (period INTEGER PRIMARY KEY, value BLOB NOT NULL)",
+    """CREATE TABLE plan (
+        id INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, body BLOB NOT NULL
+    )""",
+    """CREATE TABLE chain (
+        period INTEGER NOT NULL,
+        due INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        plan INTEGER NOT NULL,
+        metric INTEGER NOT NULL,
+        event INTEGER NOT NULL,
+        jitter INTEGER NOT NULL,
+        charged INTEGER NOT NULL,
+        delivered INTEGER NOT NULL,
+        payloads BLOB NOT NULL,
+        PRIMARY KEY (period, due, id)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE reservoir (
+        tally TEXT PRIMARY KEY, due INTEGER NOT NULL, chain BLOB NOT NULL, cost INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+)
+
+
+def connect(path: Path | None) -> sqlite3.Connection:
+    """Open a connection to the store at ``path``, or to a new one in memory.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be opened or is no database.
+    """
+    try:
+        if path is not None:
+            _restrict(path)
+        connection = sqlite3.connect(
+            ":memory:" if path is None else path,
+            timeout=BUSY_MS / 1000,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        for pragma in ("secure_delete = ON", "temp_store = MEMORY", "fullfsync = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        if path is not None:
+            _write_ahead(connection)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"cannot open the device's store: {error}") from error
+    return connection
+
+
+def prepare(connection: sqlite3.Connection) -> bool:
+    """Create the tables if there are none; return whether they are new.
+
+    Runs inside the caller's transaction.
+
+    Raises
+    ------
+    StoreError
+        The database belongs to another application or to another version.
+    """
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if objects:
+        check(connection)
+        return False
+    for table in _TABLES:
+        connection.execute(table)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    return True
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Refuse a database that is no device's store of this version.
+
+    Raises
+    ------
+    StoreError
+        It belongs to another application or to another version.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise StoreError("the state file is a database of another application")
+    if version != VERSION:
+        raise StoreError(f"the state file has schema {version}; this version reads {VERSION}")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    # Two processes that create one file at once may meet here; SQLite does not wait for the
+    # change of journal mode, so wait for it.
+    deadline = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            return
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _restrict(path: Path) -> None:
+    # SQLite gives the write-ahead log and its index the permissions of the database. An existing
+    # file is not opened here: closing it again would drop the locks that this process holds on it.
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if os.name == "posix" and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+            os.chmod(path, 0o600)

@@ -1,0 +1,226 @@
+"""Sends what is due: charge, then publish, then mark as delivered.
+
+A rung is a release; of a chain that has several due at once, the newest alone is sent. It
+supersedes the weaker ones, which would cost bytes and tell the aggregator nothing more, and the
+charge is the same. Rungs therefore never leave a device out of order.
+
+If the process dies between charge and delivery the same bytes are sent again, and nothing is
+charged twice: what is charged belongs to the chain.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from clientsdk import spool
+from clientsdk.database import Access
+from clientsdk.outcomes import FlushResult
+from clientsdk.publishers import Buffered, Publisher
+from clientsdk.spool import Chain
+from clientsdk.store import Store
+from mechanisms.coins import shard_of
+from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.errors import PublishError, SottoError
+from sotto.wire import HEADER, MAX_MESSAGE, RUN, Row, encode_message, row_size
+
+BATCH = 4096
+
+
+class Report(NamedTuple):
+    """A rung that is charged for: its chain as it now is in the store, plan, metric and row."""
+
+    chain: Chain
+    plan: CompiledPlan
+    metric: CompiledMetric
+    row: Row
+
+
+class Batch(NamedTuple):
+    """What one transaction has charged for, and what it erased instead."""
+
+    reports: list[Report]
+    lapsed: list[Chain]
+
+    @property
+    def full(self) -> bool:
+        """Whether more may be due."""
+        return len(self.reports) + len(self.lapsed) == BATCH
+
+
+class Sender:
+    """Sends the due rungs of a store.
+
+    Parameters
+    ----------
+    store : Store
+    period_ms : int
+        How long a budget period is, in milliseconds.
+    publisher : Publisher
+    """
+
+    def __init__(self, store: Store, period_ms: int, publisher: Publisher) -> None:
+        self._store = store
+        self._period_ms = period_ms
+        self._publisher = publisher
+
+    def flush(self, now: int) -> FlushResult:
+        """Send every report that is due at ``now``, in milliseconds since the epoch.
+
+        Raises
+        ------
+        StoreError
+            The store cannot even be read.
+        """
+        sent = lapsed = 0
+        error: SottoError | None = None
+        self._store.check_process()
+        with self._store.sending:
+            more = True
+            while more and error is None:
+                try:
+                    batch = self._charge(now)
+                    lapsed += len(batch.lapsed)
+                    delivered, error = self._publish(batch.reports)
+                    self._mark_delivered(delivered)
+                    sent += len(delivered)
+                    more = batch.full
+                except SottoError as failure:
+                    error = failure
+            if sent or lapsed:
+                self._store.scrub(compact=False)
+            self._store.settle()
+            remaining = self._remaining(now)
+        return FlushResult(sent, remaining, lapsed, error)
+
+    def _moment(self, now: int) -> int:
+        # A clock that was set back does not take the ledger's period back.
+        return max(now, self._store.period * self._period_ms)
+
+    def _remaining(self, now: int) -> int:
+        with self._store.transaction(Access.READ) as connection:
+            return spool.count_due(connection, self._moment(now))
+
+    def _charge(self, now: int) -> Batch:
+        """Charge for what is due and erase what has lapsed."""
+        store, batch = self._store, Batch([], [])
+        with store.transaction(Access.DURABLE) as connection:
+            store.advance(connection, now // self._period_ms)
+            if not store.consented:
+                return batch
+            moment = self._moment(now)
+            chains = spool.due(connection, moment, BATCH)
+            pseudonyms = spool.pseudonyms(connection) if chains else {}
+            for chain in chains:
+                plan = store.plan(connection, chain.plan)
+                report = _newest_due(chain, plan, pseudonyms[chain.period], moment)
+                if report is not None and self._pay(connection, chain, report):
+                    batch.reports.append(report)
+                else:
+                    batch.lapsed.append(chain)
+            spool.mark(connection, [report.chain for report in batch.reports])
+            if batch.lapsed:
+                spool.erase(connection, batch.lapsed)
+                store.forget_pseudonyms(connection)
+        return batch
+
+    def _pay(self, connection: sqlite3.Connection, before: Chain, report: Report) -> bool:
+        """Charge for a report unless it has been paid; False if a lowered ceiling forbids it."""
+        if report.chain.charged == before.charged:
+            return True
+        certified = report.metric.mechanism.certified
+        cost = certified(report.chain.charged - 1)
+        if before.charged:
+            cost -= certified(before.charged - 1)
+        return self._store.charge(connection, before.period, cost)
+
+    def _publish(self, reports: list[Report]) -> tuple[list[Report], PublishError | None]:
+        """Publish reports; return those that the publisher has taken for good."""
+        published: list[Report] = []
+        error: PublishError | None = None
+        try:
+            for shard, message, contents in _messages(reports):
+                if not self._consented():
+                    break
+                self._publisher.publish(shard, message)
+                published += contents
+        except PublishError as failure:
+            error = failure
+        if published and isinstance(self._publisher, Buffered):
+            try:
+                self._publisher.sync()
+            except PublishError as failure:
+                return [], failure
+        return published, error
+
+    def _consented(self) -> bool:
+        with self._store.transaction(Access.READ):
+            return self._store.consented
+
+    def _mark_delivered(self, reports: list[Report]) -> None:
+        """Erase the chains that are through; note of the others when their next rung is due."""
+        if not reports:
+            return
+        through: list[Chain] = []
+        waiting: list[tuple[Chain, int]] = []
+        for chain, plan, metric, _ in reports:
+            if chain.charged == len(metric.ladder):
+                through.append(chain)
+            else:
+                waiting.append((chain, due_time(chain, plan, metric.ladder[chain.charged].after)))
+        with self._store.transaction(Access.WRITE) as connection:
+            spool.postpone(connection, waiting)
+            spool.erase(connection, through)
+            if through:
+                self._store.forget_pseudonyms(connection)
+
+
+def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:
+    """Return when a rung released ``after`` so many milliseconds is due."""
+    return chain.event + plan.resolution + chain.jitter + after
+
+
+def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, moment: int) -> Report | None:
+    """Return the newest rung that is due, or None where nothing may or need be sent any more."""
+    metric = plan.metrics[chain.metric]
+    if plan.expired(moment) or moment - chain.event > metric.horizon:
+        return None
+    start = due_time(chain, plan, 0)
+    due = sum(start + rung.after <= moment for rung in metric.ladder)
+    # A rung that was charged for before a clock was set back is still the newest.
+    level = max(due, chain.charged) - 1
+    width = len(chain.payloads) // len(metric.ladder)
+    payload = chain.payloads[level * width : (level + 1) * width]
+    row = Row(level, pseudonym, chain.id, chain.event, payload)
+    return Report(chain._replace(charged=level + 1), plan, metric, row)
+
+
+def _messages(reports: list[Report]) -> Iterator[tuple[int, bytes, list[Report]]]:
+    """Yield shard, bytes and contents of messages, each of one pseudonym and one plan."""
+    groups: dict[tuple[int, int], list[Report]] = {}
+    for report in reports:
+        groups.setdefault((report.chain.period, report.chain.plan), []).append(report)
+    for group in groups.values():
+        group.sort(key=lambda report: report.metric.index)
+        part: list[Report] = []
+        size = HEADER.size
+        for report in group:
+            row = row_size(len(report.row.payload))
+            if size + RUN.size + row > MAX_MESSAGE:
+                yield _message(part)
+                part, size = [], HEADER.size
+            size += row
+            if not part or part[-1].metric is not report.metric:
+                size += RUN.size
+            part.append(report)
+        yield _message(part)
+
+
+def _message(part: list[Report]) -> tuple[int, bytes, list[Report]]:
+    plan = part[0].plan
+    runs: dict[int, list[Row]] = {}
+    for report in part:
+        runs.setdefault(report.metric.index, []).append(report.row)
+    shard = shard_of(part[0].row.pseudonym, plan.shards)
+    return shard, encode_message(plan.fingerprint, shard, runs.items()), part

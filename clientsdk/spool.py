@@ -1,0 +1,108 @@
+"""The chains in the store, and which of their rungs are due: the spool is a query, not a copy.
+
+All functions belong in a transaction that the caller has opened.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Chain(NamedTuple):
+    """The outputs for one recorded value, as stored: no value, nothing to compute it from.
+
+    Attributes
+    ----------
+    period : int
+        The budget period in which the value was recorded, whose pseudonym it is sent under.
+    due : int
+        When the first rung that was not delivered is due, in milliseconds since the epoch.
+    id : bytes
+        16 bytes.
+    plan, metric : int
+        Number of the plan in the store, index of the metric in the plan.
+    event : int
+        Time of the recording, truncated.
+    jitter : int
+        Milliseconds by which all its reports are delayed beyond what the plan says.
+    charged, delivered : int
+        Rungs charged for and rungs delivered, counted from the weakest. One that was skipped
+        because a newer one went instead counts with it.
+    payloads : bytes
+        Of all rungs, weakest first, equally wide.
+    """
+
+    period: int
+    due: int
+    id: bytes
+    plan: int
+    metric: int
+    event: int
+    jitter: int
+    charged: int
+    delivered: int
+    payloads: bytes
+
+
+def insert(connection: sqlite3.Connection, chain: Chain) -> None:
+    """Store a new chain."""
+    connection.execute("INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", chain)
+
+
+def due(connection: sqlite3.Connection, moment: int, limit: int) -> list[Chain]:
+    """Return at most ``limit`` chains with a rung that is due, period by period."""
+    rows = connection.execute(
+        "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
+        " WHERE due <= ? ORDER BY period, due, id LIMIT ?",
+        (moment, limit),
+    )
+    return [Chain(*row) for row in rows]
+
+
+def count_due(connection: sqlite3.Connection, moment: int) -> int:
+    """Return how many chains have a rung that is due."""
+    (number,) = connection.execute(
+        "SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?", (moment,)
+    ).fetchone()
+    return int(number)
+
+
+def next_due(connection: sqlite3.Connection) -> int | None:
+    """Return when the next rung is due, in milliseconds since the epoch, None if there is none."""
+    (moment,) = connection.execute(
+        "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
+        " FROM pseudonym"
+    ).fetchone()
+    return None if moment is None else int(moment)
+
+
+def pseudonyms(connection: sqlite3.Connection) -> dict[int, bytes]:
+    """Return the pseudonyms that chains are sent under, by period."""
+    return dict(connection.execute("SELECT period, value FROM pseudonym").fetchall())
+
+
+def mark(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+    """Write down how many rungs of each chain are charged for."""
+    connection.executemany(
+        "UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?",
+        [(chain.charged, chain.period, chain.due, chain.id) for chain in chains],
+    )
+
+
+def erase(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+    """Erase chains, except those of which another process has charged more meanwhile."""
+    connection.executemany(
+        "DELETE FROM chain WHERE period = ? AND due = ? AND id = ? AND charged = ?",
+        [(chain.period, chain.due, chain.id, chain.charged) for chain in chains],
+    )
+
+
+def postpone(connection: sqlite3.Connection, chains: Iterable[tuple[Chain, int]]) -> None:
+    """Write down that what was charged is delivered, and when the next rung of each is due."""
+    connection.executemany(
+        "UPDATE chain SET due = ?, delivered = charged"
+        " WHERE period = ? AND due = ? AND id = ? AND charged = ?",
+        [(moment, chain.period, chain.due, chain.id, chain.charged) for chain, moment in chains],
+    )

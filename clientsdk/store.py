@@ -1,0 +1,311 @@
+"""What a device must remember, and the rules that hold between its parts.
+
+Consent, pinned ceilings, the ratchet's secret, the ledger, the chains and what was sent of them,
+and the plans that they follow: one SQLite file, or the same in memory. What is admitted is decided
+in :mod:`clientsdk.admission` and what is sent in :mod:`clientsdk.sender`; all methods here that
+say "in a transaction" belong to one that the caller has opened.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+from clientsdk import ledger, ratchet, schema, spool
+from clientsdk.database import Access, Database
+from clientsdk.ledger import Consent, Ledger
+from clientsdk.outcomes import Refusal
+from clientsdk.spool import Chain
+from mechanisms.randomness import Source
+from sotto.compiled import Ceilings, CompiledPlan
+from sotto.errors import PlanError
+
+
+class Store(Database):
+    """A device's store.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file, made if absent and readable by its owner alone; None keeps all in memory.
+    plan : CompiledPlan
+        A new store is pinned to its collector and period length.
+    ceilings : Ceilings
+        Pinned in a new store; they lower those of an existing one and never raise them.
+    period : int
+        The budget period in which a new store starts.
+    source : Source
+        Draws the secret of a new store.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be used.
+    PlanError
+        The store belongs to another collector or another period length.
+
+    Attributes
+    ----------
+    consent : Consent
+    ceilings : Ceilings
+    period : int
+        The budget period of the ledger; never goes back.
+    pseudonym : bytes
+        Of that period.
+    reserved, lifetime_reserved, lifetime_spent : int
+        Micro-epsilon: of that period, and over all periods.
+    tallies : dict of str to int
+        Recordings of that period.
+    erasure_owed : bool
+        Whether deleted rows may have left traces in the file.
+    plan_id : int
+        The number of ``plan`` in the store.
+    refusals : dict of str to Refusal
+        By metric; forgotten whenever they might no longer hold.
+
+    They are up to date within a transaction; between transactions another process may have
+    changed the file.
+    """
+
+    consent: Consent
+    ceilings: Ceilings
+    period: int
+    pseudonym: bytes
+    reserved: int
+    lifetime_reserved: int
+    lifetime_spent: int
+    tallies: dict[str, int]
+    erasure_owed: bool
+    plan_id: int
+    refusals: dict[str, Refusal]
+
+    def __init__(
+        self, path: Path | None, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
+    ) -> None:
+        super().__init__(path)
+        self.refusals = {}
+        self._collector = plan.collector
+        self._plans: dict[int, CompiledPlan] = {}
+        self._ready = False
+        try:
+            with self.transaction(Access.DURABLE) as connection:
+                if schema.prepare(connection):
+                    _create(connection, plan, ceilings, period, source)
+                self._ready = True
+                self._adopt(connection, plan, ceilings)
+            self.settle()
+        except BaseException:
+            self.close()
+            raise
+
+    def _adopt(
+        self, connection: sqlite3.Connection, plan: CompiledPlan, ceilings: Ceilings
+    ) -> None:
+        pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
+        for what, have, want in zip(
+            ("collector", "period"), pinned, (plan.collector, plan.period), strict=True
+        ):
+            if have != want:
+                raise PlanError(f"{what} {want!r}: this device's store is pinned to {have!r}")
+        self._refresh(connection)
+        self.pin(connection, ledger.lowered(self.ceilings, ceilings))
+        self.plan_id = _number_of(connection, plan)
+        self._plans[self.plan_id] = plan
+
+    def _refresh(self, connection: sqlite3.Connection) -> None:
+        if not self._ready:
+            return
+        consent, *ceilings, self.period, owed = connection.execute(
+            "SELECT consent, ceiling_period, ceiling_lifetime, period, erasure_owed FROM device"
+        ).fetchone()
+        self.consent = Consent(consent)
+        self.ceilings = Ceilings(*ceilings)
+        self.erasure_owed = bool(owed)
+        (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+        self.pseudonym = ratchet.pseudonym(self._collector, self.period, secret)
+        row = connection.execute(
+            "SELECT reserved, tallies FROM ledger WHERE period = ?", (self.period,)
+        ).fetchone()
+        self.reserved, self.tallies = (row[0], json.loads(row[1])) if row else (0, {})
+        self.lifetime_reserved, self.lifetime_spent = connection.execute(
+            "SELECT coalesce(sum(reserved), 0), coalesce(sum(spent), 0) FROM ledger"
+        ).fetchone()
+        named = connection.execute("SELECT 1 FROM pseudonym WHERE period = ?", (self.period,))
+        self._named = named.fetchone() is not None
+        self.refusals.clear()
+
+    @property
+    def consented(self) -> bool:
+        """Whether anything may be recorded or sent."""
+        return self.consent is Consent.GIVEN
+
+    # Consent, ceilings, periods: in a transaction.
+
+    def agree(self, connection: sqlite3.Connection, consent: Consent) -> None:
+        """Write down what the person has said; if it is no, erase every chain and its traces."""
+        connection.execute("UPDATE device SET consent = ?", (consent,))
+        self.consent = consent
+        self.refusals.clear()
+        if consent is not Consent.GIVEN:
+            for table in ("chain", "reservoir", "pseudonym"):
+                connection.execute(f"DELETE FROM {table}")
+            self._named = False
+            self._owe_erasure(connection)
+
+    def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
+        """Pin other ceilings."""
+        if ceilings != self.ceilings:
+            connection.execute(
+                "UPDATE device SET ceiling_period = ?, ceiling_lifetime = ?",
+                (ceilings.period, ceilings.lifetime),
+            )
+            self.ceilings = ceilings
+            self.refusals.clear()
+
+    def advance(self, connection: sqlite3.Connection, period: int) -> bool:
+        """Move on to ``period`` unless the store is there already or beyond; return whether moved.
+
+        The secret is hashed forward over the old one; pseudonyms are kept only for the chains of
+        past periods that are still to be sent under them.
+        """
+        if period <= self.period:
+            return False
+        (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+        secret = ratchet.advance(secret, period - self.period)
+        connection.execute("UPDATE secret SET value = ?", (secret,))
+        connection.execute("UPDATE device SET period = ?", (period,))
+        connection.execute("DELETE FROM reservoir")
+        self.period = period
+        self.pseudonym = ratchet.pseudonym(self._collector, period, secret)
+        self.reserved, self.tallies, self._named = 0, {}, False
+        self.refusals.clear()
+        self.forget_pseudonyms(connection)
+        self._owe_erasure(connection)
+        return True
+
+    def forget_pseudonyms(self, connection: sqlite3.Connection) -> None:
+        """Erase the pseudonyms of past periods that have no chain left."""
+        connection.execute(
+            "DELETE FROM pseudonym WHERE period < ? AND NOT EXISTS"
+            " (SELECT 1 FROM chain WHERE chain.period = pseudonym.period)",
+            (self.period,),
+        )
+
+    def _owe_erasure(self, connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE device SET erasure_owed = 1")
+        self.erasure_owed = True
+
+    def settle(self) -> bool:
+        """Erase the traces that are owed, outside any transaction; return whether none is left."""
+        if not self.erasure_owed:
+            return True
+        if not self.scrub(compact=True):
+            return False
+        with self.transaction(Access.WRITE) as connection:
+            connection.execute("UPDATE device SET erasure_owed = 0")
+            self.erasure_owed = False
+        return True
+
+    # Recording: in a transaction.
+
+    def keep(self, connection: sqlite3.Connection, chain: Chain) -> None:
+        """Store a chain of this period, which :meth:`book` charges in the same transaction."""
+        if not self._named:
+            connection.execute("INSERT INTO pseudonym VALUES (?, ?)", (self.period, self.pseudonym))
+            self._named = True
+        spool.insert(connection, chain)
+
+    def book(self, connection: sqlite3.Connection, tally: str, seen: int, cost: int) -> None:
+        """Reserve ``cost`` micro-epsilon, with the ``seen``-th recording under ``tally``."""
+        self.reserved += cost
+        self.lifetime_reserved += cost
+        self.tallies[tally] = seen
+        connection.execute(
+            "INSERT INTO ledger VALUES (?, ?, 0, ?) ON CONFLICT (period) DO UPDATE"
+            " SET reserved = excluded.reserved, tallies = excluded.tallies",
+            (self.period, self.reserved, json.dumps(self.tallies)),
+        )
+
+    def incumbent_cost(self, connection: sqlite3.Connection, tally: str) -> int:
+        """Return what the chain in a reservoir has reserved, 0 if it is empty."""
+        row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def displace(self, connection: sqlite3.Connection, tally: str, chain: Chain, cost: int) -> None:
+        """Erase the chain in a reservoir, if any, and put ``chain`` there, which cost ``cost``."""
+        connection.execute(
+            "DELETE FROM chain WHERE (period, due, id) IN"
+            " (SELECT ?, due, chain FROM reservoir WHERE tally = ?)",
+            (chain.period, tally),
+        )
+        connection.execute(
+            "INSERT OR REPLACE INTO reservoir VALUES (?, ?, ?, ?)",
+            (tally, chain.due, chain.id, cost),
+        )
+
+    # Sending: in a transaction.
+
+    def charge(self, connection: sqlite3.Connection, period: int, cost: int) -> bool:
+        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it."""
+        if self.lifetime_spent + cost > self.ceilings.lifetime:
+            return False
+        charged = connection.execute(
+            "UPDATE ledger SET spent = spent + ?1 WHERE period = ?2 AND spent + ?1 <= ?3",
+            (cost, period, self.ceilings.period),
+        )
+        if charged.rowcount == 0:
+            return False
+        self.lifetime_spent += cost
+        return True
+
+    def plan(self, connection: sqlite3.Connection, number: int) -> CompiledPlan:
+        """Return the plan that the store has under ``number``.
+
+        Raises
+        ------
+        StoreError
+            This version cannot read it.
+        """
+        if number not in self._plans:
+            self._plans[number] = ledger.stored_plan(connection, number)
+        return self._plans[number]
+
+    def ledger(self) -> Ledger:
+        """Return what was reserved and spent, at one moment."""
+        with self.transaction(Access.READ) as connection:
+            return ledger.read(connection, self.plan)
+
+
+def _create(
+    connection: sqlite3.Connection,
+    plan: CompiledPlan,
+    ceilings: Ceilings,
+    period: int,
+    source: Source,
+) -> None:
+    connection.execute(
+        "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0)",
+        (
+            plan.collector,
+            plan.period,
+            ceilings.period,
+            ceilings.lifetime,
+            Consent.NEVER_GIVEN,
+            period,
+        ),
+    )
+    connection.execute("INSERT INTO secret VALUES (1, ?)", (ratchet.fresh(source),))
+
+
+def _number_of(connection: sqlite3.Connection, plan: CompiledPlan) -> int:
+    """Return the number of a plan in the store, where it is put if it is new."""
+    find = "SELECT id FROM plan WHERE fingerprint = ?"
+    row = connection.execute(find, (plan.fingerprint,)).fetchone()
+    if row is None:
+        connection.execute(
+            "INSERT INTO plan (fingerprint, body) VALUES (?, ?)",
+            (plan.fingerprint, plan.to_json()),
+        )
+        row = connection.execute(find, (plan.fingerprint,)).fetchone()
+    return int(row[0])

@@ -1,0 +1,130 @@
+"""For tests of apps and for simulations: seeded clients, a clock to move, a small plan.
+
+What a seeded client draws can be predicted by anyone who knows the seed and protects nobody. A
+:class:`~clientsdk.Client` itself cannot be given a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from clientsdk.client import Client
+from clientsdk.publishers import MemoryPublisher, Publisher
+from mechanisms.randomness import Source
+from mechanisms.testing import SeededSource
+from sotto.compiled import Ceilings, CompiledPlan
+
+_UNITS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "ms": 1}
+
+
+class FakeClock:
+    """A clock that stands still until it is moved.
+
+    Parameters
+    ----------
+    now : int
+        Milliseconds since the epoch.
+
+    Examples
+    --------
+    >>> clock = FakeClock(0)
+    >>> clock.advance(days=1, hours=-1)
+    >>> clock()
+    82800000
+    """
+
+    def __init__(self, now: int = 1_750_000_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        """Return the time, in milliseconds since the epoch."""
+        return self.now
+
+    def advance(self, **amounts: int) -> None:
+        """Move by ``days``, ``hours``, ``minutes``, ``seconds`` and ``ms``; negative: back."""
+        self.now += sum(_UNITS[unit] * amount for unit, amount in amounts.items())
+
+
+class SeededClient(Client):
+    """A client whose draws follow from a seed, with consent already given.
+
+    Parameters
+    ----------
+    plan : CompiledPlan, bytes or path
+    seed : int
+    state, clock, publisher, ceilings
+        As for :class:`~clientsdk.Client`; by default a store in memory, a :class:`FakeClock` and
+        a :class:`~clientsdk.MemoryPublisher`.
+    consent : bool
+        Whether to give consent.
+
+    Attributes
+    ----------
+    clock : FakeClock or callable
+    publisher : Publisher
+
+    Examples
+    --------
+    >>> client = SeededClient(small_plan(), seed=1)
+    >>> client.record("colour", "red"), client.record("colour", "red")
+    (<Outcome.ACCEPTED: 'accepted'>, <Outcome.PERIOD_FULL: 'period_full'>)
+    """
+
+    def __init__(
+        self,
+        plan: CompiledPlan | bytes | str | os.PathLike[str],
+        *,
+        seed: int,
+        state: str | os.PathLike[str] | None = None,
+        publisher: Publisher | None = None,
+        clock: FakeClock | None = None,
+        ceilings: Ceilings | None = None,
+        consent: bool = True,
+    ) -> None:
+        self._seeded = SeededSource(seed)
+        self.clock = FakeClock() if clock is None else clock
+        self.publisher = MemoryPublisher() if publisher is None else publisher
+        super().__init__(
+            plan, state=state, publisher=self.publisher, clock=self.clock, ceilings=ceilings
+        )
+        if consent:
+            self.give_consent()
+
+    def _source(self) -> Source:
+        return self._seeded
+
+
+def small_plan() -> CompiledPlan:
+    """Return a plan for tests and examples: ``colour``, once a day, in two rungs."""
+    colour = {
+        "name": "colour",
+        "type": "category",
+        "mechanism": {"name": "grr", "domain_size": 4},
+        "domain": ["red", "green", "blue"],
+        "outside": "other",
+        "missing": False,
+        "window": 86_400_000,
+        "repeat": {"kind": "first", "limit": 1},
+        "ladder": [
+            {"epsilon": 500_000, "after": 0},
+            {"epsilon": 1_000_000, "after": 86_400_000},
+        ],
+    }
+    plan = {
+        "format": 1,
+        "collector": "colours.example",
+        "plan": "colours",
+        "version": 1,
+        "owner": "owner@colours.example",
+        "expires": 4_102_444_800_000,
+        "period": 86_400_000,
+        "resolution": 3_600_000,
+        "grace": 86_400_000,
+        "retention": 86_400_000,
+        "shards": 64,
+        "ceilings": {"period": 1_000_000, "lifetime": 100_000_000},
+        "metrics": [colour],
+    }
+    compiled = json.dumps(plan, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return CompiledPlan.from_json(compiled.encode())

@@ -1,0 +1,161 @@
+"""Show what a device, or a pseudonym, has spent, chain by chain.
+
+A device's file tells what the device has reserved and spent; it is read, not changed, and may be
+in use. The aggregator's state tells what it has counted and seen of one pseudonym. Once everything
+is delivered, what a device has spent in a budget period is what the aggregator counts of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from clientsdk.ledger import Ledger
+
+HELP = "show what a device or a pseudonym has spent"
+
+_EXAMPLES = """\
+examples:
+  sotto ledger app/telemetry.db
+      consent, ceilings, what each budget period cost, and what is still to be released
+  sotto ledger --state-dir build/state --pseudonym 0f3c...
+      the chains of one pseudonym as the aggregator has them
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto ledger``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("device", nargs="?", type=Path, help="a device's state file")
+    parser.add_argument(
+        "--state-dir", type=Path, metavar="DIR", help="where an aggregator keeps its state"
+    )
+    parser.add_argument("--pseudonym", metavar="HEX", help="whom to look up there: 32 digits")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto ledger`` and return its exit status."""
+    if args.device is not None and args.state_dir is None and args.pseudonym is None:
+        lines = device_lines(args.device)
+    elif args.device is None and args.state_dir is not None and args.pseudonym is not None:
+        lines = pseudonym_lines(args.state_dir, args.pseudonym)
+    else:
+        raise ParameterError("give a device's file, or both --state-dir and --pseudonym")
+    for line in lines:
+        print(line)
+    return 0
+
+
+def device_lines(path: Path) -> list[str]:
+    """Return what the ledger in a device's file says."""
+    from clientsdk.ledger import read_file
+
+    return _summary(read_file(path))
+
+
+def _summary(ledger: Ledger) -> list[str]:
+    lines = [
+        f"collector {ledger.collector}, consent {ledger.consent}",
+        f"epsilon a period: at most {_epsilon(ledger.ceilings.period)}",
+        f"epsilon in a lifetime: at most {_epsilon(ledger.ceilings.lifetime)}, "
+        f"reserved {_epsilon(ledger.reserved)}, spent {_epsilon(ledger.spent)}",
+        "",
+    ]
+    if not ledger.periods:
+        return [*lines, "nothing was recorded"]
+    lines += _table(
+        ("budget period", "reserved", "spent", "recorded", "pseudonym"),
+        [
+            (
+                f"{_day(period.start)} to {_day(period.end)}",
+                _epsilon(period.reserved),
+                _epsilon(period.spent),
+                str(sum(period.recordings.values())),
+                period.pseudonym or "erased",
+            )
+            for period in ledger.periods
+        ],
+    )
+    if not ledger.pending:
+        return [*lines, "", "nothing is left to be released"]
+    return [
+        *lines,
+        "",
+        *_table(
+            ("chain", "metric", "recorded", "rungs sent", "spent", "reserved", "next release"),
+            [
+                (
+                    chain.chain,
+                    chain.metric,
+                    _minute(chain.event),
+                    f"{chain.delivered} of {chain.levels}",
+                    _epsilon(chain.spent),
+                    _epsilon(chain.reserved),
+                    _minute(chain.due),
+                )
+                for chain in ledger.pending
+            ],
+        ),
+    ]
+
+
+def pseudonym_lines(state_dir: Path, pseudonym: str) -> list[str]:
+    """Return what an aggregator has of a pseudonym."""
+    from pipelines.audit import pseudonym_ledger
+
+    found = pseudonym_ledger(state_dir, pseudonym)
+    rows = [
+        (
+            str(row["chain"]),
+            str(row["metric"]),
+            str(row["level"]),
+            _epsilon(int(row["epsilon"])),
+            _minute(int(row["event"])),
+        )
+        for row in found.rows
+    ]
+    return [
+        f"pseudonym {pseudonym}{', revoked' if found.revoked else ''}",
+        f"epsilon counted {_epsilon(found.accepted)}, seen {_epsilon(found.observed)}",
+        "",
+        *_table(("chain", "metric", "rung", "epsilon", "recorded"), rows),
+    ]
+
+
+def _epsilon(micro: int) -> str:
+    """Return micro-epsilon as people write epsilon.
+
+    >>> _epsilon(1_500_000)
+    '1.500000'
+    """
+    return f"{micro // 1_000_000}.{micro % 1_000_000:06d}"
+
+
+def _day(time: int) -> str:
+    return _written(time, "%Y-%m-%d")
+
+
+def _minute(time: int) -> str:
+    return _written(time, "%Y-%m-%d %H:%M")
+
+
+def _written(time: int, form: str) -> str:
+    try:
+        return datetime.fromtimestamp(time // 1000, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        # A device whose clock is broken may be anywhere in time.
+        return f"{time} ms"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return rows as lines with aligned columns."""
+    cells = [heads, *rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
