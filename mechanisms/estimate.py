@@ -1,0 +1,220 @@
+"""Estimates: a value, how sure it is, and what it is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Protocol
+
+from mechanisms.errors import ParameterError
+
+#: Fewer reports than this, and the interval of a share inverts a test instead of being normal.
+SCORE_REPORTS = 200
+#: The error and the power with which a detection floor is stated.
+FLOOR_ERROR, FLOOR_POWER = 0.05, 0.8
+
+_NORMAL = NormalDist()
+
+
+class Region(Protocol):
+    """A confidence region that is no multiple of the standard error."""
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the ends of the interval at confidence ``level``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate from randomized reports.
+
+    The population is the reports that were accepted: their true values are fixed, the
+    randomization is random, and standard error and interval cover that alone. ``value`` is the
+    unbiased one and can therefore be negative or above one.
+
+    Parameters
+    ----------
+    value : float
+        NaN if the reports determine nothing.
+    standard_error : float
+        Of ``value``, estimated; infinite if the reports determine nothing.
+    n : int
+        Reports behind the estimate.
+    reports_by_level : tuple of int
+        The same, by rung, weakest first.
+    detection_floor : float or None
+        Of a share: the smallest true share whose estimate exceeds the two-sided 5 % threshold
+        of a share of zero with power 0.8. Above 1, no share can be told from none.
+    revision : int
+        Counts how often the estimate of the same thing has been made.
+    region : Region or None
+        Where the interval comes from, unless it is the normal one.
+
+    Examples
+    --------
+    >>> low, high = Estimate(0.5, 0.1, 1000, (1000,)).interval(0.95)
+    >>> round(low, 3), round(high, 3)
+    (0.304, 0.696)
+    """
+
+    value: float
+    standard_error: float
+    n: int
+    reports_by_level: tuple[int, ...]
+    detection_floor: float | None = None
+    revision: int = 0
+    region: Region | None = field(default=None, repr=False, compare=False)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return a two-sided confidence interval.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+            Probability, over the randomization, that the interval covers the truth.
+
+        Returns
+        -------
+        (float, float)
+            Infinite on both sides if the reports determine nothing.
+
+        Raises
+        ------
+        ParameterError
+            ``level`` is not in (0, 1).
+        """
+        if not 0 < level < 1:
+            raise ParameterError(f"level must lie in (0, 1), got {level}")
+        if self.region is not None:
+            return self.region.interval(level)
+        if not math.isfinite(self.standard_error):
+            return -math.inf, math.inf
+        half = two_sided(level) * self.standard_error
+        return self.value - half, self.value + half
+
+
+def nothing(reports_by_level: tuple[int, ...]) -> Estimate:
+    """Return the estimate of what the reports do not determine."""
+    return Estimate(math.nan, math.inf, sum(reports_by_level), reports_by_level)
+
+
+def two_sided(level: float) -> float:
+    """Return how many standard errors a normal interval reaches to each side.
+
+    Examples
+    --------
+    >>> round(two_sided(0.95), 4)
+    1.96
+    """
+    # From the upper tail, which keeps its digits when the level is close to one.
+    return -_NORMAL.inv_cdf((1 - level) / 2)
+
+
+def detection_floor(variance: Callable[[float], float]) -> float:
+    """Return the smallest true share that is told from zero with power 0.8.
+
+    Parameters
+    ----------
+    variance : callable
+        Variance of the estimate when the true share is its argument; it must not grow faster
+        than linearly.
+
+    Returns
+    -------
+    float
+        The least share at which the estimate exceeds z(0.975) times its standard deviation
+        under a share of zero, with probability 0.8.
+
+    Examples
+    --------
+    >>> round(detection_floor(lambda share: 0.01), 4)
+    0.2802
+    """
+    threshold = two_sided(1 - FLOOR_ERROR) * math.sqrt(variance(0.0))
+    power = _NORMAL.inv_cdf(FLOOR_POWER)
+
+    def misses(share: float) -> bool:
+        return share - power * math.sqrt(variance(share)) < threshold
+
+    high = threshold
+    while misses(high):
+        high = 2 * high + 1e-300
+    return _boundary(threshold, high, misses)
+
+
+@dataclass(frozen=True)
+class ShareRegion:
+    """The shares that a two-sided test of the estimate does not reject.
+
+    The estimate of a share is a sum over independent reports, so that its mean and variance at
+    a hypothetical true share are known; the test is normal with a continuity correction of half
+    of the largest step that one report makes. Only shares in [0, 1] are tested. Where the
+    variance depends on how the share is spread over the levels, the spread with the largest
+    variance is taken, since levels may depend on values.
+
+    Parameters
+    ----------
+    value : float
+        The unbiased estimate of the share.
+    n : int
+        Reports.
+    base : float
+        ``n**2`` times the variance of the estimate at a true share of zero.
+    slopes : tuple of (int, float)
+        For each level its reports and what each report of the value adds to ``base``.
+    step : float
+        The largest change of ``n * value`` that one report makes.
+    """
+
+    value: float
+    n: int
+    base: float
+    slopes: tuple[tuple[int, float], ...]
+    step: float
+
+    def variance(self, share: float) -> float:
+        """Return the largest variance of the estimate at a true share."""
+        left = min(max(share, 0.0), 1.0) * self.n
+        total = self.base
+        for reports, slope in sorted(self.slopes, key=lambda pair: -pair[1]):
+            total += slope * min(left, reports)
+            left -= min(left, reports)
+        return total / self.n**2
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the ends of the interval at confidence ``level``."""
+        z = two_sided(level)
+
+        def keeps(share: float) -> bool:
+            distance = abs(self.value - share) - self.step / (2 * self.n)
+            return distance <= z * math.sqrt(self.variance(share))
+
+        return kept_interval(self.value, keeps)
+
+
+def kept_interval(value: float, keeps: Callable[[float], bool]) -> tuple[float, float]:
+    """Return the interval around ``value`` of what a test keeps, as far as [0, 1] reaches.
+
+    ``value`` itself is kept, and so lies in the interval even where it is outside [0, 1].
+    """
+    low, high = min(value, 0.0), max(value, 1.0)
+    if not keeps(low):
+        low = _boundary(low, value, lambda share: not keeps(share))
+    if not keeps(high):
+        high = _boundary(value, high, keeps)
+    return low, high
+
+
+def _boundary(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """Return where ``holds`` turns false, given that it holds at ``low`` and not at ``high``."""
+    for _ in range(100):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if holds(middle):
+            low = middle
+        else:
+            high = middle
+    return high

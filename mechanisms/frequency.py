@@ -1,0 +1,190 @@
+"""Shares of categories, from the counts of generalized randomized response and unary encoding.
+
+A report at level c contributes (o − q_c)/(p_c − q_c), where p_c and q_c are the probabilities
+that it says "j" when that is true and when it is not. The contributions of all levels are
+averaged with equal weights: the result is unbiased for exactly these clients, whatever their
+levels have to do with their values. (Weights by inverse variance would be biased as soon as
+clients with a certain value release more.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mechanisms.errors import ParameterError
+from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareRegion, detection_floor, nothing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.ladders import LadderedMechanism
+
+
+def frequencies(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimate]:
+    """Estimate the share of each category among the accepted reports.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+        ``grr``, ``sue`` or ``oue``.
+    counts : array_like, shape (levels, count_length), integers
+        Counts of the newest reports, by level, as the mechanism's ``accumulate`` lays them out.
+
+    Returns
+    -------
+    list of Estimate
+        A share for each of the categories, in order; they need not be in [0, 1] nor sum to one.
+        Below 200 reports the interval inverts a test of the share (see
+        :class:`~mechanisms.estimate.ShareRegion`).
+
+    Raises
+    ------
+    ParameterError
+        The mechanism has no categories, or the counts have the wrong shape.
+
+    Notes
+    -----
+    The variance, given the values, is the sum over reports of
+    [K p(1−p) + (n−K) q(1−q)]/(p−q)², K the reports of the category at the level; K is
+    estimated and kept within [0, n].
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. "Locally Differentially Private Protocols for Frequency
+    Estimation", USENIX Security 2017, sections 3 and 4.
+
+    Examples
+    --------
+    >>> from mechanisms.ladders import build
+    >>> grr = build({"name": "grr", "domain_size": 5}, [1_000_000], "colour")
+    >>> [round(e.value, 4) for e in frequencies(grr, [[310, 290, 300, 320, 280]])]
+    [0.2261, 0.1739, 0.2, 0.2521, 0.1479]
+    """
+    table = count_table(mechanism, counts)
+    if mechanism.name == "grr":
+        ones, reports = table, table.sum(axis=1)
+    elif mechanism.name in ("sue", "oue"):
+        ones, reports = table[:, :-1], table[:, -1]
+    else:
+        raise ParameterError(f"{mechanism.name} has no categories; use numeric or decode")
+    pairs = channel_pairs(mechanism, 0)
+    return [share(column, reports, pairs) for column in ones.T]
+
+
+def share(
+    ones: NDArray[np.int64], reports: NDArray[np.int64], pairs: NDArray[np.float64]
+) -> Estimate:
+    """Estimate a share from the positive answers at each level.
+
+    Parameters
+    ----------
+    ones : ndarray, shape (levels,)
+        Reports that answer "yes".
+    reports : ndarray, shape (levels,)
+        All reports.
+    pairs : ndarray, shape (levels, 2)
+        Probability of "yes" for a client who has the value, and for one who has not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> estimate = share(np.array([700]), np.array([1000]), np.array([[0.75, 0.25]]))
+    >>> round(estimate.value, 3), round(estimate.standard_error, 4)
+    (0.9, 0.0274)
+    """
+    import numpy as np
+
+    by_level = tuple(int(n) for n in reports)
+    n = sum(by_level)
+    if n == 0:
+        return nothing(by_level)
+    p, q = pairs.T
+    gap = p - q
+    holders = (ones - reports * q) / gap
+    base = float((reports * q * (1 - q) / gap**2).sum())
+    slope = (1 - p - q) / gap
+    # Each level's true holders are estimated, but kept where they can be.
+    within = np.clip(holders, 0, reports)
+    value = float(holders.sum()) / n
+    variance = (base + float((within * slope).sum())) / n**2
+    region = ShareRegion(
+        value,
+        n,
+        base,
+        tuple(zip(by_level, slope.tolist(), strict=True)),
+        1 / float(gap[reports > 0].min()),
+    )
+    return Estimate(
+        value,
+        max(variance, 0.0) ** 0.5,
+        n,
+        by_level,
+        detection_floor=detection_floor(region.variance),
+        region=region if n < SCORE_REPORTS else None,
+    )
+
+
+def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
+    """Return the closest non-negative values with a given sum (Norm-Sub).
+
+    The same amount is taken from all, and what would become negative is zero. The result is
+    consistent and biased: it stands beside the estimates and never replaces them, and intervals
+    do not belong to it.
+
+    Parameters
+    ----------
+    values : array_like, shape (m,)
+        Finite.
+    total : float, at least 0
+
+    Returns
+    -------
+    ndarray, shape (m,), float64
+
+    References
+    ----------
+    T. Wang, M. Lopuhaä-Zwakenberg, Z. Li, B. Skoric, N. Li. "Locally Differentially Private
+    Frequency Estimation with Consistency", NDSS 2020, section 4.
+
+    Examples
+    --------
+    >>> norm_sub([0.7, 0.5, -0.2])
+    array([0.6, 0.4, 0. ])
+    """
+    import numpy as np
+
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim != 1 or not np.isfinite(given).all():
+        raise ParameterError("values must be one row of finite numbers")
+    if not total >= 0:
+        raise ParameterError(f"total must be at least 0, got {total}")
+    if not given.size:
+        return given.copy()
+    falling = np.sort(given)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, given.size + 1)
+    # The values that stay positive are the largest ones, as many as exceed what they must give.
+    kept = int(np.flatnonzero(falling >= excess)[-1])
+    nearest: NDArray[np.float64] = np.maximum(given - excess[kept], 0.0)
+    return nearest
+
+
+def count_table(mechanism: LadderedMechanism, counts: ArrayLike) -> NDArray[np.int64]:
+    """Return counts as ``(levels, count_length)`` ``int64``, after a check of their shape."""
+    import numpy as np
+
+    table = np.asarray(counts, dtype=np.int64)
+    shape = (mechanism.levels, mechanism.count_length)
+    if table.shape != shape:
+        raise ParameterError(f"counts must have shape {shape}, got {table.shape}")
+    if (table < 0).any():
+        raise ParameterError("counts must not be negative")
+    return table
+
+
+def channel_pairs(mechanism: LadderedMechanism, channel: int) -> NDArray[np.float64]:
+    """Return (p, q) of one independent channel at every level, shape ``(levels, 2)``."""
+    import numpy as np
+
+    levels = range(mechanism.levels)
+    return np.array([mechanism.rung_probabilities(level)[channel] for level in levels])
