@@ -1,0 +1,246 @@
+"""One step of the aggregation: rows in; a state, changes of counts and rejected rows out.
+
+The rules, whatever the order of the rows and however they are cut into calls:
+
+* A row is one rung of one chain of one pseudonym. A repeated row changes nothing.
+* A chain has one metric (of one plan) and one event time, and one payload a rung. A pseudonym
+  that shows two has *equivocated*, and so has a pseudonym whose uncountable rows show it.
+* Of a chain the newest countable rung counts. A pseudonym whose counted rungs cost more than
+  the budget of the period is *over budget*.
+* Either way the pseudonym is revoked for the period: nothing of it counts. What counted of it
+  until now is taken back and rejected together with its new rows; its later rows are rejected.
+
+Privacy: the counts contain of each pseudonym at most the budget's certified epsilon; what a
+device really revealed is the audit's to say. What is rejected is no less sensitive than what is
+counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.audit import NEWEST
+from pipelines.deltas import Deltas, changes
+from pipelines.groups import one_of_each, opens
+from pipelines.rows import Rows
+from pipelines.state import State
+from sotto.errors import ParameterError
+from sotto.reasons import Reason
+
+
+class Rejects(NamedTuple):
+    """Rows that do not count and the reason of each: ``reason`` is ``(n,)`` uint8."""
+
+    rows: Rows
+    reason: NDArray[np.uint8]
+
+
+class Step(NamedTuple):
+    """What a step returns."""
+
+    state: State
+    deltas: Deltas
+    rejects: Rejects
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """Where the rows of a call belong in the state, row by row.
+
+    ``entry`` is the entry's id, ``agrees`` whether the row is one that the entry can have,
+    ``fresh`` whether the row is countable and was not so before this call, and ``identity`` a
+    number that only equal rows share.
+    """
+
+    pseudonym: NDArray[np.intp]
+    entry: NDArray[np.intp]
+    agrees: NDArray[np.bool_]
+    fresh: NDArray[np.bool_]
+    identity: NDArray[np.int64]
+
+
+def step(state: State, rows: Rows) -> Step:
+    """Take rows into the state.
+
+    Parameters
+    ----------
+    state : State
+        Changed in place and returned; after an error it must not be used again.
+    rows : Rows
+        Decoded rows of the state's shard and period, their metrics, rungs, payloads and times
+        checked by :mod:`sotto.decode`. At least 2,000 a call where there are so many.
+
+    Returns
+    -------
+    state : State
+        A function of the set of rows that it has seen.
+    deltas : dict
+        Count vectors to add, by (registered metric, window start ms, level); those that would
+        add nothing are left out. The sums of all calls are a function of the set of rows.
+    rejects : Rejects
+        Of pseudonyms revoked in this call: what counted of them until now, and their countable
+        rows in this call that are new, with the reason of the revocation. Of pseudonyms revoked
+        before: their countable rows that are new, as ``revoked``. No row is ever rejected twice,
+        and a row that is not rejected has a newer counted or rejected rung or is a repetition.
+
+    Raises
+    ------
+    ParameterError
+        If rows are of another shard or period or cannot have been decoded with this registry.
+        The state is then unchanged.
+    """
+    _check(state, rows)
+    placed = _place(state, rows)
+    reason = state.pseudonyms["reason"]
+    revoked_before = reason[placed.pseudonym] != 0
+    promoted = _promoted(state, rows, placed, ~revoked_before)
+    reason[placed.pseudonym[np.flatnonzero(~placed.agrees)]] = Reason.EQUIVOCATION
+    _charge(state, rows, placed, promoted)
+    why = reason[placed.pseudonym]
+    revoked = why != 0
+
+    promoted = promoted[~revoked[promoted]]
+    plus = rows.select(promoted)
+    retracted = _revoke(state, placed.pseudonym[revoked & ~revoked_before])
+    minus = _replace(state, placed.entry[promoted], plus, retracted)
+    _keep_first_append(state, rows, placed)
+
+    new = _first_of_each(placed.identity, rows.append, np.flatnonzero(placed.fresh & revoked))
+    why[revoked_before] = Reason.REVOKED
+    rejects = Rejects(
+        rows=Rows.concat([minus.select(slice(retracted.size)), rows.select(new)]),
+        reason=np.concatenate([_reason_of(state, retracted), why[new]]),
+    )
+    return Step(state, changes(state.catalog, plus, minus), rejects)
+
+
+def _check(state: State, rows: Rows) -> None:
+    """Refuse rows that cannot have been decoded for this state."""
+    catalog, length = state.catalog, state.registry.period
+    if (rows.shard, rows.period) != (state.shard, state.period):
+        raise ParameterError(
+            f"rows of shard {rows.shard}, period {rows.period} do not belong to the state of "
+            f"shard {state.shard}, period {state.period}"
+        )
+    if len(rows) and int(rows.metric.max()) >= len(catalog.widths):
+        raise ParameterError(f"metric must be below {len(catalog.widths)}")
+    if any(catalog.widths[metric] != width for metric, width in rows.widths.items()):
+        raise ParameterError("payloads must have the width of their metric")
+    if (rows.level >= catalog.levels[rows.metric]).any():
+        raise ParameterError("level must be a rung of the metric")
+    start = state.period * length
+    if ((rows.event < start) | (rows.event >= start + length)).any():
+        raise ParameterError("event must lie in the state's period")
+
+
+def _place(state: State, rows: Rows) -> _Placed:
+    """Enter the rows: pseudonyms, entries, rungs seen, and conflicts."""
+    entries = state.entries
+    pseudonym, _ = state.pseudonyms.intern(rows.pseudonym[:, 0], rows.pseudonym[:, 1])
+    entry, new = entries.intern(pseudonym, rows.chain[:, 0], rows.chain[:, 1])
+    entries["metric"][entry[new]] = rows.metric[new]
+    entries["event"][entry[new]] = rows.event[new]
+    bound = (entries["metric"][entry] == rows.metric) & (entries["event"][entry] == rows.event)
+
+    tag, bit = state.tags(rows), np.left_shift(np.uint8(1), rows.level)
+    seen, countable, tags = entries["seen"], entries["countable"], entries["tags"]
+    cell = entry * tags.shape[1] + rows.level
+    unseen = np.flatnonzero(bound & (seen[entry] & bit == 0))
+    # Of several payloads for one rung one is kept; the others then differ from it.
+    tags.reshape(-1)[cell[unseen]] = tag[unseen]
+    agrees = bound & (tags.reshape(-1)[cell] == tag)
+    fresh = rows.countable & (countable[entry] & bit == 0)
+    _set_bits(seen, entry[unseen], bit[unseen])
+    counts = np.flatnonzero(fresh & agrees)
+    _set_bits(countable, entry[counts], bit[counts])
+
+    odd = np.flatnonzero(~agrees)
+    if odd.size:
+        conflict, _ = state.conflicts.intern(
+            entry[odd], rows.metric[odd], rows.event[odd], rows.level[odd], tag[odd]
+        )
+        known = state.conflicts["countable"]
+        fresh[odd] = rows.countable[odd] & ~known[conflict]
+        known[conflict[fresh[odd]]] = True
+        cell[odd] = -1 - conflict
+    return _Placed(pseudonym, entry, agrees, fresh, identity=cell)
+
+
+def _set_bits(masks: NDArray[np.uint8], ids: NDArray[np.intp], bits: NDArray[np.uint8]) -> None:
+    """Set a bit in the mask of each id. Where an id has several, only one is set at a time."""
+    while ids.size:
+        masks[ids] |= bits
+        lost = np.flatnonzero(masks[ids] & bits == 0)
+        ids, bits = ids[lost], bits[lost]
+
+
+def _promoted(
+    state: State, rows: Rows, placed: _Placed, live: NDArray[np.bool_]
+) -> NDArray[np.intp]:
+    """Return one row for each entry of which a newer rung is to count: that rung's."""
+    newest = NEWEST[state.entries["countable"][placed.entry]]
+    higher = (rows.level + np.uint8(1) == newest) & (
+        state.entries["counted"][placed.entry] < newest
+    )
+    at = np.flatnonzero(live & rows.countable & placed.agrees & higher)
+    return at[one_of_each(placed.entry[at])]
+
+
+def _charge(state: State, rows: Rows, placed: _Placed, promoted: NDArray[np.intp]) -> None:
+    """Add what the promoted rungs cost; revoke whoever is then over the budget."""
+    certified, counted = state.catalog.certified, state.entries["counted"]
+    metric, owner = rows.metric[promoted], placed.pseudonym[promoted]
+    cost = certified[metric, rows.level[promoted] + np.uint8(1)]
+    cost -= certified[metric, counted[placed.entry[promoted]]]
+    accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]
+    np.add.at(accepted, owner, cost)
+    over = owner[(accepted[owner] > state.registry.budget) & (reason[owner] == 0)]
+    reason[over] = Reason.OVER_BUDGET
+
+
+def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Let pseudonyms cost nothing; return their entries of which something still counts."""
+    if not pseudonyms.size:
+        return pseudonyms
+    state.pseudonyms["accepted"][pseudonyms] = 0
+    revoked = np.zeros(state.pseudonyms.size, dtype=np.bool_)
+    revoked[pseudonyms] = True
+    return np.flatnonzero(revoked[state.entries["pseudonym"]] & (state.entries["counted"] != 0))
+
+
+def _replace(state: State, ids: NDArray[np.intp], rows: Rows, retracted: NDArray[np.intp]) -> Rows:
+    """Let ``rows`` count of the entries ``ids``, and nothing of the entries ``retracted``.
+
+    Returns what counted of them until now: first of those retracted, in their order.
+    """
+    superseded = ids[np.flatnonzero(state.entries["counted"][ids])]
+    minus = state.counted(np.concatenate([retracted, superseded]))
+    state.discount(retracted)
+    state.count(ids, rows)
+    return minus
+
+
+def _reason_of(state: State, entries: NDArray[np.intp]) -> NDArray[np.uint8]:
+    """Return why the owners of entries are revoked."""
+    reason: NDArray[np.uint8] = state.pseudonyms["reason"][state.entries["pseudonym"][entries]]
+    return reason
+
+
+def _keep_first_append(state: State, rows: Rows, placed: _Placed) -> None:
+    """Let the row that counts have the earliest append time of its repetitions."""
+    append, counted = state.entries["append"], state.entries["counted"]
+    counts = rows.countable & placed.agrees & (counted[placed.entry] == rows.level + np.uint8(1))
+    at = np.flatnonzero(counts & (rows.append < append[placed.entry]))
+    np.minimum.at(append, placed.entry[at], rows.append[at])
+
+
+def _first_of_each(
+    identity: NDArray[np.int64], append: NDArray[np.int64], at: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Return of the rows ``at`` one of each identity, the one with the earliest append time."""
+    at = at[np.lexsort((append[at], identity[at]))]
+    return at[opens(identity[at])]

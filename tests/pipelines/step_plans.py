@@ -1,0 +1,107 @@
+"""Plans for the tests of the step: few metrics, of every payload width that matters."""
+
+from __future__ import annotations
+
+import json
+
+from sotto.compiled import CompiledPlan
+from sotto.registry import Registry
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+PERIOD = 7 * DAY
+
+
+def ladder(*epsilons: float) -> list[dict[str, int]]:
+    return [
+        {"epsilon": round(epsilon * 1_000_000), "after": step * DAY}
+        for step, epsilon in enumerate(epsilons)
+    ]
+
+
+def category(name: str, size: int, *epsilons: float, mechanism: str = "grr") -> dict[str, object]:
+    return {
+        "name": name,
+        "type": "category",
+        "mechanism": {"name": mechanism, "domain_size": size},
+        "domain": [f"v{value}" for value in range(size)],
+        "outside": "v0",
+        "missing": False,
+        "window": 2 * DAY,
+        "repeat": {"kind": "first", "limit": 1},
+        "ladder": ladder(*epsilons),
+    }
+
+
+def string(name: str, bits: int, *epsilons: float) -> dict[str, object]:
+    return {
+        "name": name,
+        "type": "string",
+        "mechanism": {"name": "rappor", "bits": bits, "hashes": 2, "cohorts": 2},
+        "missing": False,
+        "window": 7 * DAY,
+        "repeat": {"kind": "first", "limit": 1},
+        "ladder": ladder(*epsilons),
+    }
+
+
+def number(name: str, mechanism: dict[str, object], *epsilons: float) -> dict[str, object]:
+    return {
+        "name": name,
+        "type": "number",
+        "mechanism": mechanism,
+        "outside": "clip",
+        "missing": False,
+        "range": [0.0, 100.0],
+        "window": DAY,
+        "repeat": {"kind": "every", "limit": 2},
+        "ladder": ladder(*epsilons),
+    }
+
+
+THRESHOLD = {"name": "threshold", "missing": False}
+
+
+def plan(version: int, ceiling: float, *metrics: dict[str, object]) -> CompiledPlan:
+    document = {
+        "format": 1,
+        "collector": "tests.example",
+        "plan": "step",
+        "version": version,
+        "owner": "nobody@tests.example",
+        "expires": 4_102_444_800_000,
+        "period": PERIOD,
+        "resolution": HOUR,
+        "grace": DAY,
+        "retention": 30 * DAY,
+        "shards": 4,
+        "ceilings": {
+            "period": round(ceiling * 1_000_000),
+            "lifetime": round(100 * ceiling * 1_000_000),
+        },
+        "metrics": list(metrics),
+    }
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return CompiledPlan.from_json(text.encode())
+
+
+def plans() -> list[CompiledPlan]:
+    """Two versions of a plan whose second adds a metric; six metrics are registered.
+
+    Payloads of 1, 2, 1 and 2, 5, 16 bytes: up to four they are their own tag.
+    """
+    return [
+        plan(1, 3.5, category("colour", 3, 0.5, 1, 2), number("speed", THRESHOLD, 0.25, 0.5)),
+        plan(
+            2,
+            4,
+            category("colour", 3, 0.5, 1, 1.5),
+            category("town", 300, 0.5),
+            category("shape", 40, 0.25, 0.5, mechanism="oue"),
+            string("path", 128, 0.5, 1),
+        ),
+    ]
+
+
+def registry() -> Registry:
+    return Registry(plans())

@@ -1,0 +1,156 @@
+"""The rules of the aggregation, written to be read: what ``step`` must do, one row at a time.
+
+Everything is said of the *set* of rows seen, so that it cannot depend on their order. ``step``
+is then the difference that a call makes: the rules applied to the set before it and after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sotto.reasons import Reason
+from sotto.registry import Registry
+
+
+class Row(NamedTuple):
+    """One decoded report. ``countable`` is False for one that came late or from the future."""
+
+    pseudonym: int
+    chain: int
+    metric: int
+    event: int
+    level: int
+    payload: bytes
+    countable: bool
+    append: int
+
+    @property
+    def binding(self):
+        """What a chain is bound to for ever."""
+        return self.metric, self.event
+
+    @property
+    def report(self):
+        """The row without when it came: two rows with one report are repetitions."""
+        return self[:6]
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What one pseudonym costs."""
+
+    chains: int
+    accepted: int
+    observed: int
+    reason: int
+
+
+class Rules:
+    """The rules for one registry; ``certified(metric, level)`` in micro-epsilon."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.budget = registry.budget
+
+    def certified(self, metric: int, level: int) -> int:
+        return self.registry.metrics[metric].metric.mechanism.certified(level)
+
+    def equivocates(self, rows: Iterable[Row]) -> bool:
+        """A chain with two bindings, or two payloads at one rung; countable or not."""
+        bindings: dict[int, tuple[int, int]] = {}
+        payloads: dict[tuple[int, int], bytes] = {}
+        return any(
+            bindings.setdefault(row.chain, row.binding) != row.binding
+            or payloads.setdefault((row.chain, row.level), row.payload) != row.payload
+            for row in rows
+        )
+
+    def newest(self, rows: Iterable[Row]) -> dict[int, Row]:
+        """Of each chain the countable row of the newest rung, as it first came."""
+        newest: dict[int, Row] = {}
+        for row in rows:
+            other = newest.get(row.chain)
+            if row.countable and (
+                other is None or (row.level, -row.append) > (other.level, -other.append)
+            ):
+                newest[row.chain] = row
+        return newest
+
+    def cost(self, rows: Iterable[Row]) -> int:
+        """What the chains of one pseudonym cost that would count."""
+        return sum(self.certified(row.metric, row.level) for row in self.newest(rows).values())
+
+    def reason(self, rows: list[Row]) -> int:
+        """Why a pseudonym with these rows is revoked; 0 if it is not."""
+        if self.equivocates(rows):
+            return Reason.EQUIVOCATION
+        if self.cost(rows) > self.budget:
+            return Reason.OVER_BUDGET
+        return 0
+
+    def counted(self, seen: Iterable[Row]) -> dict[tuple[int, int], Row]:
+        """The rows that count, by pseudonym and chain: none of a revoked pseudonym."""
+        return {
+            (pseudonym, chain): row
+            for pseudonym, rows in by_pseudonym(seen).items()
+            if not self.reason(rows)
+            for chain, row in self.newest(rows).items()
+        }
+
+    def observed(self, rows: Iterable[Row]) -> int:
+        """What the rows of one pseudonym reveal, countable or not."""
+        payloads: dict[tuple[int, tuple[int, int]], dict[int, set[bytes]]] = {}
+        for row in rows:
+            rungs = payloads.setdefault((row.chain, row.binding), {})
+            rungs.setdefault(row.level, set()).add(row.payload)
+        total = 0
+        for (_, (metric, _)), rungs in payloads.items():
+            total += self.certified(metric, max(rungs))
+            for level, different in rungs.items():
+                total += (len(different) - 1) * self.certified(metric, level)
+        return total
+
+    def audit(self, seen: Iterable[Row]) -> dict[int, Audited]:
+        """What each pseudonym costs."""
+        return {
+            pseudonym: Audited(
+                chains=len({(row.chain, row.binding) for row in rows}),
+                accepted=0 if self.reason(rows) else self.cost(rows),
+                observed=self.observed(rows),
+                reason=self.reason(rows),
+            )
+            for pseudonym, rows in by_pseudonym(seen).items()
+        }
+
+    def step(self, before: list[Row], call: list[Row]):
+        """What a call does: rows that count now and did not, and the reverse; rejected rows."""
+        after = before + call
+        old, new = self.counted(before), self.counted(after)
+        plus = Counter(row.report for row in new.values())
+        minus = Counter(row.report for row in old.values())
+        reasons_before = {p: self.reason(rows) for p, rows in by_pseudonym(before).items()}
+        rejected: dict[tuple, tuple[int, int]] = {}
+        known = {row.report for row in before if row.countable}
+        for pseudonym, rows in by_pseudonym(after).items():
+            reason = self.reason(rows)
+            if not reason:
+                continue
+            revoked_before = reasons_before.get(pseudonym, 0)
+            for row in old.values():
+                if row.pseudonym == pseudonym:
+                    rejected[row.report] = (reason, row.append)
+            for row in sorted(call, key=lambda row: row.append):
+                if row.pseudonym == pseudonym and row.countable and row.report not in known:
+                    why = Reason.REVOKED if revoked_before else reason
+                    rejected.setdefault(row.report, (why, row.append))
+        return plus - minus, minus - plus, rejected
+
+
+def by_pseudonym(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    grouped: dict[int, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row.pseudonym, []).append(row)
+    return grouped
