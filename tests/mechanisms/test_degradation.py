@@ -1,0 +1,143 @@
+"""When one channel is a degradation of another: closed forms, elimination, linear program."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from vectors import Vector, vectors
+
+from mechanisms.channel import Channel
+from mechanisms.degradation import degradation, forward_kernel
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.exact import exp_bounds
+from mechanisms.simplex import nonnegative_solution
+
+
+def channel(rows: list[list[float]]) -> Channel:
+    """A channel from floats whose rows sum to 1 but for rounding."""
+    exact = [[Fraction(entry) for entry in row] for row in rows]
+    return Channel(tuple(tuple(entry / sum(row) for entry in row) for row in exact))
+
+
+def bit_channel(p1: float, p0: float) -> Channel:
+    """Inputs and outputs 0, 1; p1 and p0 the chances of a 1 given 1 and given 0."""
+    return Channel(tuple((1 - one, one) for one in (Fraction(p0), Fraction(p1))))
+
+
+def weak_and_strong(inputs: dict[str, Any]) -> tuple[Channel, Channel]:
+    return (
+        bit_channel(inputs["p1_weak"], inputs["p0_weak"]),
+        bit_channel(inputs["p1_strong"], inputs["p0_strong"]),
+    )
+
+
+@vectors("degradable")
+def test_blackwells_criterion(vector: Vector) -> None:
+    weak, strong = channel(vector.inputs["C1"]), channel(vector.inputs["C2"])
+    if vector.expected:
+        assert strong.then(degradation(weak, strong)) == weak
+    else:
+        with pytest.raises(UnrelatedRungsError):
+            degradation(weak, strong)
+
+
+@vectors("relax_bit_asym")
+def test_bits(vector: Vector) -> None:
+    weak, strong = weak_and_strong(vector.inputs)
+    if not vector.expected["exists"]:
+        with pytest.raises(UnrelatedRungsError):
+            degradation(weak, strong)
+        return
+    step = degradation(weak, strong)
+    vector.check(step.rows[0][1], vector.expected["T_1_given_0"])
+    vector.check(step.rows[1][1], vector.expected["T_1_given_1"])
+
+
+@vectors("relax_bit_asym_kernel")
+def test_kernels_of_bits(vector: Vector) -> None:
+    weak, strong = weak_and_strong(vector.inputs)
+    kernel = forward_kernel(strong, degradation(weak, strong))
+    for x in (0, 1):
+        for before in (0, 1):
+            vector.check(kernel[x][before][1], vector.expected[f"x{x}_o1{before}_o2=1"])
+
+
+@vectors("relax_general")
+def test_kernels_of_the_general_construction(vector: Vector) -> None:
+    strong, step = channel(vector.inputs["C2"]), channel(vector.inputs["T"])
+    kernel = forward_kernel(strong, step)
+    vector.check([[list(row) for row in rows] for rows in kernel])
+    for row, expected in zip(strong.then(step).rows, vector.inputs["C1"], strict=True):
+        vector.check(list(row), expected)
+
+
+def distribution(draw: st.DrawFn, size: int) -> tuple[Fraction, ...]:
+    weights = draw(
+        st.lists(st.integers(0, 9), min_size=size, max_size=size).filter(lambda row: sum(row) > 0)
+    )
+    return tuple(Fraction(weight, sum(weights)) for weight in weights)
+
+
+@st.composite
+def channels(draw: st.DrawFn, inputs: int, outputs: int) -> Channel:
+    return Channel(tuple(distribution(draw, outputs) for _ in range(inputs)))
+
+
+@given(st.data())
+def test_what_was_degraded_is_found_degraded(data: st.DataObject) -> None:
+    """Any numbers of inputs and outputs: dependent columns, dependent rows, neither."""
+    inputs, inner, outer = (data.draw(st.integers(1, 4)) for _ in range(3))
+    strong = data.draw(channels(inputs, inner))
+    weak = strong.then(data.draw(channels(inner, outer)))
+    step = degradation(weak, strong)
+    assert strong.then(step) == weak
+    kernel = forward_kernel(strong, step)
+    for x, rows in enumerate(kernel):
+        for before, row in enumerate(rows):
+            assert sum(row) == (1 if weak.rows[x][before] else 0)
+            for after, entry in enumerate(row):
+                joint = strong.rows[x][after] * step.rows[after][before]
+                assert weak.rows[x][before] * entry == joint
+
+
+def test_more_information_cannot_be_made_of_less() -> None:
+    fair, sharp = bit_channel(0.5, 0.5), bit_channel(0.75, 0.25)
+    assert degradation(fair, sharp).ratio() == 1
+    with pytest.raises(UnrelatedRungsError):
+        degradation(sharp, fair)
+
+
+def test_optimized_and_symmetric_bits_of_the_same_epsilon_are_not_related() -> None:
+    for epsilon in (Fraction(1, 10), Fraction(1), Fraction(3)):
+        half, whole = exp_bounds(epsilon / 2)[0], exp_bounds(epsilon)[0]
+        symmetric = bit_channel(float(half / (half + 1)), float(1 / (half + 1)))
+        optimized = bit_channel(0.5, float(1 / (whole + 1)))
+        for weak, strong in ((symmetric, optimized), (optimized, symmetric)):
+            with pytest.raises(UnrelatedRungsError):
+                degradation(weak, strong)
+
+
+def test_channels_over_different_inputs_do_not_compare() -> None:
+    with pytest.raises(ParameterError, match="inputs"):
+        degradation(bit_channel(0.5, 0.5), Channel(((Fraction(1),),)))
+
+
+@given(st.data())
+def test_linear_feasibility(data: st.DataObject) -> None:
+    """A system with a solution gets one; one that a combination of its rows refutes gets none."""
+    rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
+    entries = st.fractions(min_value=-3, max_value=3, max_denominator=4)
+    matrix = [[data.draw(entries) for _ in range(columns)] for _ in range(rows)]
+    known = [data.draw(st.integers(0, 3)) for _ in range(columns)]
+    right = [sum((a * x for a, x in zip(row, known, strict=True)), Fraction(0)) for row in matrix]
+    found = nonnegative_solution(matrix, right)
+    assert found is not None
+    assert min(found) >= 0
+    for row, value in zip(matrix, right, strict=True):
+        assert sum((a * x for a, x in zip(row, found, strict=True)), Fraction(0)) == value
+    refuted = [*matrix, [abs(sum(column)) for column in zip(*matrix, strict=True)]]
+    assert nonnegative_solution(refuted, [*right, Fraction(-1)]) is None
