@@ -1,0 +1,137 @@
+"""Draws from integers are exact: every sequence of bits is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+from sources import ScriptedSource, exact_law
+
+from mechanisms.bitplanes import bernoulli_mask, planes_of
+from mechanisms.sampling import choose, uniform_below
+from mechanisms.symbols import SymbolDraw
+
+
+class OneTry:
+    """Lets a rejection end the experiment, so that all of its sequences can be tried."""
+
+    class OverError(Exception):
+        pass
+
+    def __init__(self, source: ScriptedSource) -> None:
+        self._source, self._used = source, False
+
+    def bits(self, n: int) -> int:
+        if self._used:
+            raise self.OverError
+        self._used = True
+        return self._source.bits(n)
+
+
+def law_of_one_try(draw: Callable[[OneTry], int]) -> dict[int | None, Fraction]:
+    def attempt(source: ScriptedSource) -> int | None:
+        try:
+            return draw(OneTry(source))
+        except OneTry.OverError:
+            return None
+
+    return exact_law(attempt)
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 5, 8, 13])
+def test_uniform_integers(bound: int) -> None:
+    law = law_of_one_try(lambda source: uniform_below(bound, source))
+    law.pop(None, None)
+    assert set(law) == set(range(bound))
+    assert len(set(law.values())) == 1
+
+
+def test_a_rejected_draw_is_drawn_again() -> None:
+    assert uniform_below(5, ScriptedSource([7, 5, 4])) == 4
+
+
+def test_keys_come_with_their_integer_weights() -> None:
+    weights = {10: 3, 11: 0, 12: 5, 13: 1}
+    law = law_of_one_try(lambda source: choose(weights, source))
+    law.pop(None, None)
+    whole = sum(law.values())
+    assert {key: share / whole for key, share in law.items()} == {
+        10: Fraction(3, 9),
+        12: Fraction(5, 9),
+        13: Fraction(1, 9),
+    }
+
+
+def independent_bits(thresholds: list[int], width: int) -> dict[int, Fraction]:
+    shares = [
+        Fraction(t, 2**64) for t in (thresholds if len(thresholds) > 1 else thresholds * width)
+    ]
+    law = {}
+    for mask in range(1 << width):
+        law[mask] = Fraction(1)
+        for i, share in enumerate(shares):
+            law[mask] *= share if mask >> i & 1 else 1 - share
+    return {mask: share for mask, share in law.items() if share}
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "width"),
+    [
+        ([5 << 61], 1),
+        ([5 << 61], 2),
+        ([1 << 63], 3),
+        ([7 << 61], 2),
+        ([3 << 60], 2),
+        ([0], 2),
+        ([1 << 61, 3 << 62], 2),
+        ([0, 7 << 61, 1 << 63], 3),
+    ],
+)
+def test_masks_of_biased_bits(thresholds: list[int], width: int) -> None:
+    planes = planes_of(thresholds, width)
+    law = exact_law(lambda source: bernoulli_mask(planes, width, source))
+    assert law == independent_bits(thresholds, width)
+
+
+def test_a_threshold_that_is_off_would_be_caught() -> None:
+    law = exact_law(lambda source: bernoulli_mask(planes_of([5 << 61], 2), 2, source))
+    assert law != independent_bits([6 << 61], 2)
+
+
+def test_all_64_planes_count() -> None:
+    """A word of 64 bits equal to the threshold is not below it, one less is."""
+    threshold = 0xDEADBEEF12345679
+    planes = planes_of([threshold], 1)
+    assert len(planes) == 64
+
+    class Bits:
+        """Gives a word's bits from the top, in the order that planes are asked for."""
+
+        def __init__(self, word: int) -> None:
+            self.left = f"{word:064b}"
+
+        def bits(self, n: int) -> int:
+            taken, self.left = self.left[:n], self.left[n:]
+            return int(taken[::-1], 2)
+
+    for word in (0, threshold - 1, threshold, threshold + 1, 2**64 - 1, 1 << 63):
+        assert bernoulli_mask(planes, 1, Bits(word)) == (word < threshold)
+
+
+@pytest.mark.parametrize(("size", "other"), [(2, 3), (3, 2**62), (5, 2**60 + 7), (1000, 2**50)])
+def test_a_symbol_draw_honours_its_thresholds(size: int, other: int) -> None:
+    """Constant between its breakpoints, at which it is looked at from both sides."""
+    import numpy as np
+
+    draw = SymbolDraw(size, 2**64 - (size - 1) * other, other)
+    edges = [0, *(draw.keep + i * other for i in range(size))]
+    assert edges[-1] == 2**64
+    for symbol in {0, 1, size // 2, size - 1}:
+        others = [s for s in range(size) if s != symbol]
+        for outcome, low, high in zip([symbol, *others], edges[:-1], edges[1:], strict=True):
+            for word in (low, (low + high) // 2, high - 1):
+                assert draw.apply(symbol, word) == outcome
+                many = draw.apply_many(np.array([symbol]), np.array([word], dtype=np.uint64))
+                assert many.dtype == np.int64
+                assert many.tolist() == [outcome]
