@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from sources import ScriptedSource, exact_law
+from statistical import check_counts
 
-from mechanisms.bitplanes import bernoulli_mask, planes_of
+from mechanisms.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
 from mechanisms.sampling import choose, uniform_below
 from mechanisms.symbols import SymbolDraw
+from mechanisms.testing import SeededSource
+
+SEED = 1414213562
 
 
 class OneTry:
@@ -122,8 +127,6 @@ def test_all_64_planes_count() -> None:
 @pytest.mark.parametrize(("size", "other"), [(2, 3), (3, 2**62), (5, 2**60 + 7), (1000, 2**50)])
 def test_a_symbol_draw_honours_its_thresholds(size: int, other: int) -> None:
     """Constant between its breakpoints, at which it is looked at from both sides."""
-    import numpy as np
-
     draw = SymbolDraw(size, 2**64 - (size - 1) * other, other)
     edges = [0, *(draw.keep + i * other for i in range(size))]
     assert edges[-1] == 2**64
@@ -135,3 +138,47 @@ def test_a_symbol_draw_honours_its_thresholds(size: int, other: int) -> None:
                 many = draw.apply_many(np.array([symbol]), np.array([word], dtype=np.uint64))
                 assert many.dtype == np.int64
                 assert many.tolist() == [outcome]
+
+
+def neighbour_counts(bits: np.ndarray) -> list[list[int]]:
+    """How often each bit and the next one are 00, 01, 10, 11."""
+    pairs = 2 * bits[:, :-1] + bits[:, 1:]
+    return [np.bincount(column, minlength=4).tolist() for column in pairs.T]
+
+
+def check_bits(bits: np.ndarray, shares: list[float]) -> None:
+    for index, counts in enumerate(neighbour_counts(bits)):
+        one, two = shares[index], shares[index + 1]
+        law = [(1 - one) * (1 - two), (1 - one) * two, one * (1 - two), one * two]
+        check_counts(
+            counts, law, false_failure_rate=1e-9 / len(shares), label=f"seed {SEED}, bit {index}"
+        )
+
+
+@pytest.mark.parametrize("threshold", [0x123456789ABCDEF1, 0xF000000000000001, 1 << 63])
+def test_many_bits_of_one_threshold(threshold: int) -> None:
+    """Every bit of three lanes, and every pair of neighbours, in both ways of drawing."""
+    n, width, share = 4_000, 150, threshold / 2**64
+    planes = planes_of([threshold], width)
+    lanes = bernoulli_lanes(planes, 3, n, SeededSource(SEED))
+    assert lanes.shape == (n, 3)
+    assert lanes.dtype == np.uint64
+    spread = np.unpackbits(lanes.astype("<u8").view(np.uint8), axis=1, bitorder="little")
+    check_bits(spread[:, :width].astype(int), [share] * width)
+    source = SeededSource(SEED)
+    masks = [bernoulli_mask(planes, width, source).to_bytes(19, "little") for _ in range(n)]
+    rows = np.frombuffer(b"".join(masks), dtype=np.uint8).reshape(n, 19)
+    check_bits(
+        np.unpackbits(rows, axis=1, bitorder="little")[:, :width].astype(int), [share] * width
+    )
+
+
+def test_many_bits_of_their_own_thresholds() -> None:
+    n, thresholds = 20_000, [(i + 1) * 0x0707070707070707 for i in range(33)]
+    planes = planes_of(thresholds, 33)
+    lanes = bernoulli_lanes(planes, 1, n, SeededSource(SEED))
+    spread = np.unpackbits(lanes.astype("<u8").view(np.uint8), axis=1, bitorder="little")
+    shares = [threshold / 2**64 for threshold in thresholds]
+    check_bits(spread[:, :33].astype(int), shares)
+    with pytest.raises(AssertionError):
+        check_bits(spread[:, :33].astype(int), [0.95 * share for share in shares])

@@ -1,0 +1,133 @@
+"""Ladders over domains so small that whole chains can be enumerated in exact fractions."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from mechanisms.bits import BitChain
+from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.rappor import RapporLadder
+from mechanisms.split_bits import SplitBitsLadder
+from mechanisms.symbols import SymbolChain
+
+Law = dict[tuple[int, ...], Fraction]
+
+LADDERS: dict[str, tuple[int, ...]] = {
+    "one": (1_000_000,),
+    "three": (500_000, 1_000_000, 2_000_000),
+    "wide": (1, 1_500_000, 9_000_000),
+}
+
+SPECS: dict[str, dict[str, Any]] = {
+    "grr2": {"name": "grr", "domain_size": 2},
+    "grr5": {"name": "grr", "domain_size": 5},
+    "sue3": {"name": "sue", "domain_size": 3},
+    "oue2": {"name": "oue", "domain_size": 2},
+    "oue3": {"name": "oue", "domain_size": 3},
+    "rappor4": {"name": "rappor", "bits": 4, "hashes": 2, "cohorts": 3},
+    "rappor3": {"name": "rappor", "bits": 3, "hashes": 4, "cohorts": 1},
+    "threshold": {"name": "threshold", "missing": False},
+    "threshold-missing": {"name": "threshold", "missing": True},
+    "sampled": {"name": "sampled_bit", "bits": 3, "missing": False},
+    "sampled-missing": {"name": "sampled_bit", "bits": 2, "missing": True},
+    "split": {"name": "split_bits", "bits": 3, "missing": False},
+    "split-missing": {"name": "split_bits", "bits": 2, "missing": True},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A ladder and its name."""
+
+    spec: dict[str, Any]
+    ladder: tuple[int, ...]
+
+    def build(self) -> LadderedMechanism:
+        return build(self.spec, self.ladder, "metric")
+
+
+CASES = {
+    f"{name}-{rungs}": Case(spec, ladder)
+    for name, spec in SPECS.items()
+    for rungs, ladder in LADDERS.items()
+}
+
+
+def encodings(mechanism: LadderedMechanism) -> list[int]:
+    """Every symbol, or vector of bits, that the mechanism ever randomizes."""
+    chain: SymbolChain | BitChain = mechanism.chain  # type: ignore[attr-defined]
+    if isinstance(chain, SymbolChain):
+        return list(range(chain.size))
+    if isinstance(mechanism, RapporLadder):
+        vectors = range(1, 1 << chain.width)
+        return [bits for bits in vectors if bits.bit_count() <= mechanism.hashes]
+    if isinstance(mechanism, SplitBitsLadder):
+        present = 1 << mechanism.bits if mechanism.missing else 0
+        values = [point | present for point in range(1 << mechanism.bits)]
+        return [*values, 0] if mechanism.missing else values
+    return [1 << symbol for symbol in range(chain.width)]
+
+
+def chain_law(chain: SymbolChain | BitChain, encoded: int) -> Law:
+    """The exact law of a backward chain, weakest output first, from its integer thresholds."""
+    law: Law = {}
+    for outputs, share in _backward(chain, encoded):
+        law[outputs] = share
+    return law
+
+
+def _backward(
+    chain: SymbolChain | BitChain, encoded: int
+) -> Iterator[tuple[tuple[int, ...], Fraction]]:
+    if isinstance(chain, SymbolChain):
+        steps = [chain.strongest, *reversed(chain.degradations)]
+        for path in itertools.product(range(chain.size), repeat=len(steps)):
+            share, before = Fraction(1), encoded
+            for step, out in zip(steps, path, strict=True):
+                share *= Fraction(step.keep if out == before else step.other, 2**64)
+                before = out
+            yield path[::-1], share
+        return
+    bits = [_bit_law(chain, index, encoded >> index & 1) for index in range(chain.width)]
+    for paths in itertools.product(*(law.items() for law in bits)):
+        share = Fraction(1)
+        outputs = [0] * chain.levels
+        for index, (path, part) in enumerate(paths):
+            share *= part
+            for level, bit in enumerate(path):
+                outputs[level] |= bit << index
+        yield tuple(outputs), share
+
+
+def _bit_law(chain: BitChain, index: int, bit: int) -> Law:
+    ladder = chain.ladders[index % len(chain.ladders)]
+    strongest = Fraction(ladder.one if bit else ladder.zero, 2**64)
+    law: Law = defaultdict(Fraction)
+    for path in itertools.product((0, 1), repeat=chain.levels):
+        share = strongest if path[-1] else 1 - strongest
+        for level, flip in enumerate(ladder.flips):
+            change = Fraction(flip, 2**64)
+            share *= change if path[level] != path[level + 1] else 1 - change
+        law[path] += share
+    return dict(law)
+
+
+def head_law(law: Law, levels: int) -> Law:
+    """The law of the first ``levels`` outputs of a chain."""
+    head: Law = defaultdict(Fraction)
+    for outputs, share in law.items():
+        head[outputs[:levels]] += share
+    return dict(head)
+
+
+def last_law(law: Law) -> Law:
+    """The law of a chain's strongest output alone."""
+    last: Law = defaultdict(Fraction)
+    for outputs, share in law.items():
+        last[outputs[-1:]] += share
+    return dict(last)
