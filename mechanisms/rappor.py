@@ -21,7 +21,9 @@ from mechanisms.unary import MAX_WIDTH
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.decoding import StringEstimates
 
 #: One SHA-256 gives so many positions.
 MAX_HASHES = 8
@@ -82,6 +84,14 @@ class Rappor(CoinMechanism):
     def f(self) -> float:
         """RAPPOR's parameter: the probability that a bit is replaced by a fair coin."""
         return 2 * self.q
+
+    def estimate(self, counts: ArrayLike, candidates: Sequence[str]) -> StringEstimates:
+        """Estimate the shares of candidates; see :func:`mechanisms.decoding.decode`."""
+        import numpy as np
+
+        from mechanisms.decoding import decode
+
+        return decode(self.ladder, np.asarray(counts)[np.newaxis], candidates)
 
 
 @dataclass(frozen=True)

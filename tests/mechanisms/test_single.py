@@ -1,0 +1,184 @@
+"""The contract of every mechanism at a single epsilon, and the papers' values for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from statistical import check_normal
+from vectors import Vector, vectors
+
+from mechanisms.errors import ParameterError
+from mechanisms.grr import GeneralizedRandomizedResponse
+from mechanisms.random_threshold import RandomThreshold
+from mechanisms.rappor import Rappor, differing_bits_epsilon, expected_differing_bits
+from mechanisms.sampled_bit import SampledBit
+from mechanisms.single import CategoryMechanism, SingleLevel
+from mechanisms.split_bits import SplitBits
+from mechanisms.testing import SeededSource
+from mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
+
+SEED = 1618033988
+
+MAKERS: dict[str, Callable[[float], Any]] = {
+    "GRR": partial(GeneralizedRandomizedResponse, domain_size=5),
+    "GRR wide": partial(GeneralizedRandomizedResponse, domain_size=300),
+    "SUE": partial(SymmetricUnaryEncoding, domain_size=5),
+    "OUE": partial(OptimizedUnaryEncoding, domain_size=70),
+    "RAPPOR": partial(Rappor, bits=32, hashes=2, cohorts=4),
+    "threshold": RandomThreshold,
+    "threshold, missing": partial(RandomThreshold, missing=True),
+    "sampled": partial(SampledBit, bits=8),
+    "split": partial(SplitBits, bits=8, missing=True),
+}
+every_mechanism = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+
+
+def report(mechanism: SingleLevel, n: int) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Some values, the identifiers of their coins, and their reports."""
+    generator = np.random.default_rng(SEED)
+    identifiers = generator.integers(0, 2**64, size=(n, 2), dtype=np.uint64)
+    source = SeededSource(SEED)
+    if isinstance(mechanism, CategoryMechanism):
+        values = np.minimum(generator.geometric(0.4, size=n) - 1, mechanism.domain_size - 1)
+        return values, identifiers, mechanism.randomize(values, source)
+    if isinstance(mechanism, Rappor):
+        strings = [b"alpha" if number % 4 else b"beta" for number in range(n)]
+        return strings, identifiers, mechanism.randomize(strings, identifiers, source)
+    numbers = generator.beta(2, 5, size=n)
+    return numbers, identifiers, mechanism.randomize(numbers, identifiers, source)
+
+
+@every_mechanism
+@pytest.mark.parametrize("epsilon", [math.nan, 0.0, -1.0, math.inf, 1e-7, 1001.0])
+def test_an_epsilon_that_cannot_be_honoured_is_refused(
+    make: Callable[[float], Any], epsilon: float
+) -> None:
+    with pytest.raises(ParameterError, match="epsilon"):
+        make(epsilon)
+
+
+@every_mechanism
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, math.log(3), 8.0])
+def test_the_certified_loss_is_the_nominal_one_rounded(
+    make: Callable[[float], Any], epsilon: float
+) -> None:
+    mechanism = make(epsilon)
+    assert 0 < mechanism.certified <= epsilon * 1e6 + 1e-6
+    assert mechanism.certified_epsilon == pytest.approx(epsilon, abs=2e-6)
+    assert 0 < mechanism.q < mechanism.p < 1
+
+
+@every_mechanism
+def test_a_mechanism_is_a_value(make: Callable[[float], Any]) -> None:
+    mechanism = make(1.0)
+    assert mechanism == make(1.0)
+    assert mechanism != make(2.0)
+    assert hash(mechanism) == hash(make(1.0))
+    assert "ladder" not in repr(mechanism)
+    with pytest.raises(FrozenInstanceError):
+        mechanism.epsilon = 2.0
+
+
+@every_mechanism
+def test_reports_and_counts(make: Callable[[float], Any]) -> None:
+    mechanism, n = make(1.0), 500
+    values, identifiers, reports = report(mechanism, n)
+    untouched, _, again = report(mechanism, n)
+    np.testing.assert_array_equal(values, untouched)
+    np.testing.assert_array_equal(reports, again)
+    assert reports.shape == (n, mechanism.ladder.payload_width)
+    assert reports.dtype == np.uint8
+    extra = () if isinstance(mechanism, CategoryMechanism) else (identifiers,)
+    counts = mechanism.count(reports, *extra)
+    assert counts.shape == (mechanism.ladder.count_length,)
+    assert counts.dtype == np.int64
+    halves = [
+        mechanism.count(reports[part], *(column[part] for column in extra))
+        for part in (slice(0, 123), slice(123, n))
+    ]
+    np.testing.assert_array_equal(counts, halves[0] + halves[1])
+
+
+@pytest.mark.parametrize("name", ["GRR", "SUE", "OUE"])
+def test_shares_are_estimated_on_the_mechanism_itself(name: str) -> None:
+    mechanism, n = MAKERS[name](2.0), 50_000
+    values, _, reports = report(mechanism, n)
+    estimates = mechanism.estimate(mechanism.count(reports))
+    true = np.bincount(values, minlength=mechanism.domain_size) / n
+    got = np.array([estimate.value for estimate in estimates])
+    errors = [estimate.standard_error for estimate in estimates]
+    check_normal(got, true, errors, label=f"seed {SEED}")
+    # Without the debias: the plain share of reports.
+    plain = mechanism.count(reports)[: mechanism.domain_size] / n
+    with pytest.raises(AssertionError):
+        check_normal(plain, true, errors)
+
+
+@pytest.mark.parametrize("name", ["threshold", "sampled", "split"])
+def test_means_are_estimated_on_the_mechanism_itself(name: str) -> None:
+    mechanism, n = MAKERS[name](2.0), 50_000
+    values, identifiers, reports = report(mechanism, n)
+    mean = mechanism.estimate(mechanism.count(reports, identifiers), -10.0, 30.0).mean
+    check_normal(mean.value, 40 * values.mean() - 10, mean.standard_error, label=f"seed {SEED}")
+
+
+def test_strings_are_estimated_on_the_mechanism_itself() -> None:
+    mechanism, n = MAKERS["RAPPOR"](6.0), 20_000
+    _, identifiers, reports = report(mechanism, n)
+    counts = mechanism.count(reports, identifiers)
+    items = mechanism.estimate(counts, ["alpha", "beta", "gamma"]).items
+    values = [item.estimate.value for item in items]
+    errors = [item.estimate.standard_error for item in items]
+    check_normal(values, [0.75, 0.25, 0.0], errors, label=f"seed {SEED}")
+
+
+@vectors("label_rr")
+def test_label_randomized_response_is_grr(vector: Vector) -> None:
+    mechanism = GeneralizedRandomizedResponse(vector.inputs["eps"], vector.inputs["C"])
+    vector.check(mechanism.p, vector.expected["p"])
+    vector.check(mechanism.q, vector.expected["q"])
+
+
+@vectors("rappor_eps")
+def test_the_loss_of_two_filters(vector: Vector) -> None:
+    one, other, f = (vector.inputs[name] for name in ("bloom_a", "bloom_b", "f"))
+    differing = sum(a != b for a, b in zip(one, other, strict=True))
+    vector.check(differing_bits_epsilon(differing, f))
+
+
+@vectors("rappor_worst")
+def test_the_worst_loss_of_filters(vector: Vector) -> None:
+    hashes, f = vector.inputs["h"], vector.inputs["f"]
+    vector.check(differing_bits_epsilon(2 * hashes, f))
+    mechanism = Rappor(vector.expected, bits=128, hashes=hashes)
+    assert mechanism.f == pytest.approx(f, abs=1e-6)
+    assert mechanism.certified_epsilon == pytest.approx(vector.expected, abs=2e-6)
+
+
+@vectors("expected_diff")
+def test_bits_that_differ_on_average(vector: Vector) -> None:
+    vector.check(expected_differing_bits(vector.inputs["k"], vector.inputs["h"]))
+
+
+@pytest.mark.parametrize("f", [0.0, 1.0, math.nan, -0.5])
+def test_an_f_that_is_no_probability_is_refused(f: float) -> None:
+    with pytest.raises(ParameterError, match="f must lie in"):
+        differing_bits_epsilon(4, f)
+
+
+@vectors("split_alloc")
+def test_shares_of_split_bits(vector: Vector) -> None:
+    mechanism = SplitBits(vector.inputs["eps"], vector.inputs["l"])
+    vector.check(list(mechanism.shares), vector.expected["eps_bits"])
+
+
+def test_a_presence_bit_weighs_as_much_as_the_first() -> None:
+    shares = SplitBits(1.0, 4, missing=True).shares
+    assert shares[-1] == shares[0]
+    assert sum(shares) == pytest.approx(1)
