@@ -231,6 +231,26 @@ def test_a_damaged_lane_can_be_written_and_loses_nothing_by_it():
                 path.unlink()
 
 
+@pytest.mark.parametrize("damage", ["length", "checksums"])
+def test_damage_that_is_no_torn_record_stays_and_is_said(tmp_path, damage):
+    positions = write(tmp_path, [b"x" * 20] * 4)
+    (path,) = segment_files(tmp_path)
+    data = bytearray(path.read_bytes())
+    if damage == "length":
+        data[positions[1] : positions[1] + 4] = b"\xff" * 4
+    else:
+        for position in positions[1:]:
+            data[position + 4] ^= 1
+    path.write_bytes(data)
+    assert len(read(tmp_path)) == 1
+    assert write(tmp_path, [b"new"]) == [len(data) + 16]
+    assert path.read_bytes() == data
+    first, corrupt, new = read(tmp_path)
+    assert first == Record(positions[0], 0, b"x" * 20)
+    assert corrupt == Corrupt(positions[1], 0, bytes(data[positions[1] :]))
+    assert new == Record(len(data) + 16, 0, b"new")
+
+
 @pytest.mark.parametrize("length", [0, MAX_BODY + 1, 2**31, 2**32 - 1])
 def test_a_length_that_cannot_be_loses_the_rest_of_its_segment(tmp_path, length):
     positions = write(tmp_path, [b"x" * 50] * 9, segment_bytes=220)

@@ -1,0 +1,270 @@
+"""The command: what it prints, and that its errors are a line and a status."""
+
+import os
+import signal
+import subprocess
+import sys
+import types
+
+import pytest
+from agreed_plans import PLAN_YAML
+
+from sotto import cli
+from sotto.compiled import CompiledPlan
+from sotto.errors import ParameterError
+from sotto.plan import parse_plan
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN_YAML)
+    return path
+
+
+def run(capsys, *arguments):
+    status = cli.main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_check_says_what_a_plan_costs(capsys, plan_file):
+    status, out, err = run(capsys, "plan", "check", plan_file)
+    assert (status, err) == (0, "")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "plan departures, version 3, of collector fleet.example" in lines
+    assert f"fingerprint {parse_plan(PLAN_YAML).compile().fingerprint.hex()}" in lines
+    assert "carrier category grr (6 symbols) 1 B 28d" in lines
+    assert "dest string rappor (128 bits, 16 cohorts, 2 hashes) 16 B 364d" in lines
+    assert "dep_delay 1 7d 0.5 0.5 4.08x" in lines
+    assert "3 7d 2.0 2.0 1.78x" in lines
+    assert "distance 2.0 2 4.0" in lines
+    assert "all 5 9.5" in lines
+    assert "ceiling of a period (7d): 12.0, of which 9.5 can be spent" in lines
+    assert "ceiling of a lifetime: 640.0, reached after 67 full periods (469d)" in lines
+    assert "expired" not in out
+
+
+def test_check_prints_the_influence_of_a_lie_exactly(capsys, plan_file):
+    plan_file.write_text(PLAN_YAML.replace("mechanism: {bit_aware: sampled, bits: 10}", ""))
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    # A threshold's report at epsilon 2: q = 1 / (1 + e^2), (1 - q) / (p - q) = e^2 / (e^2 - 1).
+    assert "1.16x" in out
+    plan_file.write_text(
+        PLAN_YAML.replace("{bit_aware: sampled, bits: 10}", "{bit_aware: split, bits: 1}")
+    )
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    assert "1.16x" in out
+
+
+def test_check_says_that_a_plan_has_expired(capsys, plan_file):
+    plan_file.write_text(PLAN_YAML.replace("2027", "2001"))
+    status, out, _ = run(capsys, "plan", "check", plan_file)
+    assert status == 0
+    assert "This plan has expired" in out
+
+
+def test_compile_writes_what_devices_read(capsys, plan_file):
+    status, out, err = run(capsys, "plan", "compile", plan_file)
+    data = plan_file.with_suffix(".json").read_bytes()
+    plan = CompiledPlan.from_json(data)
+    assert (status, out, err) == (0, plan.fingerprint.hex() + "\n", "")
+    assert sorted(path.name for path in plan_file.parent.iterdir()) == ["plan.json", "plan.yaml"]
+    status, out, err = run(capsys, "plan", "compile", plan_file, "-o", plan_file.parent / "other")
+    assert (plan_file.parent / "other").read_bytes() == data
+    status, out, err = run(capsys, "plan", "check", plan_file.with_suffix(".json"))
+    assert status == 0
+    assert plan.fingerprint.hex() in out
+
+
+def test_compile_writes_to_standard_output(plan_file):
+    done = command("plan", "compile", plan_file, "-o", "-")
+    plan = parse_plan(PLAN_YAML).compile()
+    assert done.stdout == plan.to_json()
+    assert done.stderr.decode() == plan.fingerprint.hex() + "\n"
+
+
+def test_compile_does_not_overwrite_the_plan(capsys, plan_file):
+    named = plan_file.rename(plan_file.with_suffix(".json"))
+    status, _, err = run(capsys, "plan", "compile", named)
+    assert status == 2
+    assert "is the plan itself" in err
+    assert named.read_text() == PLAN_YAML
+
+
+def test_a_plan_that_lies_is_a_line_a_problem(capsys, plan_file):
+    plan_file.write_text(PLAN_YAML.replace("{every: 2}", "{every: 0}").replace("364d", "90m"))
+    status, out, err = run(capsys, "plan", "check", plan_file)
+    assert (status, out) == (2, "")
+    first, second = err.splitlines()
+    assert first.startswith("sotto: error: metric 'dest': window 90m must be a multiple")
+    assert second.startswith("sotto: error: metric 'distance': repeat: limit 0")
+
+
+def test_a_file_that_is_not_there_is_a_line(capsys, tmp_path):
+    status, _, err = run(capsys, "plan", "check", tmp_path / "none.yaml")
+    assert status == 2
+    assert err == f"sotto: error: {tmp_path / 'none.yaml'}: No such file or directory\n"
+
+
+def test_compiling_into_a_directory_that_is_not_there_leaves_nothing(capsys, plan_file):
+    status, _, err = run(capsys, "plan", "compile", plan_file, "-o", plan_file.parent / "no" / "x")
+    assert status == 2
+    assert "No such file" in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plan"], ["plan", "chek"], ["plan", "check"], ["plan", "check", "a", "b"]]
+)
+def test_wrong_arguments_are_a_usage_and_a_line(capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+    err = capsys.readouterr().err.splitlines()
+    assert err[0].startswith("usage: sotto")
+    assert err[-1].startswith("sotto: error: ")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["plan", "--help"], ["plan", "compile", "--help"]]
+)
+def test_help_teaches(capsys, arguments, monkeypatch):
+    monkeypatch.setattr(cli, "COMMANDS", ("plan",))
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert "usage: sotto" in out
+    if len(arguments) < 3:
+        assert "examples:" in out
+
+
+def test_an_unknown_command_names_those_there_are(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "COMMANDS", ("plan",))
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["pln"])
+    assert caught.value.code == 2
+    assert "choose from" in capsys.readouterr().err
+
+
+def with_command(monkeypatch, action):
+    """Stand-in for a command whose run does what the test wants."""
+    module = types.ModuleType("sotto.cli.probe", "A probe.")
+    module.HELP = "probe"
+    module.add_arguments = lambda parser: None
+    module.run = action
+    monkeypatch.setitem(sys.modules, "sotto.cli.probe", module)
+    monkeypatch.setattr(cli, "COMMANDS", ("probe",))
+
+
+def raising(error):
+    def run(args):
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (ParameterError("two\nlines"), 2, "sotto: error: two\nsotto: error: lines\n"),
+        (PermissionError(13, "Permission denied", "x"), 2, "sotto: error: x: Permission denied\n"),
+        (OSError("odd"), 2, "sotto: error: odd\n"),
+        (
+            ModuleNotFoundError("No module named 'yaml'", name="yaml"),
+            2,
+            "sotto: error: yaml is not installed; pip install 'sotto[plan]' brings it\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'numpy'", name="numpy"),
+            2,
+            "sotto: error: numpy is not installed; pip install 'sotto[pipelines]' brings it\n",
+        ),
+    ],
+)
+def test_errors_are_lines_and_statuses(capsys, monkeypatch, error, status, said):
+    with_command(monkeypatch, raising(error))
+    assert run(capsys, "probe") == (status, "", said)
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError(), ModuleNotFoundError("x", name="sotto.oops")]
+)
+def test_our_own_mistakes_are_not_hidden(monkeypatch, error):
+    with_command(monkeypatch, raising(error))
+    with pytest.raises(type(error)):
+        cli.main(["probe"])
+
+
+def test_the_status_of_a_command_is_that_of_the_process(capsys, monkeypatch):
+    with_command(monkeypatch, lambda args: 7)
+    assert run(capsys, "probe")[0] == 7
+
+
+def command(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "sotto.cli", *map(str, arguments)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_a_reader_that_goes_away_is_no_error(plan_file):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "sotto.cli", "plan", "check", plan_file],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_interrupt_is_quiet(tmp_path):
+    fifo = tmp_path / "plan.yaml"
+    os.mkfifo(fifo)
+    with subprocess.Popen(
+        [sys.executable, "-m", "sotto.cli", "plan", "check", fifo], stderr=subprocess.PIPE
+    ) as waiting:
+        # Opening blocks until the command has opened its end.
+        with open(fifo, "wb"):
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.wait(timeout=60) == 130
+        assert waiting.stderr is not None
+        assert waiting.stderr.read() == b""
+
+
+def test_a_device_needs_the_standard_library_alone(tmp_path):
+    code = """
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("numpy", "scipy", "yaml", "pydantic", "pyarrow", "apache_beam"):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Nothing())
+from sotto.compiled import CompiledPlan
+from sotto.log import LogReader, LogWriter, lanes
+from sotto.registry import Registry
+from sotto.wire import Row, encode_message
+import sotto.cli
+plan = CompiledPlan.from_json(sys.stdin.buffer.read())
+with LogWriter(sys.argv[1], "a") as log:
+    log.append(encode_message(plan.fingerprint, 0, [(0, [Row(0, bytes(16), bytes(16), 0, b"x")])]))
+print(len(list(LogReader(lanes(sys.argv[1])[0]).records())), len(Registry([plan]).metrics))
+sys.exit(sotto.cli.main(["plan", "check", "x.yaml"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path],
+        input=parse_plan(PLAN_YAML).compile().to_json(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout == b"1 4\n"
+    assert done.returncode == 2
+    assert b"pip install 'sotto[plan]'" in done.stderr

@@ -1,0 +1,81 @@
+"""Golden files: bytes that may never change. A new meaning is a new version, and a new file."""
+
+from pathlib import Path
+
+import numpy as np
+
+from mechanisms.coins import shard_of
+from sotto.compiled import CompiledPlan
+from sotto.decode import decode
+from sotto.log import LogReader, LogWriter, Record
+from sotto.plan import load_plan
+from sotto.registry import Registry
+from sotto.wire import Row, decode_message, encode_message
+
+GOLDEN = Path(__file__).parent / "golden"
+PSEUDONYM = bytes(range(16))
+EVENT = 1_399_999 * 3_600_000
+APPEND = EVENT + 5_000_000
+
+
+def golden(name):
+    return (GOLDEN / name).read_bytes()
+
+
+def golden_rows():
+    def chain(number):
+        return bytes([number]) * 16
+
+    return [
+        (
+            0,
+            [
+                Row(0, PSEUDONYM, chain(1), EVENT, b"\x05"),
+                Row(2, PSEUDONYM, chain(2), EVENT, b"\x00"),
+            ],
+        ),
+        (1, [Row(1, PSEUDONYM, chain(3), EVENT - 3_600_000, bytes(range(0xF0, 0x100)))]),
+        (2, [Row(1, PSEUDONYM, chain(4), EVENT, b"\x02")]),
+        (3, [Row(2, PSEUDONYM, chain(5), EVENT, b"\x01")]),
+    ]
+
+
+def test_the_plan_compiles_to_the_same_bytes():
+    assert load_plan(GOLDEN / "plan.yaml").compile().to_json() == golden("plan.json")
+
+
+def test_the_fingerprint_is_the_same():
+    plan = CompiledPlan.from_json(golden("plan.json"))
+    assert plan.fingerprint.hex() == golden("fingerprint.txt").decode().strip()
+
+
+def test_a_message_has_the_same_bytes():
+    plan = CompiledPlan.from_json(golden("plan.json"))
+    shard = shard_of(PSEUDONYM, plan.shards)
+    message = encode_message(plan.fingerprint, shard, golden_rows())
+    assert message == golden("message.bin")
+    decoded = decode_message(message)
+    assert [(metric, list(rows)) for metric, rows in decoded.runs] == golden_rows()
+
+
+def test_the_message_is_acceptable_under_its_plan():
+    registry = Registry([CompiledPlan.from_json(golden("plan.json"))])
+    message = golden("message.bin")
+    decoded = decode(message, np.array([0]), np.array([len(message)]), np.array([APPEND]), registry)
+    assert decoded.rejects == []
+    assert [len(batch) for batch in decoded.batches] == [2, 1, 1, 1]
+
+
+def test_a_log_has_the_same_bytes(tmp_path):
+    with LogWriter(tmp_path, "lane") as log:
+        log.append(golden("message.bin"), APPEND)
+        log.append(b"not a message", APPEND - 1)
+    assert (tmp_path / "lane" / f"{0:020d}.seg").read_bytes() == golden("segment.seg")
+    assert list(LogReader(tmp_path / "lane").records()) == [
+        Record(16, APPEND, golden("message.bin")),
+        Record(32 + len(golden("message.bin")), APPEND, b"not a message"),
+    ]
+
+
+def test_line_endings_are_left_alone():
+    assert (GOLDEN / ".gitattributes").read_text() == "* -text\n"
