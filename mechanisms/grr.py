@@ -84,15 +84,11 @@ class GrrLadder(SymbolLadder):
 
     def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
         """Return the category itself."""
-        if not 0 <= symbol < self.chain.size:
-            raise ParameterError(f"a symbol must lie in [0, {self.chain.size})")
-        return int(symbol)
+        return category(symbol, self.chain.size)
 
     def prior(self, symbol: Any, chain: bytes) -> Prior:
         """Return the category itself, with weight one."""
-        if not 0 <= symbol < self.chain.size:
-            raise ParameterError(f"a symbol must lie in [0, {self.chain.size})")
-        return ((int(symbol), 1),)
+        return ((category(symbol, self.chain.size), 1),)
 
     def encode_many(
         self, symbols: Any, chains: NDArray[np.uint64], source: Source
@@ -103,6 +99,13 @@ class GrrLadder(SymbolLadder):
     def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Count a report at its category."""
         return reports
+
+
+def category(symbol: Any, domain_size: int) -> int:
+    """Return a category, after a check that it is an integer in its range."""
+    if not (isinstance(symbol, int) and 0 <= symbol < domain_size):
+        raise ParameterError(f"a symbol must be an integer in [0, {domain_size})")
+    return symbol
 
 
 def category_array(symbols: Any, domain_size: int) -> NDArray[np.int64]:

@@ -54,6 +54,20 @@ class Ladder(ABC):
         """Return the micro-epsilon that a chain up to a rung costs at most."""
         return self.amounts.certified[level]
 
+    def _previous(self, payload: bytes, level: int, outputs: int) -> int:
+        """Return the output in a payload that is to be relaxed to ``level``, after a check."""
+        if not 1 <= level < self.levels:
+            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
+        output = int.from_bytes(payload, "little")
+        if not (len(payload) == self.payload_width and output < outputs):
+            raise ParameterError("the previous payload is none of this mechanism")
+        return output
+
+    @property
+    @abstractmethod
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+
     @abstractmethod
     def rungs(self, level: int) -> tuple[Rung, ...]:
         """Return the exact probabilities of a rung: one for all bits, or one a bit."""
@@ -119,9 +133,7 @@ class SymbolLadder(Ladder):
         source: Source,
     ) -> bytes:
         """Draw the payload of ``level`` given that of the level below, by the same joint law."""
-        before = int.from_bytes(previous, "little")
-        if not (len(previous) == self.payload_width and before < self.chain.size):
-            raise ParameterError("the previous payload is none of this mechanism")
+        before = self._previous(previous, level, self.chain.size)
         out = self.chain.forward(self.prior(symbol, chain), before, level, source)
         return out.to_bytes(self.payload_width, "little")
 
@@ -230,9 +242,7 @@ class VectorLadder(Ladder):
         source: Source,
     ) -> bytes:
         """Draw the payload of ``level`` given that of the level below, by the same joint law."""
-        before = int.from_bytes(previous, "little")
-        if not (len(previous) == self.payload_width and before < 1 << self.chain.width):
-            raise ParameterError("the previous payload is none of this mechanism")
+        before = self._previous(previous, level, 1 << self.chain.width)
         out = self.chain.forward(self.prior(symbol, pseudonym), before, level, source)
         return out.to_bytes(self.payload_width, "little")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.bits import BitChain, one_sided_bit, symmetric_bit
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.grr import category_array
+from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior, VectorLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
@@ -124,15 +124,11 @@ class UnaryLadder(VectorLadder):
 
     def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
         """Return the vector whose only bit is the category's."""
-        if not 0 <= symbol < self.chain.width:
-            raise ParameterError(f"a symbol must lie in [0, {self.chain.width})")
-        return 1 << int(symbol)
+        return 1 << category(symbol, self.chain.width)
 
     def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
         """Return the vector whose only bit is the category's, with weight one."""
-        if not 0 <= symbol < self.chain.width:
-            raise ParameterError(f"a symbol must lie in [0, {self.chain.width})")
-        return ((1 << int(symbol), 1),)
+        return ((1 << category(symbol, self.chain.width), 1),)
 
     def encode_many(
         self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source

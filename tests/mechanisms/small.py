@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from mechanisms.bits import BitChain
@@ -73,6 +74,7 @@ def encodings(mechanism: LadderedMechanism) -> list[int]:
     return [1 << symbol for symbol in range(chain.width)]
 
 
+@cache
 def chain_law(chain: SymbolChain | BitChain, encoded: int) -> Law:
     """The exact law of a backward chain, weakest output first, from its integer thresholds."""
     law: Law = {}
@@ -125,9 +127,9 @@ def head_law(law: Law, levels: int) -> Law:
     return dict(head)
 
 
-def last_law(law: Law) -> Law:
-    """The law of a chain's strongest output alone."""
-    last: Law = defaultdict(Fraction)
+def level_law(law: Law, level: int) -> Law:
+    """The law of a single output of a chain; level -1 is the strongest."""
+    single: Law = defaultdict(Fraction)
     for outputs, share in law.items():
-        last[outputs[-1:]] += share
-    return dict(last)
+        single[outputs[level],] += share
+    return dict(single)

@@ -11,7 +11,7 @@ import itertools
 from fractions import Fraction
 
 import pytest
-from small import CASES, Case, chain_law, encodings, head_law, last_law
+from small import CASES, Case, chain_law, encodings, head_law, level_law
 from sources import exact_law
 
 from mechanisms.bits import BitChain, BitLadder
@@ -37,7 +37,7 @@ def test_a_chain_costs_exactly_what_its_strongest_rung_is_certified_at(case: Cas
     for law in laws:
         assert sum(law.values()) == 1
     ratio = worst_ratio(laws)
-    assert ratio == worst_ratio([last_law(law) for law in laws])
+    assert ratio == worst_ratio([level_law(law, -1) for law in laws])
     certified = mechanism.certified(mechanism.levels - 1)
     assert ratio <= exp_micro(certified)[0]
     assert loss_micro(ratio) == certified
@@ -68,14 +68,13 @@ def test_the_marginals_of_a_chain_are_its_rungs(case: Case) -> None:
     for encoded in encodings(mechanism):
         law = chain_law(mechanism.chain, encoded)
         for level in range(mechanism.levels):
-            rungs = mechanism.rungs(level)
+            rungs, outputs = mechanism.rungs(level), level_law(law, level)
             if isinstance(mechanism.chain, SymbolChain):
                 for symbol in range(mechanism.chain.size):
-                    share = sum(s for outputs, s in law.items() if outputs[level] == symbol)
-                    assert share == (rungs[0].p if symbol == encoded else rungs[0].q)
+                    assert outputs[symbol,] == (rungs[0].p if symbol == encoded else rungs[0].q)
             else:
                 for index in range(mechanism.chain.width):
-                    share = sum(s for outputs, s in law.items() if outputs[level] >> index & 1)
+                    share = sum(s for (output,), s in outputs.items() if output >> index & 1)
                     rung = rungs[index % len(rungs)]
                     assert share == (rung.p if encoded >> index & 1 else rung.q)
             floats = [(float(rung.p), float(rung.q)) for rung in rungs]

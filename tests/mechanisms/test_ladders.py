@@ -304,7 +304,7 @@ def test_values_of_the_wrong_kind_are_refused_and_never_shown(case: Case) -> Non
     if mechanism.name == "rappor":
         return
     if mechanism.name in ("grr", "sue", "oue"):
-        wrong = [-1, mechanism.domain_size, SECRET]
+        wrong = [-1, mechanism.domain_size, SECRET, 0.5, math.nan]
     else:
         wrong = [-0.015625, SECRET, math.nan, math.inf]
         if not mechanism.missing:
@@ -314,6 +314,13 @@ def test_values_of_the_wrong_kind_are_refused_and_never_shown(case: Case) -> Non
             with pytest.raises(ParameterError) as caught:
                 attempt()
             assert str(SECRET) not in str(caught.value)
+
+
+def test_only_what_follows_a_rung_is_drawn_forward() -> None:
+    mechanism = CASES["grr5-three"].build()
+    for level in (-1, 0, 3):
+        with pytest.raises(ParameterError, match=r"level must lie in \[1, 3\)"):
+            mechanism.forward(1, b"\0", level, bytes(16), bytes(16), SeededSource(SEED))
 
 
 def attempts(mechanism: LadderedMechanism, value: Any) -> list[Callable[[], object]]:
