@@ -1,0 +1,138 @@
+"""Reports in a universe made for the tests: to columns, to counts, and at random."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import numpy as np
+from step_plans import DAY, HOUR, PERIOD, registry
+from step_reference import Row, Rules
+
+from pipelines.rows import Rows
+from pipelines.state import State
+
+REGISTRY = registry()
+RULES = Rules(REGISTRY)
+METRICS = REGISTRY.metrics
+SHARD, NUMBER = 3, -2
+START = NUMBER * PERIOD
+KEY = bytes(range(1, 17))
+
+
+def identifier(number: int) -> list[int]:
+    """Return an id whose halves differ from those of other numbers, or only one of them."""
+    return [number // 2 * 0x9E3779B97F4A7C15 % 2**64, number]
+
+
+def rows_of(reports: list[Row]) -> Rows:
+    widths = {m.id: m.metric.mechanism.payload_width for m in METRICS}
+    payload = np.zeros((len(reports), max(widths.values())), dtype=np.uint8)
+    for at, report in enumerate(reports):
+        payload[at, : len(report.payload)] = list(report.payload)
+    return Rows(
+        shard=SHARD,
+        period=NUMBER,
+        widths=widths,
+        metric=np.array([r.metric for r in reports], dtype=np.uint16),
+        level=np.array([r.level for r in reports], dtype=np.uint8),
+        pseudonym=np.array([identifier(r.pseudonym) for r in reports], np.uint64).reshape(-1, 2),
+        chain=np.array([identifier(r.chain) for r in reports], dtype=np.uint64).reshape(-1, 2),
+        event=np.array([r.event for r in reports], dtype=np.int64),
+        append=np.array([r.append for r in reports], dtype=np.int64),
+        countable=np.array([r.countable for r in reports], dtype=np.bool_),
+        payload=payload,
+    )
+
+
+def reports_of(rows: Rows) -> list[Row]:
+    return [
+        Row(
+            int(rows.pseudonym[at, 1]),
+            int(rows.chain[at, 1]),
+            metric := int(rows.metric[at]),
+            int(rows.event[at]),
+            int(rows.level[at]),
+            rows.payload[at, : rows.widths[metric]].tobytes(),
+            bool(rows.countable[at]),
+            int(rows.append[at]),
+        )
+        for at in range(len(rows))
+    ]
+
+
+def counts(reports: Counter) -> dict:
+    """Return the count vectors of reports, each added for itself."""
+    vectors: dict = {}
+    for (pseudonym, chain, metric, event, level, payload), times in reports.items():
+        window = METRICS[metric].metric.window
+        vector = METRICS[metric].metric.mechanism.accumulate(
+            np.array([list(payload)], dtype=np.uint8),
+            np.array([identifier(chain)], dtype=np.uint64),
+            np.array([identifier(pseudonym)], dtype=np.uint64),
+            np.zeros(1, dtype=np.int64),
+            1,
+        )[0]
+        key = (metric, event // window * window, level)
+        vectors[key] = vectors.get(key, 0) + times * vector
+    return plain(vectors)
+
+
+def plain(vectors: dict) -> dict:
+    return {key: vector.tolist() for key, vector in vectors.items() if vector.any()}
+
+
+def add(total: dict, more: dict) -> None:
+    for key, vector in more.items():
+        total[key] = total.get(key, 0) + vector
+
+
+def audited(seen: State) -> dict:
+    columns = seen.audit()
+    return {
+        int(pseudonym): (int(chains), int(accepted), int(observed), int(reason))
+        for (_, pseudonym), chains, accepted, observed, reason in zip(
+            columns.pseudonym,
+            columns.chains,
+            columns.accepted,
+            columns.observed,
+            columns.reason,
+            strict=True,
+        )
+    }
+
+
+def cut(rows: list, cuts: list[int]) -> list[list]:
+    places = sorted(place % (len(rows) + 1) for place in cuts)
+    return [rows[a:b] for a, b in itertools.pairwise([0, *places, len(rows)])]
+
+
+def random_rows(seed: int, size: int, pseudonyms: int, honest: float) -> list[Row]:
+    """Rows of a larger universe: honest chains with some contradictions among them."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(size):
+        chain = draw.randrange(4 * pseudonyms)
+        own = random.Random(f"{seed} {chain}")
+        metric = own.randrange(len(METRICS))
+        event = START + own.randrange(168) * HOUR
+        if draw.random() > honest:
+            metric = draw.randrange(len(METRICS))
+        mechanism = METRICS[metric].metric.mechanism
+        level = draw.randrange(mechanism.levels)
+        flaw = 0 if draw.random() < honest else 1
+        payload = bytes([(chain + level + flaw) % 2]) + bytes(mechanism.payload_width - 1)
+        rows.append(
+            Row(
+                chain % pseudonyms if draw.random() < honest else draw.randrange(pseudonyms),
+                chain,
+                metric,
+                event + (DAY if draw.random() > honest and event < START + 6 * DAY else 0),
+                level,
+                payload,
+                draw.random() < 0.9,
+                draw.randrange(1000),
+            )
+        )
+    return rows

@@ -1,0 +1,98 @@
+"""The table against a dictionary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines import table
+from pipelines.table import Pool, Table
+
+KEY = bytes(16)
+CALLS = st.lists(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), max_size=40), max_size=8
+)
+
+
+def make() -> Table:
+    keys = {"a": np.dtype("u8"), "b": np.dtype("u2")}
+    return Table(KEY, keys, {"value": np.dtype("i8"), "wide": np.dtype(("u1", (2,)))})
+
+
+def check(calls: list[list[tuple[int, int]]]) -> None:
+    """Every key has one id for ever, ids are dense, and values stay with them."""
+    entries, known = make(), {}
+    for call in calls:
+        size = entries.size
+        a = np.array([key[0] for key in call], dtype=np.uint64)
+        b = np.array([key[1] for key in call], dtype=np.uint16)
+        ids, new = entries.intern(a, b)
+        assert ids[new].tolist() == list(range(size, entries.size))
+        for key, number in zip(call, ids.tolist(), strict=True):
+            assert known.setdefault(key, number) == number
+        assert sorted(known.values()) == list(range(entries.size))
+        entries["value"][ids[new]] = 100 * a[new].astype(np.int64) + b[new]
+        entries["wide"][ids[new], 1] = b[new]
+    for key, number in known.items():
+        assert entries["value"][number] == 100 * key[0] + key[1]
+        assert entries["wide"][number].tolist() == [0, key[1]]
+        assert entries.find(*key) == number
+    assert entries.find(99, 99) is None
+
+
+@settings(deadline=None)
+@given(CALLS)
+def test_a_table_is_a_dictionary(calls):
+    check(calls)
+
+
+@settings(deadline=None)
+@given(CALLS)
+def test_a_table_is_a_dictionary_even_if_all_hashes_are_equal(calls):
+    strong = table.keyed_hash
+    table.keyed_hash = lambda key, columns: np.zeros(len(columns[0]), dtype=np.uint64)
+    try:
+        check(calls)
+    finally:
+        table.keyed_hash = strong
+
+
+def test_a_large_table():
+    draw = np.random.default_rng(1)
+    keys = draw.integers(0, 30_000, 100_000).astype(np.uint64)
+    entries, known = make(), {}
+    for part in np.split(keys, [10, 5_000, 5_001, 60_000]):
+        ids, _ = entries.intern(part, np.zeros(part.size, dtype=np.uint16))
+        for key, number in zip(part.tolist(), ids.tolist(), strict=True):
+            assert known.setdefault(key, number) == number
+    assert entries.size == len(known)
+    loaded = make()
+    loaded.load({name: entries[name] for name in ("a", "b", "value")})
+    again, new = loaded.intern(keys, np.zeros(keys.size, dtype=np.uint16))
+    assert new.size == 0
+    assert again.tolist() == [known[key] for key in keys.tolist()]
+
+
+def test_memory_is_what_the_columns_take_and_a_little():
+    entries = make()
+    for part in np.split(np.arange(100_000, dtype=np.uint64), 100):
+        entries.intern(part, np.zeros(1000, dtype=np.uint16))
+    assert entries.nbytes < 100_000 * (8 + 2 + 8 + 2) * 1.26 + 100_000 * 4 / 0.3
+
+
+def test_a_table_has_a_limit(monkeypatch):
+    monkeypatch.setattr(table, "_LARGEST", 10)
+    with pytest.raises(MemoryError, match="at most 10"):
+        make().intern(np.arange(11, dtype=np.uint64), np.zeros(11, dtype=np.uint16))
+
+
+def test_a_pool_keeps_what_it_holds_while_it_grows():
+    pool = Pool(3)
+    for number in range(50):
+        slots = pool.add(number % 3)
+        pool.rows[slots] = number
+    assert pool.size == 49
+    assert pool.rows[: pool.size, 0].tolist() == [n for n in range(50) for _ in range(n % 3)]
+    assert pool.nbytes == pool.rows.nbytes
