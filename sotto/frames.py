@@ -19,6 +19,7 @@ MAX_BODY = 1 << 20
 
 SEGMENT = struct.Struct("<8sII")
 FRAME = struct.Struct("<IIq")
+_LENGTH_AND_CRC = struct.Struct("<II")
 HEADER = SEGMENT.pack(MAGIC, VERSION, 0)
 
 
@@ -35,7 +36,7 @@ def frame(body: bytes, append: int) -> bytes:
     if not -(2**63) <= append < 2**63:
         raise FormatError("an append time is a signed 64-bit number of milliseconds")
     covered = append.to_bytes(8, "little", signed=True) + body
-    return struct.pack("<II", len(body), zlib.crc32(covered)) + covered
+    return _LENGTH_AND_CRC.pack(len(body), zlib.crc32(covered)) + covered
 
 
 class Scan(NamedTuple):
@@ -43,8 +44,9 @@ class Scan(NamedTuple):
 
     Attributes
     ----------
-    offsets, lengths, appends : list of int
-        Of the bodies of whole records, in order.
+    offsets : list of int
+        Where the bodies of whole records begin, in order; the frame headers before them say
+        the rest (:func:`record`).
     corrupt : list of (int, int)
         Half-open ranges of bytes that are no records, in order, adjacent ones merged.
     end : int
@@ -55,18 +57,9 @@ class Scan(NamedTuple):
     """
 
     offsets: list[int]
-    lengths: list[int]
-    appends: list[int]
     corrupt: list[tuple[int, int]]
     end: int
     lost: bool
-
-    @property
-    def sound(self) -> int:
-        """The end of the last whole record, or where the scan began if there is none."""
-        if self.corrupt and self.corrupt[-1][1] == self.end:
-            return self.corrupt[-1][0]
-        return self.end
 
 
 def scan(buffer: bytes, start: int, limit: int, *, verify: bool = True) -> Scan:
@@ -84,19 +77,16 @@ def scan(buffer: bytes, start: int, limit: int, *, verify: bool = True) -> Scan:
         Whether to check CRCs; without, a scan touches frame headers alone.
     """
     offsets: list[int] = []
-    lengths: list[int] = []
-    appends: list[int] = []
     corrupt: list[tuple[int, int]] = []
-    unpack, crc32, last = FRAME.unpack_from, zlib.crc32, limit - FRAME.size
-    view = memoryview(buffer)
+    unpack, crc32, add = _LENGTH_AND_CRC.unpack_from, zlib.crc32, offsets.append
+    last, view = limit - FRAME.size, memoryview(buffer)
     at, lost = start, False
     while at <= last:
-        length, crc, append = unpack(buffer, at)
+        length, crc = unpack(buffer, at)
         if not 0 < length <= MAX_BODY:
             lost = True
             break
-        body = at + 16
-        after = body + length
+        after = at + 16 + length
         if after > limit:
             break
         if verify and crc32(view[at + 8 : after]) != crc:
@@ -104,11 +94,15 @@ def scan(buffer: bytes, start: int, limit: int, *, verify: bool = True) -> Scan:
                 at = corrupt.pop()[0]
             corrupt.append((at, after))
         else:
-            offsets.append(body)
-            lengths.append(length)
-            appends.append(append)
+            add(at + 16)
         at = after
-    return Scan(offsets, lengths, appends, corrupt, at, lost)
+    return Scan(offsets, corrupt, at, lost)
+
+
+def record(buffer: bytes, offset: int) -> tuple[int, int]:
+    """Return append time and length of the record whose body begins at ``offset``."""
+    length, _, append = FRAME.unpack_from(buffer, offset - FRAME.size)
+    return append, length
 
 
 def is_torn(tail: bytes) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sotto.frames import HEADER, Scan, scan
+from sotto.frames import HEADER, Scan, record, scan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,7 +143,7 @@ def sound_size(segment: int, start: int, size: int) -> int:
         buffer = os.pread(segment, min(BLOCK_BYTES, size - at), at)
         found = scan(buffer, 0, len(buffer))
         if found.offsets:
-            sound = at + found.offsets[-1] + found.lengths[-1]
+            sound = at + found.offsets[-1] + record(buffer, found.offsets[-1])[1]
         if found.lost or found.end == 0:
             break
         at += found.end
@@ -197,17 +197,19 @@ class LogReader:
         clock : int
             Lowest append time (ms): that of the last record before ``start``.
         """
-        for piece in self._pieces(start, end, verify=True):
-            found = piece.scan
-            times = dict(zip(found.offsets, found.appends, strict=True))
-            spans = [(at, at + n) for at, n in zip(found.offsets, found.lengths, strict=True)]
-            for first, last in sorted(spans + found.corrupt):
-                body = piece.buffer[first:last]
-                if first in times:
-                    clock = max(clock, times[first])
-                    yield Record(piece.position + first - 16, clock, body)
-                else:
-                    yield Corrupt(piece.position + first, clock, body)
+        for position, buffer, found in self._pieces(start, end, verify=True):
+            damage = iter([*found.corrupt, (len(buffer) + 1, 0)])
+            first, last = next(damage)
+            for offset in found.offsets:
+                while first < offset:
+                    yield Corrupt(position + first, clock, buffer[first:last])
+                    first, last = next(damage)
+                append, length = record(buffer, offset)
+                clock = max(clock, append)
+                yield Record(position + offset - 16, clock, buffer[offset : offset + length])
+            while first <= len(buffer):
+                yield Corrupt(position + first, clock, buffer[first:last])
+                first, last = next(damage)
 
     def blocks(
         self, start: int = 0, end: int | None = None, clock: int = EARLIEST
@@ -215,26 +217,26 @@ class LogReader:
         """Yield the same as :meth:`records`, as arrays for :func:`sotto.decode.decode`."""
         import numpy as np
 
-        for piece in self._pieces(start, end, verify=True):
-            found = piece.scan
-            append = np.array(found.appends, dtype=np.int64)
+        for position, buffer, found in self._pieces(start, end, verify=True):
+            columns = _Columns(buffer, found)
+            append = columns.append
             if len(append):
-                append[0] = max(clock, found.appends[0])
+                append[0] = max(clock, append[0])
                 np.maximum.accumulate(append, out=append)
             corrupt = []
             for first, last in found.corrupt:
-                before = int(np.searchsorted(found.offsets, first))
+                before = int(np.searchsorted(columns.offset, first))
                 time = int(append[before - 1]) if before else clock
-                corrupt.append(Corrupt(piece.position + first, time, piece.buffer[first:last]))
+                corrupt.append(Corrupt(position + first, time, buffer[first:last]))
             clock = int(append[-1]) if len(append) else clock
             yield Block(
-                position=piece.position,
-                buffer=piece.buffer,
-                offsets=np.array(found.offsets, dtype=np.int64),
-                lengths=np.array(found.lengths, dtype=np.int64),
+                position=position,
+                buffer=buffer,
+                offsets=columns.offset,
+                lengths=columns.length,
                 append=append,
                 corrupt=tuple(corrupt),
-                end=piece.position + found.end,
+                end=position + found.end,
                 clock=clock,
             )
 
@@ -242,18 +244,14 @@ class LogReader:
         """Find the records of a range by their frame headers alone, to plan how to cut it."""
         import numpy as np
 
-        columns: list[list[NDArray[np.int64]]] = [[], [], [], []]
-        for piece in self._pieces(start, end, verify=False):
-            found = piece.scan
-            offsets = np.array(found.offsets, dtype=np.int64)
-            corrupt = np.array(found.corrupt, dtype=np.int64).reshape(-1, 2)
-            columns[0].append(offsets + (piece.position - 16))
-            columns[1].append(np.array(found.lengths, dtype=np.int64))
-            columns[2].append(np.array(found.appends, dtype=np.int64))
-            columns[3].append(corrupt + piece.position)
         none = np.empty(0, dtype=np.int64)
-        position, length, append = (np.concatenate([none, *column]) for column in columns[:3])
-        return Index(position, length, append, np.concatenate([none.reshape(0, 2), *columns[3]]))
+        found = [(none, none, none, none.reshape(0, 2))]
+        for position, buffer, piece in self._pieces(start, end, verify=False):
+            columns = _Columns(buffer, piece)
+            corrupt = np.array(piece.corrupt, dtype=np.int64).reshape(-1, 2)
+            frames = columns.offset + (position - 16)
+            found.append((frames, columns.length, columns.append, corrupt + position))
+        return Index(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def _pieces(self, start: int, end: int | None, *, verify: bool) -> Iterator[_Piece]:
         """Yield scanned stretches; damage that ends a scan is part of the last one's corrupt."""
@@ -282,6 +280,21 @@ class LogReader:
             yield _missing(at)
 
 
+class _Columns:
+    """The frame headers of records as columns."""
+
+    def __init__(self, buffer: bytes, found: Scan) -> None:
+        import numpy as np
+
+        from sotto.runs import records_at
+
+        self.offset = np.array(found.offsets, dtype=np.int64)
+        layout = np.dtype([("length", "<u4"), ("crc", "<u4"), ("append", "<i8")])
+        headers = records_at(np.frombuffer(buffer, np.uint8), self.offset - layout.itemsize, layout)
+        self.length = headers["length"].astype(np.int64)
+        self.append = headers["append"].astype(np.int64)
+
+
 class _Piece(NamedTuple):
     position: int
     buffer: bytes
@@ -289,11 +302,11 @@ class _Piece(NamedTuple):
 
 
 def _missing(position: int) -> _Piece:
-    return _Piece(position, b"", Scan([], [], [], [(0, 0)], 0, True))
+    return _Piece(position, b"", Scan([], [(0, 0)], 0, True))
 
 
 def _damaged(position: int, buffer: bytes) -> _Piece:
-    return _Piece(position, buffer, Scan([], [], [], [(0, len(buffer))], len(buffer), True))
+    return _Piece(position, buffer, Scan([], [(0, len(buffer))], len(buffer), True))
 
 
 def _segment_pieces(
