@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mechanisms.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
+from mechanisms.channel import Channel, bit_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import ceil_fraction, exp_bounds
 from mechanisms.randomness import Source
@@ -40,6 +41,10 @@ class BitLadder:
     zero: int
     flips: tuple[int, ...]
     rungs: tuple[Rung, ...]
+
+    def channel(self, level: int) -> Channel:
+        """Return the exact channel of a rung."""
+        return bit_channel(*self.rungs[level])
 
     def ratios(self) -> tuple[Fraction, ...]:
         """Largest likelihood ratio when two bits change, one up and one down, by rung."""

@@ -101,6 +101,16 @@ class Channel:
         )
 
 
+def symbol_channel(size: int, p: Fraction, q: Fraction) -> Channel:
+    """Return the channel that keeps a symbol with ``p`` and moves to each other with ``q``."""
+    return Channel(tuple(tuple(p if x == o else q for o in range(size)) for x in range(size)))
+
+
+def bit_channel(p: Fraction, q: Fraction) -> Channel:
+    """Return the channel that reports a 1 as 1 with ``p`` and a 0 as 1 with ``q``."""
+    return Channel(((1 - q, q), (1 - p, p)))
+
+
 def compose(channels: Sequence[Channel]) -> Channel:
     """Return the channel that applies ``channels`` one after another, the first one first."""
     product = channels[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from mechanisms.channel import Channel
+from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.randomness import Source
@@ -43,10 +43,6 @@ class SymbolDraw:
         """The exact probabilities of keeping and of each other symbol."""
         return Rung(Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS))
 
-    def channel(self) -> Channel:
-        """The draw as a matrix."""
-        return symmetric_channel(self.size, self.rung)
-
     def apply(self, symbol: int, word: int) -> int:
         """Return the symbol that a random word turns ``symbol`` into."""
         if word < self.keep:
@@ -69,13 +65,6 @@ class SymbolDraw:
         return out
 
 
-def symmetric_channel(size: int, rung: Rung) -> Channel:
-    """Return the matrix with ``rung.p`` on the diagonal and ``rung.q`` off it."""
-    return Channel(
-        tuple(tuple(rung.p if x == o else rung.q for o in range(size)) for x in range(size))
-    )
-
-
 @dataclass(frozen=True)
 class SymbolChain:
     """A ladder of generalized randomized response.
@@ -88,6 +77,10 @@ class SymbolChain:
     strongest: SymbolDraw
     degradations: tuple[SymbolDraw, ...]
     rungs: tuple[Rung, ...]
+
+    def channel(self, level: int) -> Channel:
+        """Return the exact channel of a rung."""
+        return symbol_channel(self.size, *self.rungs[level])
 
     def draw(self, symbol: int, source: Source) -> list[int]:
         """Draw a chain backward; return its symbols, weakest rung first."""

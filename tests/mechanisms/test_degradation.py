@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vectors import Vector, vectors
 
-from mechanisms.channel import Channel
+from mechanisms.channel import Channel, bit_channel
 from mechanisms.degradation import degradation, forward_kernel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import exp_bounds
 from mechanisms.simplex import nonnegative_solution
+
+HALF = Fraction(1, 2)
+FAIR = bit_channel(HALF, HALF)
 
 
 def channel(rows: list[list[float]]) -> Channel:
@@ -23,15 +26,10 @@ def channel(rows: list[list[float]]) -> Channel:
     return Channel(tuple(tuple(entry / sum(row) for entry in row) for row in exact))
 
 
-def bit_channel(p1: float, p0: float) -> Channel:
-    """Inputs and outputs 0, 1; p1 and p0 the chances of a 1 given 1 and given 0."""
-    return Channel(tuple((1 - one, one) for one in (Fraction(p0), Fraction(p1))))
-
-
 def weak_and_strong(inputs: dict[str, Any]) -> tuple[Channel, Channel]:
     return (
-        bit_channel(inputs["p1_weak"], inputs["p0_weak"]),
-        bit_channel(inputs["p1_strong"], inputs["p0_strong"]),
+        bit_channel(Fraction(inputs["p1_weak"]), Fraction(inputs["p0_weak"])),
+        bit_channel(Fraction(inputs["p1_strong"]), Fraction(inputs["p0_strong"])),
     )
 
 
@@ -105,7 +103,7 @@ def test_what_was_degraded_is_found_degraded(data: st.DataObject) -> None:
 
 
 def test_more_information_cannot_be_made_of_less() -> None:
-    fair, sharp = bit_channel(0.5, 0.5), bit_channel(0.75, 0.25)
+    fair, sharp = FAIR, bit_channel(Fraction(3, 4), Fraction(1, 4))
     assert degradation(fair, sharp).ratio() == 1
     with pytest.raises(UnrelatedRungsError):
         degradation(sharp, fair)
@@ -114,8 +112,8 @@ def test_more_information_cannot_be_made_of_less() -> None:
 def test_optimized_and_symmetric_bits_of_the_same_epsilon_are_not_related() -> None:
     for epsilon in (Fraction(1, 10), Fraction(1), Fraction(3)):
         half, whole = exp_bounds(epsilon / 2)[0], exp_bounds(epsilon)[0]
-        symmetric = bit_channel(float(half / (half + 1)), float(1 / (half + 1)))
-        optimized = bit_channel(0.5, float(1 / (whole + 1)))
+        symmetric = bit_channel(half / (half + 1), 1 / (half + 1))
+        optimized = bit_channel(HALF, 1 / (whole + 1))
         for weak, strong in ((symmetric, optimized), (optimized, symmetric)):
             with pytest.raises(UnrelatedRungsError):
                 degradation(weak, strong)
@@ -123,7 +121,7 @@ def test_optimized_and_symmetric_bits_of_the_same_epsilon_are_not_related() -> N
 
 def test_channels_over_different_inputs_do_not_compare() -> None:
     with pytest.raises(ParameterError, match="inputs"):
-        degradation(bit_channel(0.5, 0.5), Channel(((Fraction(1),),)))
+        degradation(FAIR, Channel(((Fraction(1),),)))
 
 
 @given(st.data())

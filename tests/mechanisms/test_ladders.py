@@ -417,6 +417,50 @@ def test_a_metric_is_named_by_a_string() -> None:
         build(GRR, [1], None)  # type: ignore[arg-type]
 
 
+SPECIFICATIONS = st.one_of(
+    st.builds(lambda m: {"name": "grr", "domain_size": m}, st.integers(2, 2**20)),
+    st.builds(
+        lambda name, m: {"name": name, "domain_size": m},
+        st.sampled_from(["sue", "oue"]),
+        st.integers(2, 100),
+    ),
+    st.builds(
+        lambda k, h, c: {"name": "rappor", "bits": k, "hashes": h, "cohorts": c},
+        st.integers(1, 200),
+        st.integers(1, 8),
+        st.integers(1, 64),
+    ),
+    st.builds(lambda missing: {"name": "threshold", "missing": missing}, st.booleans()),
+    st.builds(
+        lambda name, bits, missing: {"name": name, "bits": bits, "missing": missing},
+        st.sampled_from(["sampled_bit", "split_bits"]),
+        st.integers(1, 32),
+        st.booleans(),
+    ),
+)
+AMOUNTS = st.one_of(st.integers(1, 100), st.integers(1, 10**7), st.integers(1, 4 * 10**7))
+
+
+@given(SPECIFICATIONS, st.sets(AMOUNTS, min_size=1, max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_every_ladder_that_is_accepted_is_honoured(
+    spec: dict[str, object], amounts: set[int]
+) -> None:
+    ladder = sorted(amounts)
+    try:
+        mechanism = build(spec, ladder, "metric")
+    except ParameterError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+    if refusal:
+        assert refusal.startswith("rung ")
+        return
+    certified = [mechanism.certified(level) for level in range(mechanism.levels)]
+    assert certified == sorted(set(certified))
+    assert all(0 < have <= want for have, want in zip(certified, ladder, strict=True))
+
+
 class TestLimits:
     """From one micro-epsilon to the largest amount that 64-bit thresholds honour."""
 
