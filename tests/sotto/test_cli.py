@@ -139,6 +139,18 @@ def test_help_teaches(capsys, arguments, monkeypatch):
         assert "examples:" in out
 
 
+def test_help_lists_every_command_without_importing_what_is_heavy():
+    code = (
+        "import sys, sotto.cli\n"
+        "try: sotto.cli.main(['--help'])\n"
+        "except SystemExit: print(sorted({'numpy', 'apache_beam', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    for name in cli.COMMANDS:
+        assert f"\n    {name}" in done.stdout
+
+
 def test_an_unknown_command_names_those_there_are(capsys, monkeypatch):
     monkeypatch.setattr(cli, "COMMANDS", ("plan",))
     with pytest.raises(SystemExit) as caught:
