@@ -442,7 +442,7 @@ AMOUNTS = st.one_of(st.integers(1, 100), st.integers(1, 10**7), st.integers(1, 4
 
 
 @given(SPECIFICATIONS, st.sets(AMOUNTS, min_size=1, max_size=8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_ladder_that_is_accepted_is_honoured(
     spec: dict[str, object], amounts: set[int]
 ) -> None:
