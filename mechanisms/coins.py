@@ -83,9 +83,7 @@ def bloom_positions(string: bytes, cohort: int, hashes: int, bits: int) -> tuple
         Length of the filter. Positions of one string may coincide.
     """
     digest = hashlib.sha256(b"sotto.bloom\0" + cohort.to_bytes(4, "little") + string).digest()
-    return tuple(
-        int.from_bytes(digest[4 * i : 4 * i + 4], "little") % bits for i in range(hashes)
-    )
+    return tuple(int.from_bytes(digest[4 * i : 4 * i + 4], "little") % bits for i in range(hashes))
 
 
 def mix64s(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
