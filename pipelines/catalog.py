@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +50,16 @@ class Catalog:
         """The largest number of rungs of a metric."""
         return int(self.levels.max(initial=0))
 
-    @cached_property
-    def width_of(self) -> dict[int, int]:
-        """Payload bytes by registered id."""
-        return dict(enumerate(self.widths.tolist()))
+    def widths_of(self, metric: NDArray[np.uint16]) -> dict[int, int]:
+        """Return the payload bytes of every metric that occurs among these."""
+        present = np.flatnonzero(np.bincount(metric))
+        return dict(zip(present.tolist(), self.widths[present].tolist(), strict=True))
+
+    def wide_rows(self, metric: NDArray[np.uint16]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield, of rows of these metrics, each width above 4 that occurs and the rows of it."""
+        for width in sorted({*self.widths_of(metric).values()}):
+            if width > EXACT_BYTES:
+                yield width, np.flatnonzero(self.widths[metric] == width)
 
     def shape_of(self, metric: int) -> tuple[int, int]:
         """Return a metric's number of rungs and payload bytes."""

@@ -94,11 +94,8 @@ class State:
     def tags(self, rows: Rows) -> NDArray[np.uint32]:
         """Return the tag of each row's payload: the payload itself up to four bytes."""
         tags = payload_tags(self.key, rows.payload[:, :EXACT_BYTES])
-        widths = self.catalog.widths[rows.metric]
-        for width in self.catalog.wide:
-            at = np.flatnonzero(widths == width)
-            if at.size:
-                tags[at] = payload_tags(self.key, rows.payload[at, :width])
+        for width, at in self.catalog.wide_rows(rows.metric):
+            tags[at] = payload_tags(self.key, rows.payload[at, :width])
         return tags
 
     def counted(self, ids: NDArray[np.intp]) -> Rows:
@@ -112,18 +109,18 @@ class State:
         entries = self.entries
         metric = entries["metric"][ids]
         level = entries["counted"][ids] - np.uint8(1)
-        widths = self.catalog.widths[metric]
+        widths = self.catalog.widths_of(metric)
+        widest = max(widths.values(), default=0)
         tags = np.ascontiguousarray(entries["tags"][ids, level], dtype="<u4")
-        payload = np.zeros((ids.size, max(EXACT_BYTES, *self.catalog.wide, 0)), dtype=np.uint8)
+        payload = np.zeros((ids.size, max(widest, EXACT_BYTES)), dtype=np.uint8)
         payload[:, :EXACT_BYTES] = tags.view(np.uint8).reshape(-1, EXACT_BYTES)
-        for width, pool in self._pools.items():
-            at = np.flatnonzero(widths == width)
-            payload[at, :width] = pool.rows[entries["slot"][ids[at]] - 1]
+        for width, at in self.catalog.wide_rows(metric):
+            payload[at, :width] = self._pools[width].rows[entries["slot"][ids[at]] - 1]
         owner = entries["pseudonym"][ids]
         return Rows(
             shard=self.shard,
             period=self.period,
-            widths=self.catalog.width_of,
+            widths=widths,
             metric=metric,
             level=level,
             pseudonym=_pairs(self.pseudonyms, owner),
@@ -139,12 +136,8 @@ class State:
         entries = self.entries
         entries["counted"][ids] = rows.level + np.uint8(1)
         entries["append"][ids] = rows.append
-        widths = self.catalog.widths[rows.metric]
-        for width, pool in self._pools.items():
-            at = np.flatnonzero(widths == width)
-            # Rows without such a metric may have a narrower payload column.
-            if not at.size:
-                continue
+        for width, at in self.catalog.wide_rows(rows.metric):
+            pool = self._pools[width]
             slots = entries["slot"][ids[at]]
             slots[slots == 0] = pool.add(int(np.count_nonzero(slots == 0))) + 1
             entries["slot"][ids[at]] = slots

@@ -128,7 +128,8 @@ def _check(state: State, rows: Rows) -> None:
         )
     if len(rows) and int(rows.metric.max()) >= len(catalog.widths):
         raise ParameterError(f"metric must be below {len(catalog.widths)}")
-    if any(catalog.widths[metric] != width for metric, width in rows.widths.items()):
+    widths = catalog.widths_of(rows.metric)
+    if any(rows.widths.get(metric) != width for metric, width in widths.items()):
         raise ParameterError("payloads must have the width of their metric")
     if (rows.level >= catalog.levels[rows.metric]).any():
         raise ParameterError("level must be a rung of the metric")

@@ -228,6 +228,23 @@ def test_the_chains_of_a_pseudonym_can_be_looked_at():
     assert now.chains(three) == []
 
 
+@pytest.mark.parametrize("spare", [0, 3, 40])
+def test_the_padding_of_payloads_does_not_matter(spare):
+    rows = random_rows(seed=9, size=300, pseudonyms=20, honest=0.95)
+    narrow = rows_of([row for row in rows if len(row.payload) <= 2])
+    payload = np.zeros((len(narrow), 2 + spare), dtype=np.uint8)
+    payload[:, :2] = narrow.payload[:, :2]
+    cut = replace(narrow, widths={0: 1, 1: 1, 2: 1, 3: 2}, payload=payload)
+    expected = step.step(State(REGISTRY, SHARD, NUMBER, KEY), narrow)
+    now = step.step(State(REGISTRY, SHARD, NUMBER, KEY), cut)
+    assert now.state.canonical() == expected.state.canonical()
+    assert plain(now.deltas) == plain(expected.deltas)
+    assert reports_of(now.rejects.rows) == reports_of(expected.rejects.rows)
+    assert len(now.rejects.rows) > 0
+    again = step.step(now.state, rows_of(rows))
+    assert again.state.canonical() == run([rows])[0]
+
+
 def test_the_input_is_left_as_it_was():
     rows = rows_of(random_rows(seed=1, size=50, pseudonyms=4, honest=0.9))
     before = rows.to_bytes()
@@ -245,6 +262,7 @@ def test_the_input_is_left_as_it_was():
         ({"event": np.full(1, START - 1)}, "event must lie"),
         ({"event": np.full(1, START + PERIOD)}, "event must lie"),
         ({"widths": {0: 2}}, "width of their metric"),
+        ({"widths": {}}, "width of their metric"),
     ],
 )
 def test_rows_that_cannot_have_been_decoded_are_refused(change, message):
