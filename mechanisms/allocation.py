@@ -9,13 +9,14 @@ positive root, and the product of all (1 + z_i) is e to the whole epsilon.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Context, Decimal, localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
 from mechanisms.errors import ParameterError
+from mechanisms.exact import decimal_context
 
-_CONTEXT = Context(prec=34)
+_CONTEXT = decimal_context(34)
 #: Shares are rounded down to multiples of 1e-24.
 _PLACES = 24
 _STEPS = 52

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HALF = GRAINS // 2
+#: Bits of a word in the vectorised draws, whose thresholds are those of one word.
+LANE = 64
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,8 @@ class BitChain:
     def __post_init__(self) -> None:
         if len(self.ladders) not in (1, self.width):
             raise ParameterError(f"{len(self.ladders)} ladders do not fit {self.width} bits")
+        if len(self.ladders) > LANE:
+            raise ParameterError(f"at most {LANE} bits can have ladders of their own")
 
     @property
     def levels(self) -> int:
@@ -161,6 +165,8 @@ class BitChain:
     def draw(self, bits: int, source: Source) -> list[int]:
         """Draw a chain backward from a vector of bits; return it weakest rung first."""
         width = self.width
+        if bits >> width:
+            raise ParameterError(f"a vector must have {width} bits")
         current = bernoulli_mask(self.zero_planes, width, source)
         if self.symmetric:
             current ^= bits
@@ -214,6 +220,8 @@ class BitChain:
 
     def bit_weights(self, index: int, bit: int, previous: int, level: int) -> dict[int, int]:
         """Integer weights, ``C2[x, o2] * T[o2, o1]``, of one output bit of ``level``."""
+        if not 1 <= level < self.levels:
+            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
         ladder = self.ladders[index % len(self.ladders)]
         stronger = ladder.rungs[level].p if bit else ladder.rungs[level].q
         flip = ladder.flips[level - 1]

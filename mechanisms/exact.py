@@ -7,7 +7,14 @@ derive the same thresholds from the same plan.
 
 from __future__ import annotations
 
-from decimal import Context, Decimal
+from decimal import (
+    ROUND_HALF_EVEN,
+    Context,
+    Decimal,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+)
 from fractions import Fraction
 from functools import lru_cache
 
@@ -16,7 +23,22 @@ from mechanisms.errors import ParameterError
 #: Micro-epsilon in an epsilon of one.
 MICRO = 1_000_000
 
-_CONTEXT = Context(prec=60)
+
+def decimal_context(digits: int) -> Context:
+    """Return a decimal context that owes nothing to what the app has made the default."""
+    return Context(
+        prec=digits,
+        rounding=ROUND_HALF_EVEN,
+        Emin=-999_999,
+        Emax=999_999,
+        capitals=1,
+        clamp=0,
+        flags=[],
+        traps=[InvalidOperation, DivisionByZero, Overflow],
+    )
+
+
+_CONTEXT = decimal_context(60)
 #: Larger by far than the relative error of one division and one exponential at 60 digits for
 #: exponents up to 1000, smaller by far than a grain of 2**-64.
 _GUARD = Fraction(1, 10**50)
@@ -92,7 +114,7 @@ def loss_micro(ratio: Fraction) -> int:
     if ratio == 1:
         return 0
     quotient = _CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    guess = max(1, int(_CONTEXT.ln(quotient) * MICRO))
+    guess = max(1, int(_CONTEXT.multiply(_CONTEXT.ln(quotient), Decimal(MICRO))))
     while guess > 1 and exp_micro(guess - 1)[0] >= ratio:
         guess -= 1
     while exp_micro(guess)[0] < ratio:

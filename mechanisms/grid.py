@@ -7,7 +7,7 @@ probability that keeps its mean.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
@@ -77,7 +77,8 @@ def split_grid(u: float, bits: int) -> tuple[int, int]:
     >>> split_grid(0.5, 2) == (1, 2**63)
     True
     """
-    scaled = u * ((1 << bits) - 1)
+    # Narrow numpy floats would be scaled in their own few digits.
+    scaled = float(u) * ((1 << bits) - 1)
     below = int(scaled)
     return below, int((scaled - below) * 2.0**64)
 
@@ -115,13 +116,25 @@ def check_unit(u: float | None, missing: bool) -> None:
         raise ParameterError("a number must be scaled to [0, 1]")
 
 
-def check_units(u: NDArray[np.float64], missing: bool) -> NDArray[np.bool_]:
-    """Vectorised :func:`check_unit`; return which values are missing (NaN)."""
+def unit_array(symbols: Any, missing: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return ``(n,)`` numbers in [0, 1] as ``float64``, and which are missing (NaN or None).
+
+    Raises
+    ------
+    ParameterError
+        As :func:`check_unit`, or they are no numbers. The message never contains a value.
+    """
     import numpy as np
 
+    given = np.asarray(symbols)
+    if given.dtype == object and all(u is None or type(u) in (int, float) for u in given.flat):
+        given = given.astype(np.float64)
+    if given.dtype.kind not in "fiu":
+        raise ParameterError(f"numbers must be real, not of type {given.dtype}")
+    u = given.astype(np.float64)
     gone = np.isnan(u)
     if not missing and gone.any():
         raise ParameterError("this mechanism has no symbol for a missing value")
     if not ((u[~gone] >= 0) & (u[~gone] <= 1)).all():
         raise ParameterError("numbers must be scaled to [0, 1]")
-    return gone
+    return u, gone

@@ -147,6 +147,7 @@ class SymbolLadder(Ladder):
         """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
         import numpy as np
 
+        check_columns(symbols, chains, pseudonyms)
         drawn = self.chain.randomize(self.encode_many(symbols, chains, source), source)
         packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
         return packed.view(np.uint8).reshape(len(drawn), self.levels, self.payload_width)
@@ -256,6 +257,7 @@ class VectorLadder(Ladder):
         """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
         import numpy as np
 
+        check_columns(symbols, chains, pseudonyms)
         encoded = self.encode_many(symbols, pseudonyms, source)
         out = np.empty((len(encoded), self.levels, self.payload_width), dtype=np.uint8)
         for level, drawn in enumerate(self.chain.randomize(encoded, source)):
@@ -293,3 +295,22 @@ class VectorLadder(Ladder):
     @cached_property
     def _last_byte(self) -> int:
         return 0xFF >> (-self.chain.width % 8)
+
+
+def check_columns(symbols: Any, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]) -> None:
+    """Refuse columns of different lengths: one value must never be randomized more than once.
+
+    Raises
+    ------
+    ParameterError
+        The message names the shapes.
+    """
+    import numpy as np
+
+    n = len(symbols) if isinstance(symbols, (list, tuple)) else np.size(symbols)
+    flat = isinstance(symbols, (list, tuple)) or np.ndim(symbols) == 1
+    if not (flat and chains.shape == (n, 2) and pseudonyms.shape == (n, 2)):
+        raise ParameterError(
+            f"values must be one-dimensional with as many ids of shape (n, 2), not {n} values "
+            f"with chains {chains.shape} and pseudonyms {pseudonyms.shape}"
+        )

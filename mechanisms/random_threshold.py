@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.grid import BINS, check_unit, check_units, threshold_of, thresholds_of
+from mechanisms.grid import BINS, check_unit, threshold_of, thresholds_of, unit_array
 from mechanisms.laddered import Prior, SymbolLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
@@ -109,8 +109,7 @@ class ThresholdLadder(SymbolLadder):
         """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
-        values = np.asarray(symbols, dtype=np.float64)
-        gone = check_units(values, self.missing)
+        values, gone = unit_array(symbols, self.missing)
         thresholds = thresholds_of(coins.hash_ids(chains, self._domain))
         return np.where(gone, MISSING, values > thresholds).astype(np.int64)
 

@@ -12,12 +12,12 @@ from mechanisms.errors import ParameterError
 from mechanisms.grid import (
     MAX_BITS,
     check_unit,
-    check_units,
     exponent_of,
     exponents_of,
     round_to_grid,
     rounds_to_grid,
     split_grid,
+    unit_array,
 )
 from mechanisms.laddered import Prior, SymbolLadder
 from mechanisms.random_threshold import MISSING
@@ -132,8 +132,7 @@ class SampledBitLadder(SymbolLadder):
         """Return symbols for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
-        values = np.asarray(symbols, dtype=np.float64)
-        gone = check_units(values, self.missing)
+        values, gone = unit_array(symbols, self.missing)
         points = rounds_to_grid(np.where(gone, 0.0, values), self.bits, source)
         exponents = exponents_of(coins.hash_ids(chains, self._domain), self.bits)
         return np.where(gone, MISSING, points >> exponents & 1)

@@ -5,8 +5,10 @@ Each is a ladder of one rung, so that what is released once and what is relaxed 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.exact import MICRO, to_micro
@@ -48,8 +50,11 @@ class SingleLevel(ABC):
 
     @property
     def certified_epsilon(self) -> float:
-        """The same, as an epsilon."""
-        return self.certified / MICRO
+        """The same, as an epsilon; the float is never below the exact amount."""
+        epsilon = self.certified / MICRO
+        if Fraction(epsilon) < Fraction(self.certified, MICRO):
+            epsilon = math.nextafter(epsilon, math.inf)
+        return epsilon
 
     @property
     def p(self) -> float:

@@ -12,7 +12,7 @@ from mechanisms.allocation import bit_weights, split_epsilon
 from mechanisms.bits import BitChain, symmetric_bit
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.grid import check_unit, check_units, round_to_grid, rounds_to_grid, split_grid
+from mechanisms.grid import check_unit, round_to_grid, rounds_to_grid, split_grid, unit_array
 from mechanisms.laddered import Prior, VectorLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, MAX_DECISION_EPSILON, certify, check_ladder
@@ -114,8 +114,7 @@ class SplitBitsLadder(VectorLadder):
         """Return packed bits for ``(n,)`` numbers, NaN being a missing one."""
         import numpy as np
 
-        values = np.asarray(symbols, dtype=np.float64)
-        gone = check_units(values, self.missing)
+        values, gone = unit_array(symbols, self.missing)
         points = rounds_to_grid(np.where(gone, 0.0, values), self.bits, source).astype(np.uint64)
         out = np.zeros(len(points), dtype=np.uint64)
         for index in range(self.bits):

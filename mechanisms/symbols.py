@@ -84,6 +84,8 @@ class SymbolChain:
 
     def draw(self, symbol: int, source: Source) -> list[int]:
         """Draw a chain backward; return its symbols, weakest rung first."""
+        if not 0 <= symbol < self.size:
+            raise ParameterError(f"a symbol must lie in [0, {self.size})")
         levels = len(self.rungs)
         words = source.bits(64 * levels)
         out = [0] * levels
@@ -124,6 +126,8 @@ class SymbolChain:
         dict
             Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
         """
+        if not 1 <= level < len(self.rungs):
+            raise ParameterError(f"level must lie in [1, {len(self.rungs)}), not {level}")
         rung, step = self.rungs[level], self.degradations[level - 1]
         scale = rung.p.denominator * rung.q.denominator
         p, q = int(rung.p * scale), int(rung.q * scale)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -183,10 +184,15 @@ class CompiledMetric:
     def _encode_number(self, value: float) -> float | None:
         assert self.range is not None
         low, high = self.range
+        try:
+            # Narrow numpy floats would overflow, and warn, for some values and not for others.
+            value = float(value)
+        except OverflowError:
+            value = math.inf if value > 0 else -math.inf
         if value >= high:
             return 1.0
         if value > low:
-            return (float(value) - low) / (high - low)
+            return (value - low) / (high - low)
         # NaN compares false with everything.
         return None if self.missing and not value <= low else 0.0
 

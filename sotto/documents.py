@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _REQUIRED: Any = object()
+#: Far beyond every range that is checked later: longer integers could not even be told of.
+_LARGEST = 2**128
 
 
 def document_of(plan: CompiledPlan) -> dict[str, object]:
@@ -153,6 +155,8 @@ class _Fields:
         # A JSON true is no number, though Python's bool is an int.
         if type(value) is not kind and not (value is None and default is None):
             raise PlanError(f"{self._where}: {name!r} must be {kind.__name__}")
+        if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+            raise PlanError(f"{self._where}: {name!r} is an absurdly large number")
         return cast(T, value)
 
     def items(self, name: str, kinds: tuple[type, ...]) -> tuple[Any, ...] | None:

@@ -14,7 +14,6 @@ from sources import ScriptedSource
 from mechanisms.errors import ParameterError
 from mechanisms.grid import (
     check_unit,
-    check_units,
     exponent_of,
     exponents_of,
     round_to_grid,
@@ -22,6 +21,7 @@ from mechanisms.grid import (
     split_grid,
     threshold_of,
     thresholds_of,
+    unit_array,
 )
 
 COINS = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 2**63, 2**64 - 1]))
@@ -81,12 +81,12 @@ def test_numbers_outside_the_unit_interval_are_refused_unseen(value: float) -> N
 
 
 def test_arrays_of_numbers() -> None:
-    gone = check_units(np.array([0.0, np.nan, 1.0]), missing=True)
+    _, gone = unit_array(np.array([0.0, np.nan, 1.0]), missing=True)
     assert gone.tolist() == [False, True, False]
     with pytest.raises(ParameterError, match="missing"):
-        check_units(np.array([np.nan]), missing=False)
+        unit_array(np.array([np.nan]), missing=False)
     with pytest.raises(ParameterError, match="missing"):
         check_unit(None, missing=False)
     for wrong in (-0.5, 1.5, np.inf):
         with pytest.raises(ParameterError, match="scaled"):
-            check_units(np.array([0.5, wrong]), missing=False)
+            unit_array(np.array([0.5, wrong]), missing=False)

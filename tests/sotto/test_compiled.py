@@ -48,6 +48,16 @@ def refused(document, said=""):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("path", [("ceilings", "lifetime"), ("metrics", 0, "ladder", 0, "epsilon")])
+def test_an_absurd_amount_is_a_plan_error(path):
+    document = copy.deepcopy(plan_document())
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = 10**400
+    refused(document, "absurdly large")
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -1,0 +1,92 @@
+"""What an app, a caller or a hostile environment might do to a randomizer, and must not.
+
+Each test is a fault that a reviewer once found.
+"""
+
+from __future__ import annotations
+
+import decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms import exact
+from mechanisms.errors import ParameterError
+from mechanisms.grid import split_grid
+from mechanisms.grr import GeneralizedRandomizedResponse
+from mechanisms.laddered import SymbolLadder, VectorLadder
+from mechanisms.ladders import build
+from mechanisms.random_threshold import RandomThreshold
+from mechanisms.randomness import SystemSource
+from mechanisms.sampled_bit import SampledBit
+from mechanisms.split_bits import SplitBits
+
+NUMBERS = [RandomThreshold(1.0), SampledBit(1.0, bits=4), SplitBits(1.0, bits=4)]
+
+
+@pytest.mark.parametrize("precision", [1, 60])
+@pytest.mark.parametrize("traps", [[], [decimal.Inexact, decimal.Rounded]])
+def test_the_callers_decimal_context_changes_nothing(precision: int, traps: list[Any]) -> None:
+    ladder = [300_000, 1_930_000]
+    spec = {"name": "split_bits", "bits": 3, "missing": True}
+    plain = build(spec, ladder, "m")
+    exact.exp_bounds.cache_clear()
+    hostile = decimal.Context(prec=precision, Emax=3, Emin=-3, traps=traps)
+    with decimal.localcontext(hostile):
+        again = build(spec, ladder, "m")
+        amount = exact.loss_micro(Fraction(10**30))
+    assert again == plain
+    assert amount == exact.loss_micro(Fraction(10**30))
+
+
+def test_a_changed_default_context_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decimal, "DefaultContext", decimal.Context(prec=2, Emax=5))
+    context = exact.decimal_context(60)
+    assert (context.prec, context.Emax, context.traps[decimal.Inexact]) == (60, 999_999, False)
+
+
+@pytest.mark.parametrize("mechanism", NUMBERS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("values", [np.array([0.3]), np.array(0.3), [0.3], 0.3])
+def test_one_value_is_never_randomized_for_several_ids(mechanism: Any, values: Any) -> None:
+    ids = np.zeros((20, 2), dtype=np.uint64)
+    with pytest.raises(ParameterError, match="as many ids"):
+        mechanism.randomize(values, ids, SystemSource())
+
+
+@pytest.mark.parametrize("mechanism", NUMBERS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("values", [["my secret"], [b"my secret"], [1j], [object()], [True]])
+def test_what_is_no_number_is_refused_without_its_value(mechanism: Any, values: Any) -> None:
+    ids = np.zeros((1, 2), dtype=np.uint64)
+    with pytest.raises(ParameterError) as caught:
+        mechanism.randomize(values, ids, SystemSource())
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_narrow_floats_are_scaled_in_full() -> None:
+    assert split_grid(np.float32(1.0), 25) == split_grid(1.0, 25)
+    assert split_grid(np.float16(0.5), 25) == split_grid(0.5, 25)
+
+
+@pytest.mark.parametrize("tenths", range(1, 40))
+def test_a_certified_float_is_never_below_the_exact_amount(tenths: int) -> None:
+    mechanism = GeneralizedRandomizedResponse(tenths / 10, 4)
+    assert Fraction(mechanism.certified_epsilon) >= Fraction(mechanism.certified, 1_000_000)
+
+
+def test_chains_refuse_what_they_cannot_randomize() -> None:
+    symbols = build({"name": "grr", "domain_size": 5}, [1, 10], "m")
+    vectors = build({"name": "oue", "domain_size": 3}, [1, 10], "m")
+    assert isinstance(symbols, SymbolLadder)
+    assert isinstance(vectors, VectorLadder)
+    with pytest.raises(ParameterError, match="symbol"):
+        symbols.chain.draw(200, SystemSource())
+    with pytest.raises(ParameterError, match="3 bits"):
+        vectors.chain.draw(0b11000, SystemSource())
+    for level in (-1, 0, 2):
+        with pytest.raises(ParameterError, match="level"):
+            symbols.chain.forward_weights([(0, 1)], 0, level)
+        with pytest.raises(ParameterError, match="level"):
+            vectors.chain.bit_weights(0, 1, 0, level)
