@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _REQUIRED: Any = object()
-#: Far beyond every range that is checked later: longer integers could not even be told of.
-_LARGEST = 2**128
+#: Far beyond every range that is checked later, and still a float.
+_LARGEST = 10**100
 
 
 def document_of(plan: CompiledPlan) -> dict[str, object]:
