@@ -1,0 +1,187 @@
+"""The state directory of the embedded deployment: one drain at a time, committed whole or not.
+
+::
+
+    STATE/
+      LOCK           held by the one drain
+      MANIFEST.json  all that is committed; what it does not name does not count
+      intent.json    what a drain under way takes from the log
+      plans/         the compiled plans seen, FINGERPRINT.json
+      states/        PERIOD.SHARD.GENERATION
+      counts/        PAGE.GENERATION
+      quarantine/    GENERATION
+      results.db     the default database; a projection of all this, which can be made again
+
+A commit is: the files of a generation, made durable; then the manifest, renamed; then what is no
+longer named is removed. A crash before the rename leaves the last commit, one after it the new.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from mechanisms.randomness import SystemSource
+from pipelines import files
+from pipelines.files import Checkpoint
+from pipelines.intent import Intent
+from pipelines.keyed import new_key
+from pipelines.manifest import Manifest
+from sotto.compiled import CompiledPlan
+from sotto.errors import DrainError
+
+_FOLDERS = ("plans", "states", "counts", "quarantine")
+
+
+class StateDirectory:
+    """Where the embedded deployment keeps its state between drains.
+
+    Parameters
+    ----------
+    path : path
+        Made by :meth:`open` where there is none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def state(self, period: int, shard: int, generation: int) -> Path:
+        """Return where a generation keeps the state of a budget period's shard."""
+        return self.path / "states" / f"{period}.{shard}.{generation}"
+
+    def page(self, page: int, generation: int) -> Path:
+        """Return where a generation keeps a page of counts."""
+        return self.path / "counts" / f"{page}.{generation}"
+
+    def quarantine(self, generation: int) -> Path:
+        """Return where a generation keeps what it rejected."""
+        return self.path / "quarantine" / str(generation)
+
+    def plan(self, fingerprint: str) -> Path:
+        """Return where the compiled plan of a fingerprint, in hexadecimal, is kept."""
+        return self.path / "plans" / f"{fingerprint}.json"
+
+    def summary(self, generation: int) -> Path:
+        """Return where the job of a generation says what it has written."""
+        return self.path / f"summary.{generation}.tmp"
+
+    @property
+    def _manifest(self) -> Path:
+        return self.path / "MANIFEST.json"
+
+    @property
+    def _intent(self) -> Path:
+        return self.path / "intent.json"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the directory against every other drain, in this process and in others.
+
+        Raises
+        ------
+        DrainError
+            Another drain holds it, or it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DrainError(f"{self.path}: {error.strerror}") from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DrainError(f"another drain holds {self.path}") from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def manifest(self) -> Manifest:
+        """Return what is committed.
+
+        Raises
+        ------
+        DrainError
+            Nothing is, or the manifest is damaged.
+        """
+        try:
+            return Manifest.from_json(self._manifest.read_bytes())
+        except FileNotFoundError as error:
+            raise DrainError(f"{self.path} holds no drain: there is no MANIFEST.json") from error
+
+    def open(self) -> Manifest:
+        """Return what is committed, after removing what is not; make a new directory's first.
+
+        To be called under :meth:`lock`.
+
+        Raises
+        ------
+        DrainError
+            There is state but no manifest, or the manifest is damaged.
+        """
+        for folder in _FOLDERS:
+            (self.path / folder).mkdir(exist_ok=True)
+        if not self._manifest.exists():
+            if any((self.path / "states").iterdir()):
+                raise DrainError(f"{self.path} has states but MANIFEST.json is missing")
+            name = SystemSource().bits(128)
+            first = Manifest(state=f"{name:032x}", key=new_key())
+            files.replace(self._manifest, first.to_json())
+        manifest = self.manifest()
+        self.collect(manifest)
+        return manifest
+
+    def intent(self, manifest: Manifest) -> Intent | None:
+        """Return what an interrupted drain had undertaken on top of ``manifest``, if any did."""
+        if not self._intent.exists():
+            return None
+        intent = Intent.from_json(self._intent.read_bytes())
+        return intent if intent.generation == manifest.generation + 1 else None
+
+    def begin(self, intent: Intent, checkpoint: Checkpoint) -> None:
+        """Undertake an intent; from here on a restart does the same."""
+        files.replace(self._intent, intent.to_json(), checkpoint)
+        checkpoint("begun")
+
+    def keep_plans(self, plans: Sequence[CompiledPlan]) -> None:
+        """Keep the compiled form of plans, for those who read the directory without them."""
+        missing = [plan for plan in plans if not self.plan(plan.fingerprint.hex()).exists()]
+        for plan in missing:
+            files.replace(self.plan(plan.fingerprint.hex()), plan.to_json())
+
+    def commit(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
+        """Commit a generation whose files are written: this is the moment at which it counts.
+
+        Raises
+        ------
+        OSError
+            The last commit is intact.
+        """
+        files.sync(path for path in self._named(manifest) if self._is_of(path, manifest.generation))
+        checkpoint("synced")
+        files.replace(self._manifest, manifest.to_json(), checkpoint)
+        checkpoint("committed")
+
+    def collect(self, manifest: Manifest) -> None:
+        """Remove every file that the manifest does not name."""
+        named = set(self._named(manifest))
+        present = [path for folder in _FOLDERS[1:] for path in (self.path / folder).iterdir()]
+        files.remove(path for path in present if path not in named)
+        files.remove(path for path in self.path.iterdir() if path.suffix in {".tmp", ".new"})
+        if self._intent.exists() and self.intent(manifest) is None:
+            files.remove([self._intent])
+
+    def _named(self, manifest: Manifest) -> Iterator[Path]:
+        for (period, shard), held in manifest.states.items():
+            yield self.state(period, shard, held.generation)
+        for page, generation in manifest.pages.items():
+            yield self.page(page, generation)
+        for entry in manifest.quarantine:
+            yield self.quarantine(entry.generation)
+
+    @staticmethod
+    def _is_of(path: Path, generation: int) -> bool:
+        return path.name.rpartition(".")[2] == str(generation)

@@ -1,0 +1,116 @@
+"""What a drain undertakes to take from the log.
+
+The intent is written before a drain begins and pins which bytes of the log the drain takes, so
+that a restart after a crash takes exactly those again, however far the log has grown since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sotto.errors import DrainError
+
+FORMAT = 1
+
+
+class WorkItem(NamedTuple):
+    """A range of one lane: what one read takes.
+
+    Attributes
+    ----------
+    lane : str
+    start, end : int
+        Positions between records.
+    floor : int
+        The lane's clock at ``start``, ms: no append time in the range counts as earlier.
+    """
+
+    lane: str
+    start: int
+    end: int
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """The ranges of the log that one generation takes.
+
+    Parameters
+    ----------
+    generation : int
+        The one that the drain will commit.
+    clock : int
+        The latest append time, ms, in the ranges.
+    items : tuple of WorkItem
+        Those of a lane are contiguous and in order.
+    """
+
+    generation: int
+    clock: int
+    items: tuple[WorkItem, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes that the ranges span."""
+        return sum(item.end - item.start for item in self.items)
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """Where the ranges leave each lane."""
+        return {item.lane: item.end for item in self.items}
+
+    def to_json(self) -> bytes:
+        """Return the intent as it is stored."""
+        return dump(
+            {
+                "format": FORMAT,
+                "generation": self.generation,
+                "clock": self.clock,
+                "items": [list(item) for item in self.items],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Intent:
+        """Return the stored intent.
+
+        Raises
+        ------
+        DrainError
+            It is not one, or of an unknown format.
+
+        Examples
+        --------
+        >>> intent = Intent(1, 5, (WorkItem("a", 0, 42, 5),))
+        >>> Intent.from_json(intent.to_json()) == intent
+        True
+        """
+        value = load(content, "intent.json", FORMAT)
+        items = tuple(WorkItem(*item) for item in value["items"])
+        return cls(value["generation"], value["clock"], items)
+
+
+def dump(value: Mapping[str, object]) -> bytes:
+    """Return a JSON document as it is stored: equal documents, equal bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+def load(content: bytes, name: str, known: int) -> Any:
+    """Return a stored JSON document of a known format.
+
+    Raises
+    ------
+    DrainError
+        It is not one.
+    """
+    try:
+        value = json.loads(content)
+        found = value["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DrainError(f"{name} is damaged") from error
+    if found != known:
+        raise DrainError(f"{name} has format {found}; this version reads {known}")
+    return value

@@ -1,0 +1,234 @@
+"""What is committed: the manifest, the only root of a state directory, and how it advances.
+
+What the manifest does not name does not count. It is a frozen value; :func:`advance` is all that
+a commit decides: which states are dropped because their time is over, and which quarantine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field, replace
+from typing import NamedTuple
+
+from pipelines.audit import Totals
+from pipelines.intent import Intent, dump, load
+from pipelines.written import Written
+from sotto.registry import Registry
+
+FORMAT = 1
+
+
+class Held(NamedTuple):
+    """The state of one shard and period: the generation that wrote it, and its audit."""
+
+    generation: int
+    totals: Totals
+
+
+class Quarantined(NamedTuple):
+    """A quarantine file: the generation that wrote it, the log's clock then, rows by reason."""
+
+    generation: int
+    clock: int
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that is committed.
+
+    Parameters
+    ----------
+    state : str
+        Random name of the state directory, by which a database knows whose results it holds.
+    key : bytes
+        Key of the hashes inside the states, 16 bytes; made once.
+    generation : int
+        Of the last commit; 0 before the first.
+    clock : int or None
+        Latest append time taken, ms; later records count as no earlier. None before the first.
+    lanes : mapping
+        Lane to the position up to which it is taken.
+    plans : mapping
+        Fingerprint, in hexadecimal, to what a person calls the plan.
+    first_open : int or None
+        The first budget period that still takes rows; the state of all before is dropped.
+    states : mapping
+        (period, shard) to its state.
+    pages : mapping
+        Page of counts to the generation that wrote it.
+    periods : mapping
+        Closed period to its audit.
+    quarantine : tuple of Quarantined
+        The files kept, oldest first.
+    expired : mapping
+        Reason to the rows whose quarantine has been removed after the plans' retention.
+    """
+
+    state: str
+    key: bytes
+    generation: int = 0
+    clock: int | None = None
+    lanes: Mapping[str, int] = field(default_factory=dict)
+    plans: Mapping[str, str] = field(default_factory=dict)
+    first_open: int | None = None
+    states: Mapping[tuple[int, int], Held] = field(default_factory=dict)
+    pages: Mapping[int, int] = field(default_factory=dict)
+    periods: Mapping[int, Totals] = field(default_factory=dict)
+    quarantine: tuple[Quarantined, ...] = ()
+    expired: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """Return the manifest as it is stored: the same manifest, the same bytes."""
+        return dump(
+            {
+                "format": FORMAT,
+                "state": self.state,
+                "key": self.key.hex(),
+                "generation": self.generation,
+                "clock": self.clock,
+                "lanes": dict(self.lanes),
+                "plans": dict(self.plans),
+                "first_open": self.first_open,
+                "states": [
+                    [period, shard, held.generation, *astuple(held.totals)]
+                    for (period, shard), held in sorted(self.states.items())
+                ],
+                "pages": sorted(self.pages.items()),
+                "periods": [[p, *astuple(totals)] for p, totals in sorted(self.periods.items())],
+                "quarantine": [[q.generation, q.clock, dict(q.rows)] for q in self.quarantine],
+                "expired": dict(self.expired),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Manifest:
+        """Return the stored manifest.
+
+        Raises
+        ------
+        DrainError
+            It is not one, or of an unknown format.
+        """
+        value = load(content, "MANIFEST.json", FORMAT)
+        return cls(
+            state=value["state"],
+            key=bytes.fromhex(value["key"]),
+            generation=value["generation"],
+            clock=value["clock"],
+            lanes=value["lanes"],
+            plans=value["plans"],
+            first_open=value["first_open"],
+            states={(p, s): Held(g, Totals(*rest)) for p, s, g, *rest in value["states"]},
+            pages=dict(value["pages"]),
+            periods={period: Totals(*rest) for period, *rest in value["periods"]},
+            quarantine=tuple(Quarantined(*entry) for entry in value["quarantine"]),
+            expired=value["expired"],
+        )
+
+    def audit(self) -> dict[int, Totals]:
+        """Return the audit of every period, open and closed, summed over shards."""
+        return _with_audits(self.periods, self.states)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the plans in force say about time, ms.
+
+    Parameters
+    ----------
+    period : int
+        Length of a budget period.
+    horizon : int
+        How long after its period's end a row may still arrive: the longest of any plan.
+    retention : int
+        How long quarantine is kept: the shortest that any plan promises.
+    """
+
+    period: int
+    horizon: int
+    retention: int
+
+    @classmethod
+    def of(cls, registry: Registry) -> Terms:
+        """Return the terms of all plans of a registry."""
+        retention = min(plan.retention for plan in registry.plans)
+        return cls(registry.period, registry.horizon, retention)
+
+
+def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) -> Manifest:
+    """Return the manifest that commits what a job has written.
+
+    Periods whose horizon the clock has passed are closed: their states are dropped, their
+    audits kept. Quarantine files older than the retention are dropped, their numbers kept.
+    Time here is the log's: append times, never the wall clock.
+    """
+    generation, clock = intent.generation, intent.clock
+    states = dict(manifest.states)
+    states.update({key: Held(generation, totals) for key, totals in written.states.items()})
+    first_open = open_from(clock, terms)
+    if manifest.first_open is not None:
+        first_open = max(first_open, manifest.first_open)
+    closed = {key: held for key, held in states.items() if key[0] < first_open}
+    quarantine = manifest.quarantine
+    if written.rejects:
+        quarantine = (*quarantine, Quarantined(generation, clock, dict(written.rejects)))
+    kept = tuple(entry for entry in quarantine if entry.clock + terms.retention > clock)
+    return replace(
+        manifest,
+        generation=generation,
+        clock=clock,
+        lanes={**manifest.lanes, **intent.ends},
+        first_open=first_open,
+        states={key: held for key, held in states.items() if key not in closed},
+        pages={**manifest.pages, **dict.fromkeys(written.pages, generation)},
+        periods=_with_audits(manifest.periods, closed),
+        quarantine=kept,
+        expired=add_rows(manifest.expired, quarantine[: len(quarantine) - len(kept)]),
+    )
+
+
+def open_from(clock: int, terms: Terms) -> int:
+    """Return the first budget period whose end plus horizon lies after ``clock``.
+
+    Examples
+    --------
+    >>> terms = Terms(period=10, horizon=25, retention=100)
+    >>> open_from(44, terms), open_from(45, terms)
+    (1, 2)
+    """
+    return (clock - terms.horizon) // terms.period
+
+
+def add_rows(rows: Mapping[str, int], entries: Iterable[Quarantined]) -> dict[str, int]:
+    """Return rows by reason with those of quarantine files added."""
+    total = dict(rows)
+    for entry in entries:
+        for reason, number in entry.rows.items():
+            total[reason] = total.get(reason, 0) + number
+    return total
+
+
+def _with_audits(
+    periods: Mapping[int, Totals], states: Mapping[tuple[int, int], Held]
+) -> dict[int, Totals]:
+    """Return the audits of periods with those of states added."""
+    total = dict(periods)
+    for (period, _), held in sorted(states.items()):
+        before = total.get(period)
+        total[period] = held.totals if before is None else _add(before, held.totals)
+    return total
+
+
+def _add(one: Totals, other: Totals) -> Totals:
+    """Return the audit of two sets of pseudonyms that have none in common."""
+    return Totals(
+        pseudonyms=one.pseudonyms + other.pseudonyms,
+        over_budget=one.over_budget + other.over_budget,
+        equivocation=one.equivocation + other.equivocation,
+        chains=one.chains + other.chains,
+        accepted=one.accepted + other.accepted,
+        observed=one.observed + other.observed,
+        most_accepted=max(one.most_accepted, other.most_accepted),
+        most_observed=max(one.most_observed, other.most_observed),
+    )

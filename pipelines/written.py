@@ -1,0 +1,108 @@
+"""What a job has written and counted: partial results that add up.
+
+Every bundle of a job reports what it did as one of these; their sum is all that comes back from
+a job to its driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field
+
+from pipelines.audit import Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of reports; all but ``reports`` and ``duplicates`` may also be taken back.
+
+    Parameters
+    ----------
+    reports : int
+        Decoded rows.
+    counted : int
+        By how much the number of reports that count has grown.
+    superseded : int
+        Reports of which a newer rung counts, or was rejected.
+    duplicates : int
+        Repetitions of reports seen before.
+    revoked : int
+        By how much the number of revoked pseudonyms has grown.
+    """
+
+    reports: int = 0
+    counted: int = 0
+    superseded: int = 0
+    duplicates: int = 0
+    revoked: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Tally(*(mine + theirs for mine, theirs in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a job, or a part of one, has written.
+
+    Parameters
+    ----------
+    states : mapping
+        (period, shard) to the audit of the state written for it.
+    pages : frozenset of int
+        The pages of counts written.
+    rejects : mapping
+        Reason to entries in the generation's quarantine file; there is none where this is empty.
+    tally : Tally
+        What became of the reports read.
+    """
+
+    states: Mapping[tuple[int, int], Totals] = field(default_factory=dict)
+    pages: frozenset[int] = frozenset()
+    rejects: Mapping[str, int] = field(default_factory=dict)
+    tally: Tally = Tally()
+
+    def to_json(self) -> bytes:
+        """Return this as bytes: equal values, equal bytes."""
+        value = {
+            "states": [[*key, *astuple(totals)] for key, totals in sorted(self.states.items())],
+            "pages": sorted(self.pages),
+            "rejects": dict(self.rejects),
+            "tally": astuple(self.tally),
+        }
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Written:
+        """Return what :meth:`to_json` stored."""
+        value = json.loads(content)
+        return cls(
+            states={(period, shard): Totals(*t) for period, shard, *t in value["states"]},
+            pages=frozenset(value["pages"]),
+            rejects=value["rejects"],
+            tally=Tally(*value["tally"]),
+        )
+
+    @staticmethod
+    def sum(parts: Iterable[Written]) -> Written:
+        """Return what several parts of a job have written; no state is written by two of them.
+
+        Examples
+        --------
+        >>> part = Written(rejects={"late": 2}, tally=Tally(reports=5))
+        >>> whole = Written.sum([part, part])
+        >>> whole.rejects, whole.tally.reports
+        ({'late': 4}, 10)
+        """
+        states: dict[tuple[int, int], Totals] = {}
+        pages: set[int] = set()
+        rejects: Counter[str] = Counter()
+        tally = Tally()
+        for part in parts:
+            states.update(part.states)
+            pages |= part.pages
+            rejects.update(part.rejects)
+            tally += part.tally
+        return Written(states, frozenset(pages), dict(sorted(rejects.items())), tally)

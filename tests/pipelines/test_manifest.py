@@ -1,0 +1,100 @@
+"""The manifest: its JSON, and how it advances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipelines.audit import Totals
+from pipelines.intent import Intent, WorkItem
+from pipelines.manifest import Held, Manifest, Quarantined, Terms, advance
+from pipelines.written import Tally, Written
+from sotto.errors import DrainError
+
+TERMS = Terms(period=10, horizon=25, retention=30)
+ONE = Totals(1, 0, 0, 2, 300, 400, 300, 400)
+TWO = Totals(5, 1, 2, 9, 900, 950, 200, 500)
+
+
+def manifest() -> Manifest:
+    return Manifest(
+        state="a",
+        key=bytes(range(16)),
+        generation=4,
+        clock=40,
+        lanes={"x": 100, "y": 50},
+        plans={"ab": "plan version 1"},
+        first_open=1,
+        states={(1, 0): Held(3, ONE), (1, 2): Held(4, TWO), (3, 0): Held(4, ONE)},
+        pages={-1: 2, 3: 4},
+        periods={0: TWO},
+        quarantine=(Quarantined(2, 15, {"late": 3}), Quarantined(4, 40, {"late": 1, "future": 2})),
+        expired={"late": 7},
+    )
+
+
+def intent(clock: int) -> Intent:
+    return Intent(5, clock, (WorkItem("y", 50, 70, 40), WorkItem("z", 0, 30, 40)))
+
+
+def test_it_comes_back_as_it_was_stored() -> None:
+    assert Manifest.from_json(manifest().to_json()) == manifest()
+    assert Intent.from_json(intent(44).to_json()) == intent(44)
+    written = Written({(1, 2): ONE}, frozenset([4, -2]), {"late": 2}, Tally(9, 4, 3, 2, 1))
+    assert Written.from_json(written.to_json()) == written
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"format":2}', b"\xff"])
+def test_what_is_none_is_refused(content: bytes) -> None:
+    with pytest.raises(DrainError, match=r"MANIFEST\.json"):
+        Manifest.from_json(content)
+    with pytest.raises(DrainError, match=r"intent\.json"):
+        Intent.from_json(content)
+
+
+def test_a_commit_takes_over_what_was_written() -> None:
+    written = Written({(1, 0): TWO, (4, 1): ONE}, frozenset([3, 4]), {"malformed": 1})
+    after = advance(manifest(), intent(44), written, TERMS)
+    assert after == replace(
+        manifest(),
+        generation=5,
+        clock=44,
+        lanes={"x": 100, "y": 70, "z": 30},
+        states={
+            (1, 0): Held(5, TWO),
+            (1, 2): Held(4, TWO),
+            (3, 0): Held(4, ONE),
+            (4, 1): Held(5, ONE),
+        },
+        pages={-1: 2, 3: 5, 4: 5},
+        quarantine=(*manifest().quarantine, Quarantined(5, 44, {"malformed": 1})),
+    )
+
+
+def test_a_period_is_closed_when_its_horizon_has_passed() -> None:
+    written = Written({(1, 0): TWO})
+    before = advance(manifest(), intent(44), written, TERMS)
+    assert (before.first_open, before.periods) == (1, {0: TWO})
+    after = advance(manifest(), intent(45), written, TERMS)
+    assert after.first_open == 2
+    assert set(after.states) == {(3, 0)}
+    assert after.periods == {0: TWO, 1: Totals(10, 2, 4, 18, 1800, 1900, 200, 500)}
+    assert after.audit() == {**after.periods, 3: ONE}
+    assert before.audit()[1] == after.audit()[1]
+
+
+def test_a_closed_period_stays_closed_whatever_later_plans_say() -> None:
+    longer = replace(TERMS, horizon=1000)
+    assert advance(manifest(), intent(45), Written(), longer).first_open == 1
+
+
+def test_quarantine_is_kept_for_its_retention() -> None:
+    at_last = advance(manifest(), intent(44), Written(), TERMS)
+    assert [entry.generation for entry in at_last.quarantine] == [2, 4]
+    after = advance(manifest(), intent(45), Written(rejects={"late": 1}), TERMS)
+    assert [entry.generation for entry in after.quarantine] == [4, 5]
+    assert after.expired == {"late": 10}
+    much_later = advance(after, intent(1000), Written(), TERMS)
+    assert much_later.quarantine == ()
+    assert much_later.expired == {"late": 12, "future": 2}
