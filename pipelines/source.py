@@ -1,0 +1,237 @@
+"""What a drain takes from the embedded log: frozen ends, merged by append time, cut to size.
+
+The ends of all lanes are frozen once. Drains then take their records in the order of append
+times over all lanes, so that the committed clock, at which state expires, never runs ahead of a
+lane that has not been read. Append times only rise in a lane and never lie before the committed
+clock. A cut always lies behind a whole record: bodies come from strangers, so that nobody may
+start to read in the middle of bytes that are no records.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.intent import Intent, WorkItem
+from pipelines.manifest import Manifest
+from sotto.errors import DrainError
+from sotto.logreader import BLOCK_BYTES, EARLIEST, LogReader, lanes, segments
+from sotto.wire import HEADER, ROW, RUN
+
+#: A work item spans at most so many bytes, unless a single record and the damage before it do.
+ITEM_BYTES = BLOCK_BYTES
+
+#: After every append time.
+LATEST = 2**63 - 1
+
+_EMPTY_MESSAGE = HEADER.size + RUN.size
+_SMALLEST_ROW = ROW.size + 1
+
+
+@dataclass(eq=False)
+class _Records:
+    """Columns over records of one lane, in its order.
+
+    Parameters
+    ----------
+    lane : (n,) int64
+        Number of the lane.
+    end : (n,) int64
+        The position after each record; what lies between two ends is no record.
+    append : (n,) int64
+        Monotone append time, ms.
+    rows : (n,) int64
+        Upper bound of the reports in the record and in the damage before it.
+    """
+
+    lane: NDArray[np.int64]
+    end: NDArray[np.int64]
+    append: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    def select(self, at: NDArray[np.intp] | slice) -> _Records:
+        return _Records(self.lane[at], self.end[at], self.append[at], self.rows[at])
+
+    @staticmethod
+    def concat(parts: list[_Records]) -> _Records:
+        names = ("lane", "end", "append", "rows")
+        none = np.zeros(0, dtype=np.int64)
+        columns = [np.concatenate([none, *(getattr(p, name) for p in parts)]) for name in names]
+        return _Records(*columns)
+
+
+class _Lane:
+    """One lane between where it is taken up to and its frozen end, looked at bit by bit.
+
+    ``taken`` and ``floor`` are position and clock up to which work items were cut.
+    """
+
+    def __init__(self, number: int, path: Path, start: int, clock: int) -> None:
+        self.number = number
+        self.name = path.name
+        self.taken = start
+        self.floor = clock
+        self._reader = LogReader(path)
+        _check_there(path, start)
+        self._end = max(self._reader.end(start), start)
+        self._looked = start
+        self.latest = clock
+
+    @property
+    def left(self) -> int:
+        """Bytes that have not been taken."""
+        return self._end - self.taken
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it has been looked at."""
+        return self._looked >= self._end
+
+    def look(self) -> _Records:
+        """Return the next records, as many as one read gives; damage counts with what follows."""
+        damaged, damage = False, 0
+        for block in self._reader.blocks(self._looked, self._end, self.latest):
+            damaged = damaged or bool(block.corrupt)
+            damage += sum(len(stretch.body) for stretch in block.corrupt)
+            if len(block.append):
+                ends = block.position + block.offsets + block.lengths
+                rows = np.maximum((block.lengths - _EMPTY_MESSAGE) // _SMALLEST_ROW, 1)
+                rows[0] += damage // _SMALLEST_ROW
+                return self._looked_at(ends, block.append, rows)
+        if not damaged:
+            # The header of a segment without records.
+            self._looked = self._end
+            return _Records.concat([])
+        rest = np.array([damage // _SMALLEST_ROW])
+        return self._looked_at(np.array([self._end]), np.array([self.latest]), rest)
+
+    def _looked_at(
+        self, ends: NDArray[np.int64], appends: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> _Records:
+        self._looked, self.latest = int(ends[-1]), int(appends[-1])
+        return _Records(np.full(len(ends), self.number), ends, appends, rows)
+
+    def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
+        """Cut records that follow what was taken into work items, and take them.
+
+        ``clock`` is the committed one.
+        """
+        last = len(records) - 1
+        at = -1
+        self.floor = max(self.floor, clock)
+        while at < last:
+            fits = int(np.searchsorted(records.end, self.taken + ITEM_BYTES, side="right")) - 1
+            at = max(fits, at + 1)
+            end = int(records.end[at])
+            yield WorkItem(self.name, self.taken, end, self.floor)
+            self.taken, self.floor = end, int(records.append[at])
+
+
+class FrozenLog:
+    """The embedded log between what is committed and its ends of now.
+
+    Parameters
+    ----------
+    log : path
+        The log's directory.
+    manifest : Manifest
+        Where its lanes are taken up to.
+    as_of : int, optional
+        Only records appended up to then, ms, are taken.
+
+    Raises
+    ------
+    DrainError
+        A lane is shorter than what has been taken of it, or ``as_of`` lies before that.
+    """
+
+    def __init__(
+        self, log: str | os.PathLike[str], manifest: Manifest, as_of: int | None = None
+    ) -> None:
+        clock = EARLIEST if manifest.clock is None else manifest.clock
+        if as_of is not None and as_of < clock:
+            raise DrainError(
+                f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
+            )
+        self._generation, self._clock = manifest.generation, clock
+        self._as_of = as_of
+        self._lanes = [
+            _Lane(number, path, manifest.lanes.get(path.name, 0), clock)
+            for number, path in enumerate(lanes(log))
+        ]
+        self._ahead = _Records.concat([])
+
+    @property
+    def size(self) -> int:
+        """Bytes between where the lanes are taken up to and their ends."""
+        return sum(lane.left for lane in self._lanes)
+
+    def take(self, limit: int) -> Intent | None:
+        """Return what the next drain takes: the earliest records, of at most ``limit`` reports.
+
+        Parameters
+        ----------
+        limit : int, at least 1
+            A single record is taken whatever its size.
+
+        Returns
+        -------
+        Intent or None
+            None if nothing is left.
+        """
+        records, horizon = self._known(limit)
+        # Sorting is stable: a lane's records stay in their order.
+        records = records.select(np.lexsort((records.lane, records.append)))
+        wanted = np.cumsum(records.rows) <= limit
+        wanted[:1] = True
+        wanted &= records.append <= horizon
+        number = int(np.count_nonzero(wanted))
+        taken, self._ahead = records.select(slice(number)), records.select(slice(number, None))
+        if not number:
+            return None
+        by_lane = [taken.select(np.flatnonzero(taken.lane == lane.number)) for lane in self._lanes]
+        items = tuple(
+            item
+            for lane, records in zip(self._lanes, by_lane, strict=True)
+            for item in lane.items(records, self._clock)
+        )
+        self._generation, self._clock = self._generation + 1, int(taken.append[-1])
+        return Intent(self._generation, self._clock, items)
+
+    def _known(self, limit: int) -> tuple[_Records, int]:
+        """Return records, and up to which append time they are complete and may be taken.
+
+        Among them are the earliest ``limit`` reports, or all that may be taken.
+        """
+        last = LATEST if self._as_of is None else self._as_of
+        parts, number = [self._ahead], int(self._ahead.rows.sum())
+        while waiting := [lane for lane in self._lanes if not lane.done]:
+            # No lane can still show a record from before the latest of the one furthest behind.
+            behind = min(waiting, key=lambda lane: lane.latest)
+            if behind.latest > last:
+                break
+            if number >= limit:
+                records = _Records.concat(parts)
+                if int(records.rows[records.append < behind.latest].sum()) >= limit:
+                    return records, behind.latest - 1
+            parts.append(behind.look())
+            number += int(parts[-1].rows.sum())
+        return _Records.concat(parts), last
+
+
+def _check_there(lane: Path, start: int) -> None:
+    found = segments(lane)
+    end = found[-1].base + found[-1].path.stat().st_size if found else 0
+    if end < start:
+        raise DrainError(
+            f"lane {lane.name!r} ends at {end}, but {start} bytes of it have been taken: "
+            "this is another log, or it was cut"
+        )
