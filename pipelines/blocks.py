@@ -1,0 +1,87 @@
+"""From messages to packed blocks: where decoded rows go, and which of them come too late.
+
+Whether a report is early or late is decided by the append time of its own log record. One thing
+is added here: the state of a closed period is gone, so that its rows are late even if a plan
+that was registered only afterwards would still take them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.quarantine import rejected
+from pipelines.rows import Rows, rows_of
+from pipelines.step import Rejects
+from sotto.decode import Reject, decode
+from sotto.logreader import Block
+from sotto.reasons import Reason
+from sotto.registry import Registry
+
+
+class Arrivals(NamedTuple):
+    """What a stretch of the log holds.
+
+    Attributes
+    ----------
+    rows : list of Rows
+        Of one shard and budget period each; not countable are those that come at the wrong
+        time, and are rejects too, but of which the state must know.
+    rejects : list of Reject
+    reports : int
+        Decodable reports, whether rejected for their time or not.
+    """
+
+    rows: list[Rows]
+    rejects: list[Reject]
+    reports: int
+
+
+def arrivals(block: Block, registry: Registry, first_open: int | None) -> Arrivals:
+    """Decode a stretch of the log.
+
+    Parameters
+    ----------
+    block : Block
+        Records of a lane.
+    registry : Registry
+        The plans in force.
+    first_open : int or None
+        The first budget period that is not closed; None if none has been closed yet.
+    """
+    decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
+    corrupt = [
+        Reject(Reason.CORRUPT_LOG, bytes(stretch.body), stretch.append) for stretch in block.corrupt
+    ]
+    timely = rows_of(decoded.batches, registry)
+    untimely = rows_of(decoded.untimely, registry, countable=False)
+    closed = [rows for rows in timely if _is_closed(rows, first_open)]
+    late = [reject for rows in closed for reject in rejected(_late(rows), registry)]
+    return Arrivals(
+        rows=[rows for rows in timely if not _is_closed(rows, first_open)]
+        + [rows for rows in _seen(untimely, registry) if not _is_closed(rows, first_open)],
+        rejects=decoded.rejects + corrupt + late,
+        reports=sum(map(len, timely)) + sum(map(len, untimely)),
+    )
+
+
+def _is_closed(rows: Rows, first_open: int | None) -> bool:
+    return first_open is not None and rows.period < first_open
+
+
+def _late(rows: Rows) -> Rejects:
+    return Rejects(rows, np.full(len(rows), Reason.LATE, dtype=np.uint8))
+
+
+def _seen(untimely: list[Rows], registry: Registry) -> Iterator[Rows]:
+    """Yield untimely rows of periods that had begun and were not over when the log took them.
+
+    Like all that is said about time here, this does not depend on where drains are cut.
+    """
+    for rows in untimely:
+        first = (rows.append - registry.horizon) // registry.period
+        open_then = (first <= rows.period) & (rows.period <= rows.append // registry.period)
+        if open_then.any():
+            yield rows.select(open_then)

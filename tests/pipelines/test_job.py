@@ -1,0 +1,84 @@
+"""The Beam graph: what runs twice writes the same, and one process can run many."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from pathlib import Path
+
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from drain_logs import faulty, honest, write
+from drain_states import committed
+from step_plans import registry
+
+from pipelines import job
+from pipelines.commit import StateDirectory
+from pipelines.intent import Intent
+from pipelines.job import Job
+from pipelines.manifest import Manifest, Terms, advance
+from pipelines.source import FrozenLog
+
+
+class World:
+    """A log, of which the first half is committed and the second half undertaken."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = write(folder / "log", honest(12, 2, 21) + faulty(22))
+        self.directory = StateDirectory(folder / "state")
+        with self.directory.lock():
+            manifest = self.directory.open()
+            frozen = FrozenLog(self.log, manifest)
+            first, second = frozen.take(60), frozen.take(10_000)
+            assert first is not None
+            assert second is not None
+            self.intent: Intent = second
+            written = job.run(self.job(manifest), first)
+            self.manifest = advance(manifest, first, written, Terms.of(registry()))
+            self.directory.commit(self.manifest, lambda step: None)
+
+    def job(self, manifest: Manifest) -> Job:
+        return Job.of(self.log, self.directory.path, registry(), manifest)
+
+    def run(self) -> dict[str, bytes]:
+        """Run the second half and return all files that there are then."""
+        job.run(self.job(self.manifest), self.intent)
+        return committed(self.directory.path)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_job_that_runs_again_writes_the_same(world: World) -> None:
+    once = world.run()
+    assert world.run() == once
+
+
+def test_bundles_that_run_again_write_the_same(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = world.run()
+    state = world.directory.path
+    shutil.rmtree(state)
+    state.mkdir()
+    for name, content in once.items():
+        (state / name).parent.mkdir(exist_ok=True)
+        if "2" not in name.split(".")[-1] and "quarantine/2" not in name:
+            (state / name).write_bytes(content)
+    monkeypatch.setattr(job, "FnApiRunner", lambda: FnApiRunner(bundle_repeat=2))
+    assert world.run() == once
+
+
+def test_memory_does_not_grow_with_the_number_of_jobs(world: World) -> None:
+    def objects() -> int:
+        world.run()
+        gc.collect()
+        return len(gc.get_objects())
+
+    objects()
+    before = objects()
+    for _ in range(5):
+        after = objects()
+    assert after - before < 500
