@@ -1,0 +1,76 @@
+"""What a database is to hold: made from the committed files alone, for any generation it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from pipelines import counts, files
+from pipelines.commit import StateDirectory
+from pipelines.counts import Window, WindowKey
+from pipelines.estimates import Candidates, rows_of_windows
+from pipelines.manifest import Manifest
+from pipelines.results import Projection
+from sotto.registry import Registry
+
+
+def projection(
+    directory: StateDirectory,
+    manifest: Manifest,
+    registry: Registry,
+    candidates: Candidates,
+    since: int,
+) -> Projection:
+    """Return what brings a database from one generation to the committed one.
+
+    Parameters
+    ----------
+    directory : StateDirectory
+        Holds the counts.
+    manifest : Manifest
+        What is committed.
+    registry, candidates
+        By which windows are estimated.
+    since : int
+        The generation that the database has; 0 for none. Windows changed after it are estimated.
+    """
+    changed = sorted(_changed(directory, manifest, since))
+    windows, estimates = rows_of_windows(changed, registry, candidates)
+    return Projection(
+        state=manifest.state,
+        generation=manifest.generation,
+        clock=manifest.clock,
+        windows=windows,
+        estimates=estimates,
+        periods=list(_periods(manifest, registry)),
+        quarantine=list(_quarantine(manifest)),
+    )
+
+
+def _changed(
+    directory: StateDirectory, manifest: Manifest, since: int
+) -> Iterator[tuple[WindowKey, Window]]:
+    for page, generation in manifest.pages.items():
+        if generation <= since:
+            continue
+        windows = counts.unpack_page(files.load(directory.page(page, generation), counts.KIND))
+        yield from ((key, window) for key, window in windows.items() if window.revision > since)
+
+
+def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:
+    for period, totals in sorted(manifest.audit().items()):
+        yield {
+            "collector": registry.collector,
+            "period_start": period * registry.period,
+            "period_end": (period + 1) * registry.period,
+            "closed": manifest.first_open is not None and period < manifest.first_open,
+            **asdict(totals),
+        }
+
+
+def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
+    by_generation = [(0, manifest.expired)]
+    by_generation += [(entry.generation, entry.rows) for entry in manifest.quarantine]
+    for generation, rows in by_generation:
+        for reason, number in rows.items():
+            yield {"generation": generation, "reason": reason, "rows": number}
