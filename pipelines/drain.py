@@ -1,0 +1,249 @@
+"""The driver of the embedded deployment: drains a log to its end, one bounded drain at a time.
+
+A drain commits (:mod:`pipelines.commit`): intent, then the job's files, then the manifest, then
+the projection into the database. A process that is killed anywhere leaves the last commit; the
+next drain goes on from there, first with what the interrupted one had undertaken.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pipelines.commit import StateDirectory
+from pipelines.estimates import Candidates
+from pipelines.files import Checkpoint
+from pipelines.intent import Intent
+from pipelines.job import Job, run
+from pipelines.manifest import Terms, advance
+from pipelines.projection import projection
+from pipelines.results import Results, of_state
+from pipelines.source import FrozenLog
+from pipelines.written import Tally, Written
+from sotto.compiled import CompiledPlan
+from sotto.errors import DrainError, FormatError
+from sotto.registry import Registry
+
+#: Reports that one drain takes at most.
+MAX_REPORTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class DrainResult:
+    """What draining a log came to.
+
+    Parameters
+    ----------
+    generation : int
+        The last one committed.
+    drains : int
+        How many were committed.
+    size : int
+        Bytes of the log taken.
+    tally : Tally
+        What became of the reports.
+    rejects : mapping of str to int
+        Rejected reports by reason; what could not be decoded counts as one.
+    seconds : float
+        Wall time.
+    """
+
+    generation: int
+    drains: int = 0
+    size: int = 0
+    tally: Tally = field(default_factory=Tally)
+    rejects: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def plus(self, intent: Intent, written: Written) -> DrainResult:
+        """Return this with one more drain."""
+        both = Written.sum([Written(rejects=self.rejects, tally=self.tally), written])
+        return replace(
+            self,
+            generation=intent.generation,
+            drains=self.drains + 1,
+            size=self.size + intent.size,
+            tally=both.tally,
+            rejects=dict(both.rejects),
+        )
+
+
+#: Told, before the first drain and after each, the bytes of the log taken and their final number.
+Progress = Callable[[int, int], None]
+
+
+def drain(
+    log: str | os.PathLike[str],
+    state_dir: str | os.PathLike[str],
+    plans: Sequence[CompiledPlan],
+    database: str | None = None,
+    as_of: int | None = None,
+    max_reports: int = MAX_REPORTS,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+    *,
+    candidates: Candidates | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> DrainResult:
+    """Take all of a log up to its ends of now into state, counts and estimates.
+
+    Parameters
+    ----------
+    log : path
+        The embedded log.
+    state_dir : path
+        Made if it does not exist. One drain at a time works on it.
+    plans : sequence of CompiledPlan
+        All plans and versions of one collector whose reports the log may hold. Once counted, a
+        plan has to be given for ever.
+    database : str, optional
+        URL; ``results.db`` in the state directory if not given.
+    as_of : int, optional
+        Take only what was appended up to then, ms.
+    max_reports : int
+        At most so many a drain; bounds memory.
+    progress : callable, optional
+        Told of every drain.
+    checkpoint : callable, optional
+        Told of every step of a commit; tests stop the process there.
+    candidates : mapping, optional
+        Strings to look for, by plan fingerprint and metric.
+    stop : callable
+        Asked after every drain; draining ends where it says so.
+
+    Raises
+    ------
+    DrainError
+        It cannot go on. The last commit is intact, and another drain goes on from there.
+    PlanError
+        The plans are not of one collector.
+
+    Examples
+    --------
+    See ``tests/pipelines/test_drain.py``; the command is ``sotto aggregate``.
+    """
+    if max_reports < 1:
+        raise DrainError(f"max_reports {max_reports} must be at least 1")
+    if not Path(log).is_dir():
+        raise DrainError(f"there is no log in {log}")
+    directory = StateDirectory(state_dir)
+    registry = Registry(plans)
+    began = time.monotonic()
+    with directory.lock(), Results(database or of_state(state_dir)) as results:
+        driver = _Driver(
+            Path(log), directory, registry, candidates or {}, results, checkpoint or _ignore
+        )
+        try:
+            result = driver.drain(as_of, max_reports, progress or _ignore, stop)
+        except (OSError, FormatError) as error:
+            raise DrainError(f"the drain was not finished: {error}") from error
+    return replace(result, seconds=time.monotonic() - began)
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+class _Driver:
+    """Drains under the lock of a state directory."""
+
+    def __init__(
+        self,
+        log: Path,
+        directory: StateDirectory,
+        registry: Registry,
+        candidates: Candidates,
+        results: Results,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self.log = log
+        self.directory = directory
+        self.registry = registry
+        self.candidates = candidates
+        self.results = results
+        self.checkpoint = checkpoint
+        self.manifest = directory.open()
+        self.names = {plan.fingerprint.hex(): _name(plan) for plan in registry.plans}
+        self._check_plans()
+
+    def drain(
+        self,
+        as_of: int | None,
+        max_reports: int,
+        progress: Progress,
+        stop: Callable[[], bool],
+    ) -> DrainResult:
+        """Finish what was undertaken, then take the log to its end of now."""
+        self.directory.keep_plans(self.registry.plans)
+        self._project()
+        result = DrainResult(self.manifest.generation)
+        undertaken = self.directory.intent(self.manifest)
+        if undertaken is not None:
+            result = result.plus(undertaken, self._commit(undertaken))
+        frozen = FrozenLog(self.log, self.manifest, as_of)
+        total = result.size + frozen.size
+        progress(result.size, total)
+        while not stop() and (intent := frozen.take(max_reports)) is not None:
+            self.directory.begin(intent, self.checkpoint)
+            result = result.plus(intent, self._commit(intent))
+            progress(result.size, total)
+        return result
+
+    def _commit(self, intent: Intent) -> Written:
+        """Do what an intent says, commit and project it."""
+        job = Job.of(self.log, self.directory.path, self.registry, self.manifest)
+        written = _run(job, intent)
+        self.checkpoint("written")
+        manifest = advance(self.manifest, intent, written, Terms.of(self.registry))
+        manifest = replace(manifest, plans={**manifest.plans, **self.names})
+        self.directory.commit(manifest, self.checkpoint)
+        self.manifest = manifest
+        self.directory.collect(manifest)
+        self.checkpoint("collected")
+        self._project()
+        return written
+
+    def _project(self) -> None:
+        """Bring the database to what is committed, if it is behind."""
+        manifest = self.manifest
+        since = self.results.projected(manifest.state)
+        if since > manifest.generation:
+            raise DrainError(
+                f"the database has generation {since}, but the state directory only "
+                f"{manifest.generation}: one of them was restored from a copy"
+            )
+        if since < manifest.generation:
+            self.results.project(
+                projection(self.directory, manifest, self.registry, self.candidates, since)
+            )
+            self.checkpoint("projected")
+
+    def _check_plans(self) -> None:
+        if len(set(self.names.values())) < len(self.names):
+            raise DrainError("two different plans have the same name and version")
+        missing = {
+            fingerprint: name
+            for fingerprint, name in self.manifest.plans.items()
+            if fingerprint not in self.names
+        }
+        if missing:
+            listed = ", ".join(f"{name} ({fingerprint})" for fingerprint, name in missing.items())
+            raise DrainError(f"reports have been counted under plans that are missing: {listed}")
+
+
+def _name(plan: CompiledPlan) -> str:
+    return f"{plan.plan} version {plan.version}"
+
+
+def _run(job: Job, intent: Intent) -> Written:
+    """Run a job; whatever stops it becomes a :class:`DrainError`."""
+    try:
+        return run(job, intent)
+    except DrainError:
+        raise
+    except Exception as error:
+        # Beam raises what a stage raised again, as the same or as another exception.
+        raise DrainError(f"the drain was not committed: {error}") from error

@@ -1,0 +1,156 @@
+"""Print the estimates that an aggregator has made.
+
+An estimate is unbiased, and so may lie below zero or above one; its interval covers the truth
+about the reports counted with 95 % probability over the randomization. 'shown' is the closest
+set of shares that can be: for charts, without an interval. 'floor' is the smallest true share
+that would be told from none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from sotto.errors import ParameterError
+
+HELP = "print the estimates that an aggregator has made"
+
+_EXAMPLES = """\
+examples:
+  sotto estimates --state build/state
+  sotto estimates --state build/state --metric carrier --window 2013-06-01
+      one metric, in the window that contains that time
+  sotto estimates --database postgresql+psycopg://localhost/sotto --format csv
+"""
+
+Row: TypeAlias = Mapping[str, object]
+
+_HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto estimates``."""
+    parser.epilog = _EXAMPLES
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--state", type=Path, metavar="DIR", help="of sotto aggregate")
+    place.add_argument("--database", metavar="URL", help="of sotto aggregate, where it has its own")
+    parser.add_argument("--metric", metavar="NAME", help="only this one")
+    parser.add_argument("--window", metavar="TIME", help="only windows that contain this time")
+    parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also points of distributions and strings that are not significant in the table",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto estimates`` and return its exit status."""
+    from pipelines.results import Results, of_state
+
+    at = None if args.window is None else _moment(args.window)
+    with Results(args.database or of_state(args.state), create=False) as results:
+        rows = results.estimates(args.metric, at)
+    if args.format == "json":
+        json.dump(rows, sys.stdout, indent=1)
+        print()
+    elif args.format == "csv":
+        _write_csv(rows)
+    else:
+        print("\n".join(table(rows, everything=args.all)))
+    return 0
+
+
+def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
+    """Return estimates for people to read, in lines, a block a metric and window.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        As the database has them, in its order.
+    everything : bool
+        Whether to show also what mostly is too much.
+    """
+    if not rows:
+        return ["no estimates"]
+    shown = [row for row in rows if everything or _matters(row)]
+    lines: list[str] = []
+    block: list[Row] = []
+    for row, following in zip(shown, [*shown[1:], None], strict=True):
+        block.append(row)
+        if following is None or _title(following) != _title(row):
+            lines += [_title(row), *_aligned([_HEADS, *map(_cells, block)]), ""]
+            block = []
+    if len(shown) < len(rows):
+        lines.append(f"{len(rows) - len(shown):,} more with --all: distributions, and strings")
+        lines.append("that may well be absent")
+    return lines
+
+
+def _matters(row: Row) -> bool:
+    return row["kind"] not in ("cdf", "bit", "string") or bool(row["significant"])
+
+
+def _title(row: Row) -> str:
+    return (
+        f"{row['metric']}, {_day(row['window_start'])} to {_day(row['window_end'])} "
+        f"({row['plan']} version {row['version']}, revision {row['revision']})"
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    unit = "" if row["unit"] in (None, "share") else f"({row['unit']})"
+    name = " ".join(str(part) for part in (row["kind"], row["item"], unit) if part != "")
+    interval = "" if row["low"] is None else f"{_number(row['low'])} to {_number(row['high'])}"
+    floor = row["detection_floor"]
+    numbers = (_number(row["value"]), interval, _number(row["display"]), _number(floor))
+    return (name.removeprefix("share "), *numbers, f"{row['n']:,}")
+
+
+def _number(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else ""
+
+
+def _day(time: object) -> str:
+    assert isinstance(time, int)
+    try:
+        return f"{datetime.fromtimestamp(time // 1000, UTC):%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    except (OverflowError, ValueError, OSError):
+        return f"{time} ms"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  "
+        + "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _write_csv(rows: Sequence[Row]) -> None:
+    from pipelines.results import ESTIMATES
+
+    writer = csv.DictWriter(sys.stdout, ESTIMATES.columns.keys(), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        lists = {name: json.dumps(value) for name, value in row.items() if isinstance(value, list)}
+        writer.writerow({**row, **lists})
+
+
+def _moment(text: str) -> int:
+    from sotto.cli.recordings import milliseconds
+
+    time = milliseconds(text)
+    if not isinstance(time, int):
+        raise ParameterError(f"--window {text!r} must be a time such as 2013-06-01T12:00Z")
+    return time

@@ -1,0 +1,219 @@
+"""The commands ``sotto aggregate`` and ``sotto estimates``, in processes of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from drain_logs import START, Device, write
+
+from sotto.cli import main
+from sotto.cli.estimates import table
+from sotto.log import LogWriter
+from sotto.plan import load_plan
+
+PLAN = """\
+collector: tests.example
+plan: command
+version: 1
+owner: nobody@tests.example
+expires: 2100-01-01
+period: 7d
+resolution: 1h
+shards: 2
+ceilings: {period: 20, lifetime: 640}
+metrics:
+  colour:
+    {type: category, domain: [red, blue, green], outside: other, window: 7d, ladder: [{epsilon: 2}]}
+  delay:
+    {type: number, range: [0, 10], outside: clip, unit: min, window: 7d, ladder: [{epsilon: 2}]}
+  path:
+    {type: string, bits: 64, hashes: 2, cohorts: 2, candidates: c.txt, window: 7d,
+     ladder: [{epsilon: 8}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan, a log, and a state directory into which the log is drained."""
+    made = tmp_path_factory.mktemp("aggregate")
+    (made / "plan.yaml").write_text(PLAN)
+    (made / "c.txt").write_text("home\naway\n")
+    write(made / "log", sent(made, 300, 41))
+    assert main(["aggregate", *arguments(made)]) == 0
+    return made
+
+
+def arguments(folder: Path) -> list[str]:
+    names = {"--plan": "plan.yaml", "--log": "log", "--state": "state"}
+    return [text for name, value in names.items() for text in (name, str(folder / value))]
+
+
+def sent(folder: Path, devices: int, seed: int) -> list[object]:
+    plan, source = load_plan(folder / "plan.yaml").compile(), random.Random(seed)
+    made: list[object] = []
+    for _ in range(devices):
+        device = Device(plan, source)
+        for metric in plan.metrics:
+            made += device.chain(metric, START + source.randrange(86_400_000))
+    return made
+
+
+def sotto(*given: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sotto.cli", *map(str, given)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_drain_says_what_it_came_to(folder: Path, tmp_path: Path) -> None:
+    done = sotto("aggregate", *arguments(folder)[:4], "--state", tmp_path / "state")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("generation 1: 900 reports, ")
+    assert "900  counted" in done.stdout
+    again = sotto("aggregate", *arguments(folder)[:4], "--state", tmp_path / "state")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout == "generation 1: nothing new in the log\n"
+
+
+def test_estimates_are_printed_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimates", "--state", str(folder / "state")]) == 0
+    shown = capsys.readouterr().out
+    assert "colour, 2023-08-31 to 2023-09-07 (command version 1, revision 1)" in shown
+    assert "  green" in shown
+    assert "mean (min)" in shown
+    assert "string home" in shown
+    assert "string away" not in shown
+    assert "cdf" not in shown
+    assert main(["estimates", "--state", str(folder / "state"), "--all"]) == 0
+    assert "string away" in capsys.readouterr().out
+
+
+def test_estimates_are_printed_for_programs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["estimates", "--state", str(folder / "state"), "--metric", "colour"]
+    assert main([*common, "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["item"] for row in rows] == ["red", "blue", "green", "other"]
+    assert {row["n"] for row in rows} == {300}
+    assert main([*common, "--format", "csv"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [float(line["value"]) for line in lines] == [row["value"] for row in rows]
+    assert lines[0]["reports_by_level"] == "[300]"
+
+
+def test_windows_are_found_by_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["estimates", "--state", str(folder / "state"), "--window"]
+    assert main([*common, "2023-09-06T23:59Z"]) == 0
+    assert "colour" in capsys.readouterr().out
+    assert main([*common, "2023-09-07"]) == 0
+    assert capsys.readouterr().out == "no estimates\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--log", "nowhere"], "there is no log in nowhere"),
+        (["--as-of", "yesterday"], "--as-of 'yesterday' must be a time"),
+        (["--as-of", "1999-01-01"], "up to which records have been counted"),
+        (["--every", "often"], "must be a duration"),
+        (["--max-reports", "0"], "must be at least 1"),
+        (["--database", "nonsense"], "the database cannot be used"),
+        (["--plan", "nowhere.yaml"], "nowhere.yaml"),
+    ],
+)
+def test_errors_are_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], given: list[str], message: str
+) -> None:
+    assert main(["aggregate", *arguments(folder), *given]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith("sotto: error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_what_goes_wrong_in_a_stage_is_one_line_too(folder: Path, tmp_path: Path) -> None:
+    log, state = tmp_path / "log", tmp_path / "state"
+    place = [*arguments(folder)[:2], "--log", log, "--state", state]
+    write(log, sent(folder, 5, 43))
+    assert sotto("aggregate", *place).returncode == 0
+    for path in (state / "states").iterdir():
+        path.write_bytes(b"")
+    write(log, sent(folder, 5, 44))
+    done = sotto("aggregate", *place)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("sotto: error: the drain was not committed: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_there_are_no_estimates_without_a_drain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["estimates", "--state", str(tmp_path)]) == 2
+    assert "there are no results" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_not_determined_is_left_blank() -> None:
+    row: dict[str, object] = dict.fromkeys(
+        ("value", "low", "high", "display", "detection_floor", "significant", "unit")
+    )
+    row |= {"metric": "m", "kind": "mean", "item": "", "n": 0, "plan": "p", "version": 1}
+    row |= {"window_start": 0, "window_end": 2**62, "revision": 3}
+    lines = table([row], everything=False)
+    assert lines[0] == f"m, 1970-01-01 to {2**62} ms (p version 1, revision 3)"
+    assert lines[2].split() == ["mean", "0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_following_goes_on_until_it_is_told_to_stop(
+    folder: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    log, state = tmp_path / "log", tmp_path / "state"
+    first, *rest = sent(folder, 20, 42)
+    write(log, [first], lanes=1)
+    place = [*arguments(folder)[:2], "--log", str(log), "--state", str(state)]
+    command = [
+        sys.executable,
+        "-m",
+        "sotto.cli",
+        "aggregate",
+        *place,
+        "--follow",
+        "--every",
+        "50ms",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("generation 1: 1 reports")
+        with LogWriter(log, "lane-0", fsync="never") as writer:
+            for append, message in rest:
+                writer.append(message, append)
+        counted = 1
+        deadline = time.monotonic() + 60
+        while counted < 60 and time.monotonic() < deadline:
+            line = process.stdout.readline().split()
+            if line[1:] == ["counted"]:
+                counted += int(line[0])
+        process.send_signal(number)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+    assert counted >= 60

@@ -1,0 +1,459 @@
+"""Draining whole logs: against the rules, however they are cut, and when something is wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from drain_logs import START, Device, Sent, faulty, honest, write
+from drain_reference import Expected, expected
+from drain_states import committed, counted, projected
+from step_plans import DAY, PERIOD, plans, registry
+
+from pipelines import files, quarantine
+from pipelines.commit import StateDirectory
+from pipelines.counts import pack_matrix, unpack_matrix
+from pipelines.drain import DrainResult, drain
+from pipelines.manifest import Manifest
+from pipelines.results import of_state
+from sotto.errors import DrainError, PlanError
+from sotto.log import LogWriter
+from sotto.wire import decode_message
+
+WRITE = os.write
+CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("drain") / "log", honest(30, 4, 1) + faulty(2))
+
+
+@pytest.fixture(scope="module")
+def truth(log: Path) -> Expected:
+    return expected(log, registry())
+
+
+@pytest.fixture(scope="module")
+def one_drain(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DrainResult]:
+    state = tmp_path_factory.mktemp("drain") / "state"
+    return state, drain(log, state, plans(), candidates=CANDIDATES)
+
+
+@pytest.fixture(scope="module")
+def five_drains(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DrainResult]:
+    state = tmp_path_factory.mktemp("drain") / "state"
+    result = drain(log, state, plans(), candidates=CANDIDATES, max_reports=110)
+    assert result.drains == 5
+    return state, result
+
+
+@pytest.fixture(params=["one_drain", "five_drains"])
+def drained(request: pytest.FixtureRequest) -> Iterator[tuple[Path, DrainResult]]:
+    return request.getfixturevalue(request.param)
+
+
+def test_counts_and_audits_are_those_of_the_rules(
+    drained: tuple[Path, DrainResult], truth: Expected
+) -> None:
+    state, result = drained
+    assert counted(state) == truth.counts
+    audits = StateDirectory(state).manifest().audit()
+    assert truth.audits == {
+        period: (t.pseudonyms, t.accepted, t.observed, t.revoked) for period, t in audits.items()
+    }
+    assert result.tally.counted == truth.fates["counted"]
+    assert result.tally.reports == truth.fates["reports"]
+
+
+def test_no_report_vanishes(drained: tuple[Path, DrainResult], truth: Expected) -> None:
+    _, result = drained
+    tally, rejects = result.tally, result.rejects
+    undecodable = {"malformed", "unknown_plan", "impossible_level"}
+    refused = sum(number for reason, number in rejects.items() if reason not in undecodable)
+    assert tally.reports == tally.counted + tally.superseded + tally.duplicates + refused
+    for reason in (*undecodable, "late", "future"):
+        assert rejects[reason] == truth.fates[reason] > 0
+    assert rejects["over_budget"] > 0
+    assert rejects["equivocation"] + rejects.get("revoked", 0) > 0
+    assert tally.duplicates > 0
+    assert tally.revoked == 2
+
+
+def test_cutting_a_log_changes_nothing(
+    one_drain: tuple[Path, DrainResult], five_drains: tuple[Path, DrainResult]
+) -> None:
+    contents = []
+    for state, _ in (one_drain, five_drains):
+        content = projected(state, without=("revision",))
+        del content["meta"], content["quarantine"]
+        contents.append(content)
+    assert contents[0] == contents[1]
+    messages = [sorted(m for _, m in rejected(state)) for state, _ in (one_drain, five_drains)]
+    assert messages[0] == messages[1]
+
+
+def rejected(state: Path) -> list[tuple[str, bytes]]:
+    """Return reason and bytes of everything in quarantine."""
+    directory = StateDirectory(state)
+    return [
+        (reject.reason.label, reject.message)
+        for entry in directory.manifest().quarantine
+        for reject in quarantine.unpack(
+            files.load(directory.quarantine(entry.generation), quarantine.KIND)
+        )
+    ]
+
+
+def test_quarantine_keeps_bytes_and_reasons(one_drain: tuple[Path, DrainResult]) -> None:
+    found = rejected(one_drain[0])
+    assert ("malformed", b"no report") in found
+    rows = [
+        (reason, row.event)
+        for reason, message in found
+        if reason in ("late", "future")
+        for run in decode_message(message).runs
+        for row in run.rows
+    ]
+    assert rows == [("future", START + DAY)] * 2 + [("late", START)] * 3
+
+
+def test_estimates_are_those_of_the_counts(one_drain: tuple[Path, DrainResult]) -> None:
+    from mechanisms.frequency import frequencies
+
+    content = projected(one_drain[0])
+    first = plans()[0]
+    for key, matrix in counted(one_drain[0]).items():
+        if (key.fingerprint, key.metric) != (first.fingerprint, 0):
+            continue
+        rows = [
+            row
+            for row in content["estimates"]
+            if (row["version"], row["metric"], row["window_start"]) == (1, "colour", key.start)
+        ]
+        made = frequencies(first.metrics[0].mechanism, matrix)
+        assert [row["item"] for row in rows] == ["v0", "v1", "v2"]
+        for row, estimate in zip(rows, made, strict=True):
+            assert (row["value"], row["n"]) == (estimate.value, estimate.n)
+            assert (row["low"], row["high"]) == estimate.interval()
+            assert row["window_end"] == key.start + first.metrics[0].window
+    kinds = {(row["metric"], row["kind"]) for row in content["estimates"]}
+    assert kinds == {
+        ("colour", "share"),
+        ("town", "share"),
+        ("shape", "share"),
+        ("speed", "mean"),
+        ("speed", "quantile"),
+        ("speed", "cdf"),
+        ("path", "unexplained"),
+        ("path", "string"),
+    }
+
+
+def test_nothing_new_is_no_commit(log: Path, one_drain: tuple[Path, DrainResult]) -> None:
+    state, _ = one_drain
+    before = committed(state)
+    assert drain(log, state, plans()).drains == 0
+    assert committed(state) == before
+
+
+def test_only_what_is_committed_is_kept(five_drains: tuple[Path, DrainResult]) -> None:
+    state, _ = five_drains
+    manifest = StateDirectory(state).manifest()
+    named = {"MANIFEST.json"}
+    named |= {f"plans/{plan.fingerprint.hex()}.json" for plan in plans()}
+    named |= {f"states/{p}.{s}.{held.generation}" for (p, s), held in manifest.states.items()}
+    named |= {f"counts/{page}.{generation}" for page, generation in manifest.pages.items()}
+    named |= {f"quarantine/{entry.generation}" for entry in manifest.quarantine}
+    assert set(committed(state)) == named
+    assert manifest.first_open is not None
+    assert {period for period, _ in manifest.states} == {
+        period for period in manifest.audit() if period >= manifest.first_open
+    }
+    assert set(manifest.periods) == set(manifest.audit()) - {p for p, _ in manifest.states}
+
+
+def test_as_of_is_what_a_shorter_log_gives(tmp_path: Path) -> None:
+    sent = honest(8, 2, 3)
+    moment = START + PERIOD + DAY
+    log = write(tmp_path / "log", sent)
+    shorter = write(tmp_path / "shorter", [one for one in sent if one.append <= moment])
+    drain(log, tmp_path / "one", plans(), as_of=moment)
+    drain(shorter, tmp_path / "two", plans())
+    assert counted(tmp_path / "one") == counted(tmp_path / "two") != {}
+    drain(log, tmp_path / "one", plans())
+    assert counted(tmp_path / "one") == expected(log, registry()).counts
+
+
+def test_a_window_is_estimated_again_only_when_it_changes(tmp_path: Path) -> None:
+    device = Device(plans()[0], __import__("random").Random(4))
+    colour = device.plan.metric("colour")
+    early, late = device.chain(colour, START, 1), device.chain(colour, START + 4 * DAY, 1)
+    log = write(tmp_path / "log", early, lanes=1)
+    drain(log, tmp_path / "state", plans())
+    with LogWriter(log, "lane-0", fsync="never") as writer:
+        for append, message in [*late, *early]:
+            writer.append(message, append)
+    drain(log, tmp_path / "state", plans())
+    revisions = [row["revision"] for row in projected(tmp_path / "state")["windows"]]
+    assert revisions == [1, 2]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return write(tmp_path / "log", honest(16, 1, 7))
+
+
+def test_a_database_that_is_deleted_is_made_again(small: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    drain(small, state, plans(), max_reports=30)
+    before = projected(state)
+    (state / "results.db").unlink()
+    assert drain(small, state, plans()).drains == 0
+    assert projected(state) == before
+    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    drain(small, state, plans(), elsewhere)
+    assert projected(elsewhere) == before
+
+
+def test_a_database_of_another_generation_is_brought_up_to_date(
+    small: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    stops = iter([False, True])
+    drain(small, state, plans(), max_reports=30, stop=lambda: next(stops))
+    (state / "results.db").rename(tmp_path / "old.db")
+    old = f"sqlite:///{tmp_path / 'old.db'}"
+    drain(small, state, plans(), max_reports=30)
+    assert projected(old)["meta"][0]["projected_generation"] == 1
+    drain(small, state, plans(), old)
+    assert projected(old) == projected(state)
+
+
+def test_a_database_ahead_of_the_state_is_refused(small: Path, tmp_path: Path) -> None:
+    state, copy = tmp_path / "state", tmp_path / "copy"
+    stops = iter([False, True])
+    drain(small, state, plans(), max_reports=30, stop=lambda: next(stops))
+    shutil.copytree(state, copy)
+    drain(small, state, plans(), max_reports=30)
+    with pytest.raises(DrainError, match="restored from a copy"):
+        drain(small, copy, plans(), of_state(state))
+    with pytest.raises(DrainError, match="another state directory"):
+        drain(small, tmp_path / "new", plans(), of_state(state))
+
+
+def test_a_plan_may_be_added_but_not_left_out(tmp_path: Path) -> None:
+    first, second = plans()
+    state = tmp_path / "state"
+    sent = honest(6, 1, 7)
+    log = write(tmp_path / "log", [one for one in sent if one.message[8:40] == first.fingerprint])
+    drain(log, state, [first])
+    with LogWriter(log, "lane-0", fsync="never") as writer:
+        for append, message in sent:
+            writer.append(message, append)
+    drain(log, state, [second, first])
+    assert counted(state) == expected(log, registry_of(first, second)).counts
+    before = committed(state)
+    with pytest.raises(DrainError, match=f"step version 1.*{first.fingerprint.hex()}"):
+        drain(log, state, [second])
+    assert committed(state) == before
+
+
+def registry_of(*given: object) -> object:
+    from sotto.registry import Registry
+
+    return Registry(given)  # type: ignore[arg-type]
+
+
+def test_a_plan_that_comes_late_cannot_count_into_a_closed_period(tmp_path: Path) -> None:
+    """The state of a closed period is gone: its rows could be counted twice."""
+    from step_plans import category, plan
+
+    short = plan(1, 4, category("colour", 3, 0.5))
+    long = plan(2, 4, category("colour", 3, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8))
+    source = __import__("random").Random(5)
+    old, other, new = (Device(each, source) for each in (short, short, long))
+    # Without the second plan, the first period is over 8 days after its end.
+    end = START - START % PERIOD + PERIOD + PERIOD + DAY
+    sent = old.chain(short.metrics[0], START)
+    sent += [one._replace(append=end + DAY) for one in other.chain(short.metrics[0], end)]
+    log = write(tmp_path / "log", sent, lanes=1)
+    state = tmp_path / "state"
+    drain(log, state, [short])
+    with LogWriter(log, "lane-0", fsync="never") as writer:
+        for _, message in new.chain(long.metrics[0], START):
+            writer.append(message, end + DAY)
+    result = drain(log, state, [short, long])
+    assert result.rejects == {"late": 8}
+    assert result.tally.counted == 0
+
+
+def test_plans_of_two_collectors_or_of_one_name_are_refused(small: Path, tmp_path: Path) -> None:
+    from step_plans import category, plan
+
+    twice = [plan(1, 4, category("colour", size, 0.5)) for size in (3, 4)]
+    with pytest.raises(DrainError, match="same name and version"):
+        drain(small, tmp_path / "state", twice)
+    with pytest.raises(PlanError):
+        drain(small, tmp_path / "state", [])
+
+
+def test_a_second_drain_has_to_wait(small: Path, tmp_path: Path) -> None:
+    with (
+        StateDirectory(tmp_path / "state").lock(),
+        pytest.raises(DrainError, match="another drain"),
+    ):
+        drain(small, tmp_path / "state", plans())
+
+
+def test_quarantine_is_removed_after_its_retention(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    log = write(tmp_path / "log", [Sent(START, b"no report")], lanes=1)
+    drain(log, state, plans())
+    assert (state / "quarantine" / "1").exists()
+    for day, kept in ((29, True), (30, False)):
+        with LogWriter(log, "lane-0", fsync="never") as writer:
+            writer.append(b"no report either", START + day * DAY)
+        drain(log, state, plans())
+        assert (state / "quarantine" / "1").exists() == kept
+    assert projected(state)["quarantine"] == [
+        {"generation": 0, "reason": "malformed", "rows": 1},
+        {"generation": 2, "reason": "malformed", "rows": 1},
+        {"generation": 3, "reason": "malformed", "rows": 1},
+    ]
+
+
+def test_a_damaged_log_is_quarantined_and_the_rest_counted(tmp_path: Path) -> None:
+    device = Device(plans()[0], __import__("random").Random(4))
+    sent = [one for _ in range(3) for one in device.chain(device.plan.metrics[0], START, 1)]
+    log = write(tmp_path / "log", sent, lanes=1)
+    (segment,) = (log / "lane-0").glob("*.seg")
+    content = bytearray(segment.read_bytes())
+    content[16 + 16 + 60] ^= 1
+    segment.write_bytes(content)
+    result = drain(log, tmp_path / "state", plans())
+    assert result.rejects == {"corrupt_log": 1}
+    assert result.tally.counted == 2
+
+
+@pytest.mark.parametrize("folder", ["states", "counts"])
+def test_damaged_state_is_an_error(small: Path, tmp_path: Path, folder: str) -> None:
+    state = tmp_path / "state"
+    drain(small, state, plans())
+    for path in (state / folder).iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    manifest = (state / "MANIFEST.json").read_bytes()
+    write(small, honest(6, 1, 8))
+    with pytest.raises(DrainError, match=r"checksum|damaged"):
+        drain(small, state, plans())
+    assert (state / "MANIFEST.json").read_bytes() == manifest
+
+
+def test_missing_pieces_are_errors(small: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with pytest.raises(DrainError, match="no log"):
+        drain(tmp_path / "none", state, plans())
+    with pytest.raises(DrainError, match="max_reports"):
+        drain(small, state, plans(), max_reports=0)
+    drain(small, state, plans())
+    (state / "MANIFEST.json").unlink()
+    with pytest.raises(DrainError, match="MANIFEST"):
+        drain(small, state, plans())
+    with pytest.raises(DrainError, match="no drain"):
+        StateDirectory(tmp_path / "nowhere").manifest()
+
+
+class FullDisk:
+    """Lets so many writes succeed and then none; the first that fails may write its half."""
+
+    def __init__(self, writes: int, half: bool) -> None:
+        self.left, self.half = writes, half
+
+    def __call__(self, descriptor: int, data: memoryview) -> int:
+        self.left -= 1
+        if self.left >= 0:
+            return WRITE(descriptor, data)
+        if self.left == -1 and self.half:
+            WRITE(descriptor, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_leaves_the_last_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every single write: an error, the last commit, and success with the next drain."""
+    sent = honest(20, 1, 7)
+    log = write(tmp_path / "log", sent[: len(sent) // 2])
+    before, undisturbed = tmp_path / "before", tmp_path / "undisturbed"
+    drain(log, before, plans())
+    shutil.copytree(before, undisturbed)
+    write(log, [*sent[len(sent) // 2 :], Sent(START, b"no report")])
+    drain(log, undisturbed, plans())
+    # The intent, four states, a page and the quarantine with their headers, summary, manifest.
+    for writes in range(11):
+        state = tmp_path / f"state-{writes}"
+        shutil.copytree(before, state)
+        assert drained_on(monkeypatch, FullDisk(writes, half=writes % 2 == 0), log, state) is None
+        manifest = (state / "MANIFEST.json").read_bytes()
+        assert manifest == (before / "MANIFEST.json").read_bytes()
+        assert drained_on(monkeypatch, FullDisk(11, half=False), log, state) is not None
+        assert committed(state) == committed(undisturbed)
+        assert projected(state) == projected(undisturbed)
+
+
+def drained_on(
+    monkeypatch: pytest.MonkeyPatch, disk: FullDisk, log: Path, state: Path
+) -> DrainResult | None:
+    """Drain to a disk that becomes full; None if that is what stopped it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "write", disk)
+        try:
+            return drain(log, state, plans())
+        except DrainError as error:
+            if "No space left" not in str(error):
+                raise
+    return None
+
+
+def test_a_results_database_that_fails_is_brought_up_to_date(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines import drain as module
+
+    state = tmp_path / "state"
+    with monkeypatch.context() as patch:
+        failing = DrainError("generation 1 is committed, but its results could not be written")
+        patch.setattr(module.Results, "project", lambda *_: (_ for _ in ()).throw(failing))
+        with pytest.raises(DrainError, match="is committed"):
+            drain(small, state, plans())
+    assert StateDirectory(state).manifest().generation == 1
+    assert drain(small, state, plans()).drains == 0
+    assert projected(state)["meta"][0]["projected_generation"] == 1
+
+
+def test_progress_ends_at_the_whole(small: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    drain(
+        small,
+        tmp_path / "state",
+        plans(),
+        max_reports=30,
+        progress=lambda taken, total: seen.append((taken, total)),
+    )
+    assert seen[0][0] == 0
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1]
+    assert len(seen) > 2
+
+
+def test_packed_matrices_are_read_only() -> None:
+    import numpy as np
+
+    matrix = unpack_matrix(pack_matrix(np.array([[1]])))
+    with pytest.raises(ValueError, match="read-only"):
+        matrix += 1
+    assert isinstance(Manifest("", bytes(16)).to_json(), bytes)
