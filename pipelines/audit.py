@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.groups import opens
+from sotto.errors import ParameterError
 from sotto.reasons import Reason
 
 if TYPE_CHECKING:
@@ -148,7 +149,15 @@ def total(audit: Audit) -> Totals:
 
 
 def chains_of(state: State, pseudonym: bytes) -> list[ChainRecord]:
-    """Return the chains of one pseudonym, sorted; none if it was never seen."""
+    """Return the chains of one pseudonym, sorted; none if it was never seen.
+
+    Raises
+    ------
+    ParameterError
+        If the pseudonym is not 16 bytes.
+    """
+    if len(pseudonym) != 16:
+        raise ParameterError(f"a pseudonym has 16 bytes, not {len(pseudonym)}")
     low, high = np.frombuffer(pseudonym, dtype="<u8").tolist()
     owner = state.pseudonyms.find(low, high)
     if owner is None:

@@ -37,8 +37,9 @@ def changes(catalog: Catalog, plus: Rows, minus: Rows) -> Deltas:
     if not len(rows):
         return {}
     window = rows.event // catalog.windows[rows.metric]
-    span = window.max() - window.min() + 1
-    key = (rows.metric * span + (window - window.min())) * _LEVELS + rows.level
+    # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
+    since = window - (rows.event.min() // catalog.windows)[rows.metric]
+    key = (rows.metric * (since.max() + 1) + since) * _LEVELS + rows.level
     order = np.argsort(key)
     rows, window, off = rows.select(order), window[order], order >= len(plus)
     new = opens(key[order])

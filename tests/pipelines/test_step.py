@@ -226,6 +226,8 @@ def test_the_chains_of_a_pseudonym_can_be_looked_at():
     ]
     assert now.chains(two) == [audit.ChainRecord(one, 0, START, (0, 1, 0), 1)]
     assert now.chains(three) == []
+    with pytest.raises(ParameterError, match="16 bytes, not 3"):
+        now.chains(b"abc")
 
 
 @pytest.mark.parametrize("spare", [0, 3, 40])
