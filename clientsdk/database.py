@@ -168,7 +168,7 @@ class Database:
         try:
             connection = self._connected()
             self._start(connection, access)
-            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            version = self._file_version(connection)
             if version != self._version:
                 self._refresh(connection)
                 self._version = version
@@ -189,6 +189,13 @@ class Database:
             connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = access
         connection.execute("BEGIN IMMEDIATE")
+
+    def _file_version(self, connection: sqlite3.Connection) -> int:
+        """Return a number that another connection's commit changes."""
+        if self.path is None:
+            return 0
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        return int(version)
 
     def _end(self, error: BaseException | None) -> None:
         try:

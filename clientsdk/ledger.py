@@ -199,11 +199,16 @@ def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
     StoreError
         This version cannot read it.
     """
-    (body,) = connection.execute("SELECT body FROM plan WHERE id = ?", (number,)).fetchone()
+    fingerprint, body = connection.execute(
+        "SELECT fingerprint, body FROM plan WHERE id = ?", (number,)
+    ).fetchone()
     try:
-        return CompiledPlan.from_json(body)
+        plan = CompiledPlan.from_json(body)
     except PlanError as error:
         raise StoreError(f"a plan in the device's store cannot be read: {error}") from error
+    if plan.fingerprint != fingerprint:
+        raise StoreError("a plan in the device's store is not the one that chains were drawn under")
+    return plan
 
 
 def _periods(connection: sqlite3.Connection, period_ms: int) -> tuple[LedgerPeriod, ...]:

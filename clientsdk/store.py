@@ -22,6 +22,9 @@ from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError
 
 
+_written = json.JSONEncoder(separators=(",", ":")).encode
+
+
 class Store(Database):
     """A device's store.
 
@@ -220,11 +223,13 @@ class Store(Database):
         """Reserve ``cost`` micro-epsilon, with the ``seen``-th recording under ``tally``."""
         self.reserved += cost
         self.lifetime_reserved += cost
+        begun = bool(self.tallies)
         self.tallies[tally] = seen
         connection.execute(
-            "INSERT INTO ledger VALUES (?, ?, 0, ?) ON CONFLICT (period) DO UPDATE"
-            " SET reserved = excluded.reserved, tallies = excluded.tallies",
-            (self.period, self.reserved, json.dumps(self.tallies)),
+            "UPDATE ledger SET reserved = ?, tallies = ? WHERE period = ?"
+            if begun
+            else "INSERT INTO ledger (reserved, tallies, period, spent) VALUES (?, ?, ?, 0)",
+            (self.reserved, _written(self.tallies), self.period),
         )
 
     def incumbent_cost(self, connection: sqlite3.Connection, tally: str) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from clientsdk.ledger import Ledger
+    from pipelines.ledger import PseudonymLedger
 
 HELP = "show what a device or a pseudonym has spent"
 
@@ -108,24 +109,36 @@ def _summary(ledger: Ledger) -> list[str]:
 
 def pseudonym_lines(state_dir: Path, pseudonym: str) -> list[str]:
     """Return what an aggregator has of a pseudonym."""
-    from pipelines.audit import pseudonym_ledger
+    from pipelines.ledger import pseudonym_ledger
 
-    found = pseudonym_ledger(state_dir, pseudonym)
-    rows = [
-        (
-            str(row["chain"]),
-            str(row["metric"]),
-            str(row["level"]),
-            _epsilon(int(row["epsilon"])),
-            _minute(int(row["event"])),
-        )
-        for row in found.rows
-    ]
+    lines: list[str] = []
+    for found in pseudonym_ledger(state_dir, pseudonym):
+        lines += [*([""] if lines else []), *_counted(found)]
+    return lines or [f"nothing of pseudonym {pseudonym}, or its budget period is closed"]
+
+
+def _counted(found: PseudonymLedger) -> list[str]:
     return [
-        f"pseudonym {pseudonym}{', revoked' if found.revoked else ''}",
-        f"epsilon counted {_epsilon(found.accepted)}, seen {_epsilon(found.observed)}",
+        f"pseudonym {found.pseudonym}, {_day(found.period_start)} to {_day(found.period_end)}",
+        f"epsilon counted {_epsilon(found.accepted)}, seen {_epsilon(found.observed)}, "
+        f"budget {_epsilon(found.budget)}",
+        *([f"revoked: {found.revoked}; nothing of it counts"] if found.revoked else []),
         "",
-        *_table(("chain", "metric", "rung", "epsilon", "recorded"), rows),
+        *_table(
+            ("chain", "plan", "metric", "recorded", "rung counted", "epsilon", "payloads a rung"),
+            [
+                (
+                    chain.chain,
+                    f"{chain.plan} v{chain.version}",
+                    chain.metric,
+                    _minute(chain.event),
+                    "none" if chain.counted is None else str(chain.counted + 1),
+                    _epsilon(chain.accepted),
+                    " ".join(map(str, chain.payloads)),
+                )
+                for chain in found.chains
+            ],
+        ),
     ]
 
 

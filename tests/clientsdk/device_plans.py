@@ -1,0 +1,133 @@
+"""Plans, devices and audits for the tests of the SDK."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from sotto.compiled import CompiledPlan
+from sotto.wire import decode_message
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+WEEK = 7 * DAY
+#: The beginning of a budget period of a week.
+START = 2000 * WEEK
+
+LADDER = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
+LATE = [(500_000, WEEK), (1_500_000, 2 * WEEK)]
+
+
+def metric(name: str, kind: str = "first", limit: int = 1, **changes: Any) -> dict[str, Any]:
+    """A metric of a compiled plan: a category of three values unless changed."""
+    ladder = changes.pop("ladder", LATE if kind == "reservoir" else LADDER)
+    document = {
+        "name": name,
+        "type": "category",
+        "mechanism": {"name": "grr", "domain_size": 4},
+        "domain": ["a", "b", "c"],
+        "outside": "other",
+        "missing": False,
+        "window": 4 * WEEK,
+        "repeat": {"kind": kind, "limit": limit},
+        "ladder": [{"epsilon": epsilon, "after": after} for epsilon, after in ladder],
+    }
+    return {**document, **changes}
+
+
+def number(name: str, **changes: Any) -> dict[str, Any]:
+    """A number from 0 to 10 that may be missing."""
+    document = metric(name, **changes)
+    del document["domain"]
+    return {
+        **document,
+        "type": "number",
+        "mechanism": {"name": "threshold", "missing": True},
+        "outside": "clip",
+        "missing": True,
+        "range": [0.0, 10.0],
+    }
+
+
+def string(name: str, **changes: Any) -> dict[str, Any]:
+    """A string in 64 bits."""
+    document = metric(name, **changes)
+    del document["domain"], document["outside"]
+    return {
+        **document,
+        "type": "string",
+        "mechanism": {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 4},
+    }
+
+
+def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
+    """A compiled plan of a week's period."""
+    document = {
+        "format": 1,
+        "collector": "fleet.example",
+        "plan": "trial",
+        "version": 1,
+        "owner": "owner@fleet.example",
+        "expires": START + 520 * WEEK,
+        "period": WEEK,
+        "resolution": HOUR,
+        "grace": DAY,
+        "retention": 30 * DAY,
+        "shards": 8,
+        "ceilings": {"period": 12_000_000, "lifetime": 640_000_000},
+        "metrics": [copy.deepcopy(each) for each in metrics or (metric("colour"),)],
+        **changes,
+    }
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return CompiledPlan.from_json(text.encode())
+
+
+class Sent(NamedTuple):
+    """One report as an aggregator reads it."""
+
+    shard: int
+    fingerprint: bytes
+    metric: int
+    level: int
+    pseudonym: bytes
+    chain: bytes
+    event: int
+    payload: bytes
+
+
+def reports(messages: Iterable[tuple[int, bytes]]) -> list[Sent]:
+    """All reports of messages, in order."""
+    return [
+        Sent(shard, message.fingerprint, run.metric, *row)
+        for shard, body in messages
+        for message in (decode_message(body),)
+        for run in message.runs
+        for row in run.rows
+    ]
+
+
+def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, int]:
+    """What an aggregator counts: micro-epsilon of the newest rungs, by pseudonym.
+
+    Fails if a device ever sent two payloads for one key or bound a chain twice.
+    """
+    known = {each.fingerprint: each for each in plans}
+    payloads: dict[tuple[bytes, int, bytes, int], bytes] = {}
+    bindings: dict[bytes, tuple[bytes, bytes, int, int]] = {}
+    newest: dict[bytes, tuple[bytes, int]] = {}
+    for report in sent:
+        key = (report.pseudonym, report.metric, report.chain, report.level)
+        assert payloads.setdefault(key, report.payload) == report.payload
+        binding = (report.pseudonym, report.fingerprint, report.metric, report.event)
+        assert bindings.setdefault(report.chain, binding) == binding
+        mechanism = known[report.fingerprint].metrics[report.metric].mechanism
+        cost = mechanism.certified(report.level)
+        if cost > newest.get(report.chain, (b"", 0))[1]:
+            newest[report.chain] = (report.pseudonym, cost)
+    totals: defaultdict[bytes, int] = defaultdict(int)
+    for pseudonym, cost in newest.values():
+        totals[pseudonym] += cost
+    return dict(totals)

@@ -1,0 +1,79 @@
+"""Runs Python code in processes of its own, as tests of crashes and forks must."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+#: What every script may use.
+PRELUDE = """\
+import os, sys, threading, time
+from pathlib import Path
+from device_plans import *
+from clientsdk import *
+from clientsdk.testing import FakeClock
+VAST = {"period": 10**12, "lifetime": 10**12}
+path = Path(sys.argv[1])
+
+class Device(Client):
+    # The real thing, with a clock to move.
+    def __init__(self, compiled, now, publisher, **options):
+        self.clock, self.publisher = FakeClock(now), publisher
+        super().__init__(compiled, clock=self.clock, publisher=publisher, **options)
+
+def device(*metrics, now=START, state=path, consent=True, publisher=None, **options):
+    publisher = publisher or MemoryPublisher()
+    client = Device(plan(*metrics, ceilings=VAST), now, publisher, state=state, **options)
+    if consent:
+        client.give_consent()
+    return client
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+def wait(pid):
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def start(code: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
+    """Start a process that runs the prelude and ``code``."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", PRELUDE + code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=HERE,
+        start_new_session=True,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def run(code: str, *arguments: object, timeout: float = 60) -> str:
+    """Run ``code`` to its end; return what it printed, or fail with what it said."""
+    process = start(code, *arguments)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    assert process.returncode == 0, err
+    return out

@@ -1,0 +1,282 @@
+"""What must be gone is gone from every byte of every file."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+from contextlib import closing
+
+import pytest
+from device_plans import START, WEEK, metric, number, plan, string
+
+from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
+from clientsdk.database import Access
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import StoreError
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+
+
+def raw(path):
+    """All bytes of the device's files. Read by another process: this one would lose its locks."""
+    files = sorted(path.parent.glob(path.name + "*"))
+    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
+
+
+def device(path, *metrics, seed=1, **options):
+    options.setdefault("clock", FakeClock(START))
+    compiled = plan(*metrics, ceilings=VAST)
+    return SeededClient(compiled, seed=seed, state=path, **options)
+
+
+def secret_of(client):
+    with client._store.transaction(Access.READ) as connection:
+        return connection.execute("SELECT value FROM secret").fetchone()[0]
+
+
+def ids(client):
+    return {bytes.fromhex(chain.chain) for chain in client.ledger().pending}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def test_the_old_secret_is_gone_as_soon_as_a_period_begins(path):
+    client = device(path)
+    secrets = []
+    for _ in range(5):
+        client.record("colour", "a")
+        secrets.append(secret_of(client))
+        assert secrets[-1] in raw(path)
+        assert not any(old in raw(path) for old in secrets[:-1])
+        client.clock.advance(days=7)
+    assert len(set(secrets)) == 5
+
+
+def test_flush_alone_moves_the_ratchet_on(path):
+    client = device(path)
+    old = secret_of(client)
+    client.clock.advance(days=7)
+    client.flush()
+    assert old not in raw(path)
+    assert not client._store.erasure_owed
+
+
+def test_pseudonyms_go_with_their_last_chain(path):
+    client = device(path)
+    names = []
+    for _ in range(3):
+        client.record("colour", "a")
+        names.append(bytes.fromhex(client.ledger().periods[-1].pseudonym))
+        client.clock.advance(days=7)
+    # The first chain is late by now; the second sends its last rung; the third waits for its.
+    client.flush()
+    assert [period.pseudonym is None for period in client.ledger().periods] == [True, True, False]
+    assert not any(name in raw(path) for name in names[:2])
+    assert names[2] in raw(path)
+    client.clock.advance(days=30)
+    client.flush()
+    assert not any(name in raw(path) for name in names)
+    assert client.ledger().pending == ()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM pseudonym").fetchone() == (0,)
+
+
+def test_a_period_without_a_chain_leaves_no_pseudonym(path):
+    client = device(path, consent=False)
+    client.clock.advance(days=70)
+    client.flush()
+    assert client.ledger().periods == ()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM pseudonym").fetchone() == (0,)
+
+
+def test_delivered_chains_are_gone_after_the_flush(path):
+    client = device(path, metric("colour", "every", 300))
+    for _ in range(300):
+        client.record("colour", "a")
+    chains = ids(client)
+    client.clock.advance(days=8)
+    assert client.flush().sent == 300
+    content = raw(path)
+    assert not any(chain in content for chain in chains)
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_withdrawal_wipes_at_once_and_keeps_what_was_reserved(path, sent):
+    client = device(path, metric("colour", "every", 900), metric("kept", "reservoir"))
+    for week in range(2):
+        client.clock.now = START + week * WEEK
+        for _ in range(400):
+            client.record("colour", "a")
+        client.record("kept", "b")
+    if sent:
+        client.clock.advance(days=1, hours=3)
+        client.flush()
+    before = client.ledger()
+    chains = ids(client)
+    names = {bytes.fromhex(period.pseudonym) for period in before.periods}
+    assert len(chains) > 400
+    assert client.withdraw_consent()
+    content = raw(path)
+    assert not any(chain in content for chain in chains)
+    assert not any(name in content for name in names)
+    after = client.ledger()
+    assert after.consent is Consent.WITHDRAWN
+    assert after.pending == ()
+    assert [(p.number, p.reserved, p.spent, p.recordings) for p in after.periods] == [
+        (p.number, p.reserved, p.spent, p.recordings) for p in before.periods
+    ]
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    client.clock.advance(days=2)
+    messages = len(client.publisher.messages)
+    assert client.flush().sent == 0
+    assert len(client.publisher.messages) == messages
+
+
+def test_agreeing_again_starts_where_the_ledger_stopped(path):
+    ceilings = Ceilings(4_000_000, 10**9)
+    client = device(path, metric("colour", "every", 9), ceilings=ceilings)
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    name = client.ledger().periods[0].pseudonym
+    client.withdraw_consent()
+    client.give_consent()
+    assert [client.record("colour", "a") for _ in range(2)] == [
+        Outcome.ACCEPTED,
+        Outcome.OVER_BUDGET,
+    ]
+    (period,) = client.ledger().periods
+    assert period.pseudonym == name
+    assert period.reserved <= ceilings.period
+    client.clock.advance(days=8)
+    assert client.flush().sent == 1
+
+
+def test_a_crash_in_the_middle_of_wiping_is_made_good_at_the_next_start(path, monkeypatch):
+    client = device(path, metric("colour", "every", 900))
+    for _ in range(400):
+        client.record("colour", "a")
+    chains = ids(client)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(client._store), "scrub", lambda store, compact: False)
+        assert not client.withdraw_consent()
+    assert any(chain in raw(path) for chain in chains)
+    # No close, as after a crash; the connection is let go by hand, to free the file.
+    client._store._disconnect()
+    with device(path, consent=False, seed=2) as again:
+        assert again.ledger().consent is Consent.WITHDRAWN
+        content = raw(path)
+        assert not any(chain in content for chain in chains)
+        assert not again._store.erasure_owed
+
+
+def test_a_reader_in_the_way_delays_erasure_and_flush_makes_it_good(path):
+    client = device(path)
+    client.record("colour", "a")
+    chains = ids(client)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chain").fetchone()
+        assert not client.withdraw_consent()
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+        reader.execute("COMMIT")
+    client.flush()
+    assert not any(chain in raw(path) for chain in chains)
+
+
+def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monkeypatch):
+    client = device(path)
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(client._store), "agree", _disk_full)
+        with pytest.raises(StoreError, match="full"):
+            client.withdraw_consent()
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+        with pytest.raises(StoreError, match="full"):
+            client.flush()
+    assert client.flush().sent == 0
+    assert client.ledger().consent is Consent.WITHDRAWN
+    assert client.publisher.messages == []
+
+
+def _disk_full(store, connection, consent):
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_true_values_are_in_no_file_message_log_record_or_error(path, caplog):
+    """Marked values; the marks are longer than anything that could be there by chance."""
+    caplog.set_level(0)
+    mark = "Qzx7-marked-value"
+    publisher = MemoryPublisher()
+    client = device(
+        path,
+        metric("colour", "every", 9, domain=["plain", mark + "-category", "c"]),
+        number("size", kind="every", limit=9),
+        string("word", kind="every", limit=9),
+        metric("kept", "reservoir", domain=["x", "y", mark + "-kept"]),
+        publisher=publisher,
+    )
+    planned = raw(path).count(mark.encode())
+    figure = 7.123456789012345
+    raised = []
+    for _ in range(12):
+        client.record("word", mark)
+        client.record("word", mark * 50)
+        client.record("size", figure)
+        for name, value in (
+            ("size", mark),
+            ("colour", mark.encode()),
+            ("word", [mark]),
+            (mark, "word"),
+            ("kept", {mark: mark}),
+        ):
+            try:
+                client.record(name, value)
+            except Exception as error:
+                raised.append(f"{error!r} {error} {error.__cause__!r} {error.__context__!r}")
+        client.record("colour", mark)
+    client.clock.advance(days=2)
+    client.flush()
+    client.close()
+    content = raw(path)
+    assert len(raised) == 60
+    assert planned == content.count(mark.encode()) == 2
+    places = [*raised, caplog.text, repr(client), str(client.__dict__.keys())]
+    assert not any(mark in place or "7.12345" in place for place in places)
+    import struct
+
+    for number_form in ("<d", ">d"):
+        assert struct.pack(number_form, figure) not in content
+        assert struct.pack(number_form, figure / 10) not in content
+    sent = b"".join(body for _, body in publisher.messages)
+    assert mark.encode() not in sent
+    assert struct.pack("<d", figure / 10) not in sent
+
+
+def test_files_are_readable_by_their_owner_alone(path):
+    client = device(path)
+    client.record("colour", "a")
+    files = list(path.parent.glob(path.name + "*"))
+    assert len(files) == 3
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    client.close()
+    path.chmod(0o644)
+    with device(path, seed=2):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_no_file_grows_with_what_was_delivered(path):
+    client = device(path, metric("colour", "every", 50))
+    sizes = []
+    for _ in range(12):
+        for _ in range(50):
+            client.record("colour", "a")
+        client.clock.advance(days=7)
+        client.flush()
+        client.clock.advance(days=1)
+        sizes.append(path.stat().st_size)
+    assert max(sizes[6:]) <= max(sizes[:6])

@@ -1,0 +1,312 @@
+"""Several processes and threads on one file, and forks of all kinds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from device_plans import counted, metric, plan, reports
+from scripts import run, start
+
+from clientsdk.ledger import read_file
+from sotto.log import LogReader, lanes
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def published(directory):
+    """All messages of a log."""
+    return [
+        (0, record.body)
+        for lane in lanes(directory)
+        for reader in (LogReader(lane),)
+        for record in reader.records(0, reader.end())
+    ]
+
+
+def test_processes_on_one_file_never_overspend_together(path):
+    """Each counts what it was promised; the ledger holds them all, under the ceiling."""
+    code = """
+client = device(metric("colour", "every", 1000), ceilings=Ceilings(300_000_000, 10**9))
+outcomes = [str(client.record("colour", "a")) for _ in range(300)]
+client.close()
+print(outcomes.count("accepted"), *set(outcomes))
+"""
+    workers = [start(code, path) for _ in range(3)]
+    accepted = 0
+    for worker in workers:
+        out, err = worker.communicate(timeout=60)
+        assert worker.returncode == 0, err
+        number, *others = out.split()
+        accepted += int(number)
+        assert set(others) <= {"accepted", "over_budget"}
+    ledger = read_file(path)
+    cost = plan(metric("colour")).metric("colour").mechanism.certified(2)
+    assert accepted == 300_000_000 // cost == len(ledger.pending)
+    assert ledger.reserved == accepted * cost
+    assert len({chain.chain for chain in ledger.pending}) == accepted
+
+
+def test_processes_that_record_and_flush_at_once(path, tmp_path):
+    log = tmp_path / "log"
+    code = """
+import random
+publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
+client = device(metric("colour", "every", 40), metric("kept", "reservoir"), publisher=publisher)
+rng = random.Random(os.getpid())
+for step in range(150):
+    client.record("colour", rng.choice("abc"))
+    client.record("kept", rng.choice("abc"))
+    client.clock.now = START + step * 4 * HOUR + rng.randrange(HOUR)
+    if step % 3 == 0:
+        assert client.flush().error is None
+print("done")
+"""
+    workers = [start(code, path, log) for _ in range(3)]
+    for worker in workers:
+        out, err = worker.communicate(timeout=100)
+        assert (worker.returncode, out) == (0, "done\n"), err
+    rest = """
+publisher = EmbeddedLogPublisher(sys.argv[2])
+client = device(metric("colour", "every", 40), metric("kept", "reservoir"), publisher=publisher)
+client.clock.now = START + 25 * DAY
+for _ in range(30):
+    assert client.flush().error is None
+    client.clock.advance(days=1)
+assert client.next_due() is None
+"""
+    run(rest, path, log)
+    ledger = read_file(path)
+    compiled = plan(metric("colour", "every", 40), metric("kept", "reservoir"), ceilings=VAST)
+    totals = counted(reports(published(log)), [compiled])
+    assert sorted(totals.values()) == sorted(p.spent for p in ledger.periods if p.spent)
+    assert all(period.spent <= period.reserved for period in ledger.periods)
+
+
+def test_threads_share_a_client(path):
+    code = """
+client = device(metric("colour", "every", 500))
+outcomes = []
+def work():
+    for _ in range(200):
+        outcomes.append(str(client.record("colour", "a")))
+def send():
+    for _ in range(20):
+        client.flush()
+        client.clock.advance(hours=1)
+threads = [threading.Thread(target=work) for _ in range(4)] + [threading.Thread(target=send)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert outcomes.count("accepted") == 500, outcomes.count("accepted")
+assert set(outcomes) == {"accepted", "period_full"}
+client.clock.advance(days=8)
+assert client.flush().remaining == 0
+ledger = client.ledger()
+assert ledger.spent == ledger.reserved == sum(
+    counted(reports(client.publisher.messages), [client.plan]).values())
+"""
+    run(code, path)
+
+
+def test_consent_given_or_withdrawn_elsewhere_is_noticed(path):
+    code = """
+here = device(metric("colour", "every", 9), consent=False)
+there = device(metric("colour", "every", 9), consent=False)
+assert here.record("colour", "a") is Outcome.NO_CONSENT
+wait(child(lambda: there.give_consent()))
+assert here.record("colour", "a") is Outcome.ACCEPTED
+here.clock.advance(hours=3)
+wait(child(lambda: there.withdraw_consent()))
+assert here.flush().sent == 0
+assert here.record("colour", "a") is Outcome.NO_CONSENT
+assert here.publisher.messages == []
+"""
+    run(code, path)
+
+
+def test_a_ceiling_raised_elsewhere_ends_refusals_here(path):
+    code = """
+here = device(metric("one"), metric("two"), ceilings=Ceilings(2_000_000, 10**9))
+assert here.record("one", "a") is Outcome.ACCEPTED
+assert here.record("two", "a") is Outcome.OVER_BUDGET
+wait(child(lambda: here.renew_consent()))
+here.flush()
+assert here.record("two", "a") is Outcome.ACCEPTED
+"""
+    run(code, path)
+
+
+# Forks.
+
+FORK = """
+import ctypes
+def fork_without_hooks(work):
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return pid
+fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
+"""
+
+
+@pytest.mark.parametrize("kind", ["hooks", "no hooks"])
+def test_a_child_goes_on_when_its_parent_has_closed_the_store(path, kind):
+    """Without care the parent's close deletes the log with the child's commits."""
+    code = """
+client = device(metric("colour", "every", 100))
+client.record("colour", "a")
+ready, go = os.pipe(), os.pipe()
+def work():
+    for _ in range(10):
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+    os.write(ready[1], b"x")
+    os.read(go[0], 1)
+    for _ in range(10):
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+    client.close()
+pid = fork(work)
+os.read(ready[0], 1)
+for _ in range(5):
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+client.close()
+os.write(go[1], b"x")
+wait(pid)
+"""
+    run(FORK + code, path, kind)
+    ledger = read_file(path)
+    assert ledger.periods[0].recordings == {"trial/colour": 26}
+    assert len({chain.chain for chain in ledger.pending}) == 26
+
+
+@pytest.mark.parametrize("kind", ["hooks", "no hooks"])
+def test_a_store_in_memory_stays_with_the_parent(path, kind):
+    code = """
+client = device(metric("colour", "every", 9), state=None)
+client.record("colour", "a")
+client.clock.advance(hours=3)
+def work():
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    try:
+        client.flush()
+    except Exception as error:
+        assert "forked" in str(error)
+    assert client.publisher.messages == []
+wait(fork(work))
+assert client.record("colour", "a") is Outcome.ACCEPTED
+assert client.flush().sent == 1
+"""
+    run(FORK + code, path, kind)
+
+
+def test_a_fork_without_hooks_amid_a_transaction_leaves_the_child_without_a_store(path):
+    code = """
+from clientsdk.database import Access
+client = device(metric("colour", "every", 9))
+client.record("colour", "a")
+inside, done = threading.Event(), threading.Event()
+def hold():
+    with client._store.transaction(Access.WRITE):
+        inside.set()
+        done.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+inside.wait()
+def work():
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+pid = fork(work)
+wait(pid)
+done.set()
+thread.join()
+assert client.record("colour", "a") is Outcome.ACCEPTED
+assert client.ledger().periods[0].recordings == {"trial/colour": 2}
+"""
+    run(FORK + code, path, "no hooks")
+
+
+def test_forks_amid_recording_and_sending_threads(path, tmp_path):
+    """No deadlock, no lost charge, no key with two payloads."""
+    log = tmp_path / "log"
+    code = """
+publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
+client = device(metric("colour", "every", 10_000), publisher=publisher)
+stop = threading.Event()
+taken = [0]
+def work():
+    while not stop.is_set():
+        taken[0] += client.record("colour", "a") is Outcome.ACCEPTED
+def send():
+    while not stop.is_set():
+        client.flush()
+        client.clock.advance(minutes=1)
+threads = [threading.Thread(target=work), threading.Thread(target=send)]
+[thread.start() for thread in threads]
+def twenty():
+    for _ in range(20):
+        assert client.record("colour", "b") is Outcome.ACCEPTED
+    client.flush()
+for _ in range(15):
+    wait(child(twenty))
+stop.set()
+[thread.join() for thread in threads]
+print(taken[0] + 15 * 20)
+client.clock.advance(days=8)
+client.flush()
+ledger = client.ledger()
+print(sum(sum(p.recordings.values()) for p in ledger.periods), ledger.spent)
+client.close()
+"""
+    taken, recorded, spent = run(code, path, log).split()
+    assert taken == recorded
+    compiled = plan(metric("colour", "every", 10_000), ceilings=VAST)
+    sent = reports(published(log))
+    assert sum(counted(sent, [compiled]).values()) == int(spent)
+
+
+def test_a_child_writes_a_lane_of_its_own(path, tmp_path):
+    log = tmp_path / "log"
+    code = """
+publisher = EmbeddedLogPublisher(sys.argv[2], lane="app")
+publisher.publish(0, b"parent")
+wait(child(lambda: (publisher.publish(0, b"child"), publisher.close())))
+publisher.publish(0, b"parent again")
+publisher.close()
+"""
+    run(code, path, log)
+    assert sorted(body for _, body in published(log)) == [b"child", b"parent", b"parent again"]
+    assert len(lanes(log)) == 2
+
+
+def test_multiprocessing_with_spawn_and_the_file_as_the_common_ground(path, tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(
+        """
+import multiprocessing, sys
+from device_plans import START, metric, plan
+from clientsdk.testing import FakeClock, SeededClient
+
+def work(seed):
+    compiled = plan(metric("colour", "every", 30), ceilings={"period": 10**9, "lifetime": 10**9})
+    with SeededClient(compiled, seed=seed, state=sys.argv[1], clock=FakeClock(START)) as client:
+        return [str(client.record("colour", "a")) for _ in range(20)].count("accepted")
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(pool.map(work, range(4)))
+""",
+        encoding="utf-8",
+    )
+    out = run(f"import runpy; sys.argv[1:] = [str(path)]; sys.argv[0] = {str(script)!r}\n"
+              f"runpy.run_path({str(script)!r}, run_name='__main__')", path)  # fmt: skip
+    assert sum(json.loads(out)) == 30
+    assert read_file(path).periods[0].recordings == {"trial/colour": 30}

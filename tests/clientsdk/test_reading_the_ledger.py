@@ -1,0 +1,134 @@
+"""The ledger as people read it: from the client, and from the file beside a running app."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from device_plans import HOUR, START, WEEK, metric, plan
+
+from clientsdk import Ceilings, Consent
+from clientsdk.ledger import lowered, read_file
+from clientsdk.testing import FakeClock, SeededClient, small_plan
+from sotto.errors import StoreError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def device(path, **options):
+    return SeededClient(plan(), seed=1, state=path, clock=FakeClock(START), **options)
+
+
+def test_what_the_ledger_says(path):
+    client = device(path)
+    certified = client.plan.metric("colour").mechanism.certified
+    client.record("colour", "a")
+    client.record("colour", "a")
+    client.clock.advance(hours=2)
+    client.flush()
+    ledger = client.ledger()
+    assert (ledger.collector, ledger.consent, ledger.period) == (
+        "fleet.example",
+        Consent.GIVEN,
+        2000,
+    )
+    assert ledger.ceilings == Ceilings(12_000_000, 640_000_000)
+    (period,) = ledger.periods
+    assert (period.number, period.start, period.end) == (2000, START, START + WEEK)
+    assert (period.reserved, period.spent) == (certified(2), certified(0))
+    assert (ledger.reserved, ledger.spent) == (certified(2), certified(0))
+    assert period.recordings == {"trial/colour": 1}
+    assert len(period.pseudonym) == 32
+    (chain,) = ledger.pending
+    assert (chain.metric, chain.event, chain.charged, chain.delivered, chain.levels) == (
+        "trial/colour",
+        START,
+        1,
+        1,
+        3,
+    )
+    assert (chain.spent, chain.reserved) == (certified(0), certified(2))
+    assert START + 25 * HOUR <= chain.due < START + 26 * HOUR
+
+
+def test_the_file_says_the_same_while_it_is_in_use_and_after(path):
+    client = device(path)
+    client.record("colour", "a")
+    assert read_file(path) == client.ledger()
+    ledger = client.ledger()
+    client.close()
+    content = path.read_bytes()
+    assert read_file(path) == ledger
+    assert path.read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_chains_of_a_plan_that_the_reader_has_not_loaded(path):
+    client = device(path)
+    client.record("colour", "a")
+    client.close()
+    other = SeededClient(
+        plan(metric("other"), version=2), seed=2, state=path, clock=FakeClock(START)
+    )
+    assert [chain.metric for chain in other.ledger().pending] == ["trial/colour"]
+
+
+def test_what_is_no_device_s_file(path, tmp_path):
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_file(path)
+    assert not path.exists()
+    path.write_bytes(b"x" * 10_000)
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_file(path)
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(StoreError, match="another application"):
+        read_file(other)
+
+
+def test_a_plan_in_the_file_that_cannot_be_read(path):
+    client = device(path)
+    client.record("colour", "a")
+    client.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE plan SET body = x'7b7d'")
+    with pytest.raises(StoreError, match="a plan in the device's store cannot be read"):
+        read_file(path)
+
+
+def test_a_plan_in_the_file_that_is_another_s(path):
+    client = device(path)
+    client.record("colour", "a")
+    client.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE plan SET body = ?", (plan(version=7).to_json(),))
+    with pytest.raises(StoreError, match="not the one"):
+        read_file(path)
+
+
+def test_a_chain_whose_plan_cannot_be_read_is_not_sent_and_says_so(path):
+    client = device(path)
+    client.record("colour", "a")
+    client.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE plan SET body = x'7b7d'")
+    new = SeededClient(plan(version=2), seed=2, state=path, clock=FakeClock(START))
+    new.clock.advance(hours=3)
+    result = new.flush()
+    assert (result.sent, result.remaining) == (0, 1)
+    assert isinstance(result.error, StoreError)
+
+
+def test_lower_ceilings():
+    assert lowered(Ceilings(1, 9), Ceilings(2, 8)) == Ceilings(1, 8)
+
+
+def test_the_small_plan_is_one():
+    client = SeededClient(small_plan(), seed=1)
+    client.record("colour", "red")
+    assert client.ledger().reserved <= small_plan().ceilings.period

@@ -1,0 +1,163 @@
+"""Reservoirs: unbiased, never released before the period ends, displaced chains erased."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+
+import pytest
+from device_plans import HOUR, LATE, START, WEEK, metric, plan, reports
+from statistical import check_counts
+
+from clientsdk import Ceilings, Outcome, draws
+from clientsdk.testing import FakeClock, SeededClient
+
+STRONG = [(500_000, WEEK), (3_000_000, 2 * WEEK)]
+
+
+def device(seed=1, **options):
+    compiled = options.pop("plan", None) or plan(metric("colour", "reservoir"))
+    return SeededClient(compiled, seed=seed, clock=FakeClock(START), **options)
+
+
+def kept_positions(devices, values, seed):
+    """How often each of a period's values, told apart by their hour, is the one kept."""
+    kept = Counter()
+    for number in range(devices):
+        client = device(seed=seed + number)
+        for _ in range(values):
+            assert client.record("colour", "a") is Outcome.ACCEPTED
+            client.clock.advance(hours=1)
+        (chain,) = client.ledger().pending
+        kept[(chain.event - START) // HOUR] += 1
+        client.close()
+    return [kept[position] for position in range(values)]
+
+
+def test_every_value_is_kept_equally_often():
+    seed = 500
+    check_counts(kept_positions(1500, 4, seed), [1 / 4] * 4, label=seed)
+
+
+def test_a_biased_reservoir_would_be_seen(monkeypatch):
+    """The planted fault: the coin is 1/2 from the third value on."""
+    monkeypatch.setattr(
+        draws, "replaces", lambda source, seen: draws.below(source, min(seen, 2)) == 0
+    )
+    with pytest.raises(AssertionError):
+        check_counts(kept_positions(1500, 4, 500), [1 / 4] * 4, label=500)
+
+
+def test_one_chain_one_charge_however_many_values():
+    client = device()
+    for _ in range(20):
+        client.record("colour", "a")
+    ledger = client.ledger()
+    assert len(ledger.pending) == 1
+    assert ledger.reserved == client.plan.metric("colour").mechanism.certified(1)
+    assert ledger.periods[0].recordings == {"trial/colour": 20}
+
+
+def test_nothing_is_released_before_the_period_ends():
+    client = device()
+    client.record("colour", "a")
+    while client.clock() < START + WEEK:
+        assert client.flush().sent == 0
+        client.record("colour", "b")
+        client.clock.advance(hours=6)
+    client.clock.advance(days=8)
+    assert client.flush().sent == 1
+
+
+def test_the_sdk_randomizes_a_value_that_it_does_not_keep(monkeypatch):
+    """The same draws either way, so that the time taken tells little."""
+    client = device(seed=3)
+    mechanism = client.plan.metric("colour").mechanism
+    drawn = []
+    draw = type(mechanism).draw
+    monkeypatch.setattr(
+        type(mechanism), "draw", lambda *given: drawn.append(given[2]) or draw(*given)
+    )
+    for _ in range(30):
+        client.record("colour", "a")
+    assert len(set(drawn)) == 30
+
+
+def test_displaced_chains_leave_the_file(tmp_path):
+    path = tmp_path / "device.db"
+    client = device(seed=4, state=path)
+    ids = set()
+    for _ in range(40):
+        client.record("colour", "a")
+        ids |= {chain.chain for chain in client.ledger().pending}
+    (kept,) = (chain.chain for chain in client.ledger().pending)
+    client.close()
+    raw = path.read_bytes()
+    assert len(ids) > 2
+    assert bytes.fromhex(kept) in raw
+    assert not any(bytes.fromhex(each) in raw for each in ids - {kept})
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM chain").fetchone() == (1,)
+
+
+def test_another_version_takes_over_the_reservation_and_pays_the_difference(tmp_path):
+    path = tmp_path / "device.db"
+    weak = plan(metric("colour", "reservoir", ladder=LATE))
+    strong = plan(metric("colour", "reservoir", ladder=STRONG), version=2)
+    device(seed=5, plan=weak, state=path).record("colour", "a")
+    client = device(seed=6, plan=strong, state=path)
+    while len({chain.chain for chain in client.ledger().pending}) == 1:
+        client.record("colour", "a")
+        if client.ledger().pending[0].reserved > 2_000_000:
+            break
+    assert client.ledger().reserved == strong.metric("colour").mechanism.certified(1)
+    back = device(seed=7, plan=weak, state=path)
+    for _ in range(50):
+        assert back.record("colour", "a") is Outcome.ACCEPTED
+    # Reserved is never given back, and a cheaper chain uses what was.
+    assert back.ledger().reserved == strong.metric("colour").mechanism.certified(1)
+    assert back.ledger().pending[0].reserved == weak.metric("colour").mechanism.certified(1)
+
+
+def test_a_displacing_value_that_costs_too_much_is_refused(tmp_path):
+    path = tmp_path / "device.db"
+    ceilings = Ceilings(2_000_000, 100_000_000)
+    weak = plan(metric("colour", "reservoir", ladder=LATE))
+    strong = plan(metric("colour", "reservoir", ladder=STRONG), version=2)
+    first = device(seed=5, plan=weak, state=path, ceilings=ceilings)
+    first.record("colour", "a")
+    (kept,) = first.ledger().pending
+    second = device(seed=6, plan=strong, state=path, ceilings=ceilings)
+    outcomes = {second.record("colour", "a") for _ in range(30)}
+    assert outcomes == {Outcome.ACCEPTED, Outcome.OVER_BUDGET}
+    assert second.ledger().pending == (kept,)
+    assert second.ledger().reserved <= ceilings.period
+
+
+def test_a_reservoir_emptied_by_withdrawal_charges_anew():
+    client = device(seed=8)
+    client.record("colour", "a")
+    cost = client.ledger().reserved
+    client.withdraw_consent()
+    client.give_consent()
+    while not client.ledger().pending:
+        client.record("colour", "a")
+    assert client.ledger().reserved == 2 * cost
+
+
+def test_reservoirs_of_two_metrics_and_periods_do_not_meet():
+    client = device(plan=plan(metric("one", "reservoir"), metric("two", "reservoir")))
+    for _ in range(2):
+        for _ in range(5):
+            client.record("one", "a")
+            client.record("two", "a")
+        client.clock.advance(days=7)
+    assert sorted((c.metric, c.period) for c in client.ledger().pending) == [
+        ("trial/one", 2000),
+        ("trial/one", 2001),
+        ("trial/two", 2000),
+        ("trial/two", 2001),
+    ]
+    client.clock.advance(days=7)
+    client.flush()
+    assert len({report.pseudonym for report in reports(client.publisher.messages)}) == 2
