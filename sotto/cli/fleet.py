@@ -1,0 +1,305 @@
+"""Plays recordings back: one device after another, each with the real SDK and a simulated clock.
+
+A device lives through its own rows in time order. Between them it wakes to send, once in each
+slot of ``send_every``, whenever something is due, and after its last row its clock runs on until
+every rung is delivered. What it sends goes through a :class:`Network` to the log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from clientsdk import Client
+from sotto.cli.cells import WRONG_TYPE
+from sotto.cli.lanes import SortedLanes
+from sotto.cli.recordings import Recordings
+from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.errors import ValueTypeError
+from sotto.wire import HEADER, ROW, RUN
+
+if TYPE_CHECKING:
+    from mechanisms.ladders import LadderedMechanism
+    from mechanisms.randomness import Source
+
+DAY = 86_400_000
+EMPTY_CELL = "empty cell"
+WRONG_CELL = "wrong type"
+
+
+class Network(Protocol):
+    """What lies between devices and log, for simulations that plant faults."""
+
+    def carry(self, device: int, sent: int, message: bytes) -> Iterable[tuple[int, bytes]]:
+        """Return what arrives of a message sent at ``sent`` (ms): append times and bytes."""
+        ...
+
+
+class Faithful:
+    """Delivers every message, once, when it is sent."""
+
+    def carry(self, device: int, sent: int, message: bytes) -> Iterable[tuple[int, bytes]]:
+        """Return the message as it is."""
+        return ((sent, message),)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When devices send.
+
+    Attributes
+    ----------
+    send_every : int
+        Milliseconds. In each slot of this length a device wakes at most once, at a moment drawn
+        anew for each slot, so that times of arrival do not tell devices apart.
+    until : int or None
+        Nothing happens from this time (ms) on; None: until everything is delivered.
+    """
+
+    send_every: int = DAY
+    until: int | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which row's value a metric's chain was made of: for simulations, never written to a log."""
+
+    device: int
+    metric: str
+    period: int
+    row: int
+
+
+@dataclass(frozen=True)
+class AuditLine:
+    """One device's ledger for one budget period, in micro-epsilon.
+
+    ``pseudonym`` is hexadecimal, as seen in what was sent; empty if nothing was.
+    """
+
+    device: int
+    period: int
+    pseudonym: str
+    spent: int
+    reserved: int
+
+
+@dataclass
+class Played:
+    """What came of a fleet, or of a part of it; parts add up with :meth:`merge`."""
+
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    audit: list[AuditLine] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    unsent: int = 0
+    messages: int = 0
+    written: int = 0
+    networks: list[Network] = field(default_factory=list)
+
+    def merge(self, other: Played) -> None:
+        """Add another part."""
+        self.outcomes += other.outcomes
+        self.skipped += other.skipped
+        self.audit += other.audit
+        self.kept += other.kept
+        self.unsent += other.unsent
+        self.messages += other.messages
+        self.written += other.written
+        self.networks += other.networks
+
+
+class Witness:
+    """Passes draws on to a mechanism and remembers the chain id of the last one.
+
+    A chain id that turns up in a message tells that its value was kept, and by whom it was drawn
+    tells from which row: the SDK itself never says which value stays in a reservoir. Only a
+    simulation may look.
+    """
+
+    def __init__(self, mechanism: LadderedMechanism) -> None:
+        self._mechanism = mechanism
+        self.chain: bytes | None = None
+
+    def draw(
+        self, symbol: object, chain: bytes, pseudonym: bytes, source: Source
+    ) -> tuple[bytes, ...]:
+        """Draw as the mechanism does."""
+        self.chain = chain
+        return self._mechanism.draw(symbol, chain, pseudonym, source)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._mechanism, name)
+
+
+class Clock:
+    """A device's clock, moved by the simulation."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class Radio:
+    """A device's publisher: through the network to the lanes.
+
+    Attributes
+    ----------
+    pseudonyms : dict of int to str
+        By budget period, hexadecimal, as seen in what was sent.
+    drawn : dict of bytes to (str, int)
+        Metric and row of each chain that was drawn and has not been sent.
+    kept : list of (str, int, int)
+        Metric, period and row of each chain that was sent.
+    """
+
+    def __init__(
+        self, device: int, clock: Clock, network: Network, lanes: SortedLanes, period: int
+    ) -> None:
+        self._device = device
+        self._clock = clock
+        self._network = network
+        self._lanes = lanes
+        self._period = period
+        self.pseudonyms: dict[int, str] = {}
+        self.drawn: dict[bytes, tuple[str, int]] = {}
+        self.kept: list[tuple[str, int, int]] = []
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Send one message at the time of the device's clock."""
+        _, pseudonym, _, event = ROW.unpack_from(message, HEADER.size + RUN.size)
+        period = event // self._period
+        self.pseudonyms[period] = pseudonym.hex()
+        if self.drawn:
+            for chain in _chains(message):
+                if chain in self.drawn:
+                    metric, row = self.drawn.pop(chain)
+                    self.kept.append((metric, period, row))
+        for append, arrived in self._network.carry(self._device, self._clock.now, message):
+            self._lanes.add(append, arrived)
+
+    def close(self) -> None:
+        """Nothing to close: the lanes are the fleet's."""
+
+
+def _chains(message: bytes) -> Iterator[bytes]:
+    """Yield the chain id of every row of a message that the SDK made."""
+    at = HEADER.size
+    while at < len(message):
+        _, width, rows = RUN.unpack_from(message, at)
+        at += RUN.size
+        for _ in range(rows):
+            yield message[at + 17 : at + 33]
+            at += ROW.size + width
+
+
+class Fleet:
+    """Plays devices back, one after another.
+
+    Parameters
+    ----------
+    plan : CompiledPlan
+    recordings : Recordings
+    schedule : Schedule
+    lanes : SortedLanes
+        Takes what arrives.
+    network : Network
+    witness : bool
+        Whether to note which row's value was kept, in :attr:`Played.kept`.
+    """
+
+    def __init__(
+        self,
+        plan: CompiledPlan,
+        recordings: Recordings,
+        schedule: Schedule,
+        lanes: SortedLanes,
+        network: Network,
+        witness: bool = False,
+    ) -> None:
+        self._plan = plan
+        self._recordings = recordings
+        self._schedule = schedule
+        self._lanes = lanes
+        self._network = network
+        self._jitter = random.SystemRandom()
+        self._witnesses = {each.name: _witness(each) for each in plan.metrics} if witness else {}
+        self.played = Played(networks=[network])
+
+    def play(self, device: int, number: int) -> None:
+        """Play back the rows of ``device``, known to network and audit as ``number``."""
+        start, end = self._recordings.starts[device : device + 2].tolist()
+        clock = Clock(int(self._recordings.time[start]))
+        radio = Radio(number, clock, self._network, self._lanes, self._plan.period)
+        with Client(self._plan, state=None, publisher=radio, clock=clock) as client:
+            client.give_consent()
+            for entry in range(start, end):
+                now = int(self._recordings.time[entry])
+                if self._schedule.until is not None and now >= self._schedule.until:
+                    break
+                self._send(client, clock, now)
+                clock.now = now
+                self._record(client, radio, entry)
+            self._send(client, clock, self._schedule.until)
+            ledger = client.ledger()
+        self.played.unsent += len(ledger.pending)
+        self.played.kept += [Kept(number, *kept) for kept in radio.kept]
+        self.played.audit += [
+            AuditLine(
+                number,
+                period.number,
+                radio.pseudonyms.get(period.number, ""),
+                period.spent,
+                period.reserved,
+            )
+            for period in ledger.periods
+        ]
+
+    def _record(self, client: Client, radio: Radio, entry: int) -> None:
+        """Record the values of one row."""
+        recordings, played = self._recordings, self.played
+        for metric in self._plan.metrics:
+            name = metric.name
+            value = recordings.values[name][entry]
+            if value is WRONG_TYPE or (value is None and not metric.missing):
+                played.skipped[name, WRONG_CELL if value is WRONG_TYPE else EMPTY_CELL] += 1
+                continue
+            try:
+                outcome = client.record(name, value)
+            except ValueTypeError:
+                played.skipped[name, WRONG_CELL] += 1
+                continue
+            played.outcomes[name, str(outcome)] += 1
+            witness = self._witnesses.get(name)
+            if witness is not None and witness.chain is not None:
+                radio.drawn[witness.chain] = (name, int(recordings.row[entry]))
+                witness.chain = None
+
+    def _send(self, client: Client, clock: Clock, until: int | None) -> None:
+        """Wake and send whatever falls due before ``until``."""
+        while (due := client.next_due()) is not None:
+            wake = self._wake(max(due, clock.now))
+            if until is not None and wake >= until:
+                return
+            clock.now = wake
+            result = client.flush()
+            if result.error is not None:
+                raise result.error
+
+    def _wake(self, due: int) -> int:
+        """Return a random moment of the first slot in which something is due, not before it."""
+        every = self._schedule.send_every
+        return self._jitter.randrange(due, due - due % every + every)
+
+
+def _witness(metric: CompiledMetric) -> Witness:
+    """Put a witness in front of a metric's mechanism."""
+    witness = Witness(metric.mechanism)
+    # The attribute is computed once and then kept in the instance, where it can be replaced.
+    vars(metric)["mechanism"] = witness
+    return witness

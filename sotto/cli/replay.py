@@ -1,0 +1,191 @@
+"""Play a table back as devices with the real SDK in them, into an embedded log.
+
+Every distinct value of --device-column is one device, with the SDK, a store in memory and a
+clock of its own that follows --time-column. Each row is recorded when its time comes: for every
+metric of the plan, the cell in the column of that name (or in the one that --map gives it).
+Values are randomized, held back and released as the plan says, and what devices send arrives in
+the log at the simulated times. After its last row a device's clock runs on until its last rung is
+delivered, or to --until.
+
+Times are ISO 8601 (UTC unless they have an offset) or whole milliseconds since 1970; a Parquet
+timestamp is what it says. A row without a device, or without a time that can be read, is skipped.
+An empty cell is a missing value where the plan has "missing: true"; where it has not, and where a
+cell is of the wrong type, nothing is recorded. All of that is counted and printed. Randomness is
+the operating system's: no two replays are alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from sotto.cli.fleet import Played
+    from sotto.cli.recordings import Recordings
+    from sotto.compiled import CompiledPlan
+
+HELP = "play a CSV or Parquet table back as devices, into an embedded log"
+
+_EXAMPLES = """\
+examples:
+  sotto replay --plan plan.yaml --input flights.csv.gz --device-column tailnum \\
+               --time-column scheduled --out build/log --devices build/devices.csv
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto replay``."""
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("--plan", type=Path, required=True, help="the collection plan (YAML, or compiled JSON)")
+    add("--input", type=Path, required=True, metavar="FILE", help=".csv, .csv.gz or .parquet")
+    add("--device-column", required=True, metavar="COLUMN", help="what tells devices apart")
+    add("--time-column", required=True, metavar="COLUMN", help="when a row was recorded")
+    add("--out", type=Path, required=True, metavar="DIR", help="the log; empty or new")
+    add(
+        "--map",
+        action="append",
+        default=[],
+        metavar="METRIC=COLUMN",
+        help="a metric's column, where it has another name (may be repeated)",
+    )
+    add(
+        "--null",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="cells of this text count as empty, such as NA (may be repeated)",
+    )
+    add("--processes", type=int, default=2, metavar="N", help="default: 2")
+    add(
+        "--send-every",
+        default="1d",
+        metavar="DURATION",
+        help="a device wakes to send once in each slot of this length (default: 1d)",
+    )
+    add("--until", metavar="TIME", help="stop all clocks then, delivered or not")
+    add(
+        "--devices",
+        type=Path,
+        metavar="OUT.csv",
+        help="write the devices' own ledgers, to compare with the aggregator's audit",
+    )
+    add("--quiet", action="store_true", help="no progress bar")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play the table back; return the exit status."""
+    from sotto.cli.fleet import Schedule
+    from sotto.cli.recordings import Columns, read_recordings
+    from sotto.cli.replaying import Replay, write_audit
+    from sotto.durations import parse_duration
+
+    started = time.perf_counter()
+    if args.processes < 1:
+        raise ParameterError(f"--processes must be at least 1, got {args.processes}")
+    plan = read_plan(args.plan)
+    columns = Columns.of_plan(
+        plan,
+        args.device_column,
+        args.time_column,
+        renamed(args.map),
+        args.null,
+    )
+    every = parse_duration(args.send_every)
+    if not every > 0:
+        raise ParameterError("--send-every must be longer than nothing")
+    schedule = Schedule(every, moment(args.until))
+    recordings = read_recordings(args.input, plan, columns)
+    replay = Replay(args.out, schedule, args.processes)
+    with progress_bar(recordings.devices, args.quiet) as advance:
+        played = replay.run(plan, recordings, advance)
+    if args.devices:
+        write_audit(args.devices, played.audit)
+    print("\n".join(summary(plan, recordings, played)))
+    print(f"{args.out}: done in {time.perf_counter() - started:.1f} s")
+    return 0
+
+
+def read_plan(path: Path) -> CompiledPlan:
+    """Return the plan at ``path``, compiled: YAML, or JSON that is compiled already."""
+    from sotto.compiled import CompiledPlan
+
+    if path.suffix == ".json":
+        return CompiledPlan.from_json(path.read_bytes())
+    from sotto.plan import load_plan
+
+    return load_plan(path).compile()
+
+
+def renamed(pairs: list[str]) -> Mapping[str, str]:
+    """Return ``METRIC=COLUMN`` arguments as a mapping."""
+    columns = {}
+    for pair in pairs:
+        metric, equals, column = pair.partition("=")
+        if not (metric and equals and column):
+            raise ParameterError(f"--map {pair!r} must read METRIC=COLUMN")
+        columns[metric] = column
+    return columns
+
+
+def moment(text: str | None) -> int | None:
+    """Return a time argument in milliseconds."""
+    from sotto.cli.cells import milliseconds
+
+    if text is None:
+        return None
+    time = milliseconds(text)
+    if not isinstance(time, int):
+        raise ParameterError(f"--until {text!r} must be a time such as 2013-06-01T12:00Z")
+    return time
+
+
+@contextmanager
+def progress_bar(devices: int, quiet: bool = False) -> Iterator[Any]:
+    """Show devices done on standard error; yields what to call with their number."""
+    from tqdm import tqdm
+
+    with tqdm(
+        total=devices, unit=" devices", desc="replay", disable=quiet or None, file=sys.stderr
+    ) as bar:
+        yield bar.update
+
+
+def summary(plan: CompiledPlan, recordings: Recordings, played: Played) -> list[str]:
+    """Return what was played back, in lines."""
+    skipped = sum(recordings.skipped.values())
+    lines = [
+        f"{recordings.rows:,} rows, {recordings.devices:,} devices, {skipped:,} rows skipped",
+        *(f"  {count:>11,}  {reason}" for reason, count in recordings.skipped.most_common()),
+    ]
+    heads = sorted({outcome for _, outcome in played.outcomes})
+    if heads:
+        width = max(len(metric.name) for metric in plan.metrics)
+        lines.append("recorded" + " " * (width - 6) + "".join(f"{head:>14}" for head in heads))
+        lines += [
+            f"  {metric.name:<{width}}"
+            + "".join(f"{played.outcomes[metric.name, head]:>14,}" for head in heads)
+            for metric in plan.metrics
+        ]
+    cells = Counter(played.skipped)
+    if cells:
+        lines.append(f"{sum(cells.values()):,} cells skipped")
+        lines += [
+            f"  {count:>11,}  {metric}: {reason}" for (metric, reason), count in cells.most_common()
+        ]
+    spent = sum(line.spent for line in played.audit)
+    reserved = sum(line.reserved for line in played.audit)
+    lines += [
+        f"{played.messages:,} messages, {played.written / 1e6:,.1f} MB; "
+        f"{played.unsent:,} chains not wholly delivered",
+        f"devices reserved epsilon {reserved / 1e6:,.3f} and spent {spent / 1e6:,.3f}",
+    ]
+    return lines
