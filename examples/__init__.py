@@ -1,0 +1,1 @@
+"""What Sotto does, on real data."""

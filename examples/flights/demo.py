@@ -1,0 +1,176 @@
+"""The whole job: flights to devices, log, drains, estimates, and everything beside the truth."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from tqdm import tqdm
+
+from pipelines.drain import drain
+from sotto.cli.fleet import Played
+from sotto.cli.recordings import Columns, Recordings, read_recordings
+from sotto.cli.replaying import Replay, write_audit
+from sotto.errors import ParameterError
+from sotto.plan import Plan, load_plan
+
+from .data import Flights, load_flights, write_events
+from .faults import FaultyNetwork, Misbehaviour, Target, damage
+from .findings import Drain, Timing
+from .truth import Truth
+
+DAY = 86_400_000
+PLAN = Path(__file__).with_name("plan.yaml")
+#: The window that is watched as rungs arrive, 28 days from 20 June 2013: its number.
+WATCHED = 567
+#: Days after that window's start at which the aggregator drains the log.
+STOPS = (1, 2, 4, 7, 11, 14, 18, 21, 28, 35, 42, 49, 56)
+#: The budget period in which two aircraft misbehave: the last week of the watched window. Its
+#: state is open, and all its reports delivered, at the last stop.
+MISBEHAVIOUR = 4 * WATCHED + 3
+
+
+@dataclass
+class Demo:
+    """Where the demo works, and what it has so far.
+
+    Attributes
+    ----------
+    out : Path
+        A directory of its own, made anew.
+    processes : int
+        In which devices are played back.
+    aircraft : int or None
+        Only so many of them; None for all.
+    """
+
+    out: Path
+    processes: int = 2
+    aircraft: int | None = None
+    timings: list[Timing] = field(default_factory=list)
+
+    @property
+    def log(self) -> Path:
+        """The embedded log."""
+        return self.out / "log"
+
+    @property
+    def state(self) -> Path:
+        """The aggregator's state directory."""
+        return self.out / "state"
+
+    @property
+    def database(self) -> str:
+        """URL of the results."""
+        return f"sqlite:///{self.out / 'results.db'}"
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        began = time.perf_counter()
+        yield
+        self.timings.append(Timing(name, time.perf_counter() - began))
+
+    def start_afresh(self) -> None:
+        """Empty the demo's directory.
+
+        Raises
+        ------
+        ParameterError
+            It holds something else than a former run.
+        """
+        mark = self.out / ".sotto-demo"
+        if self.out.exists() and any(self.out.iterdir()) and not mark.exists():
+            raise ParameterError(f"{self.out} is not empty and not a former demo's directory")
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.out.mkdir(parents=True)
+        mark.touch()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Plan, flights, and what devices record of them."""
+
+    plan: Plan
+    flights: Flights
+    recordings: Recordings
+
+
+def prepare(demo: Demo) -> Inputs:
+    """Write the table and the plan that ``sotto replay`` would read, and read them."""
+    plan = load_plan(PLAN)
+    (demo.out / "plan.json").write_bytes(plan.compile().to_json())
+    flights = load_flights()
+    if demo.aircraft is not None:
+        flights = flights.of_aircraft(demo.aircraft)
+    events = demo.out / "events.csv"
+    write_events(flights, events)
+    columns = Columns.of_plan(plan.compile(), "tailnum", "scheduled")
+    return Inputs(plan, flights, read_recordings(events, plan.compile(), columns))
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the replay left: the devices' side, the network's faults, the truth."""
+
+    played: Played
+    planted: Mapping[str, int]
+    misbehaved: Sequence[Misbehaviour]
+    truth: Truth
+
+
+def replay(demo: Demo, inputs: Inputs) -> Replayed:
+    """Play all aircraft back through a network that is not to be trusted."""
+    plan = inputs.plan.compile()
+    overspender, rerandomizer = _busiest(inputs.recordings, plan.period)
+    network = FaultyNetwork(
+        Target.of_plan(plan, "carrier"),
+        overspender=overspender,
+        rerandomizer=rerandomizer,
+        periods=frozenset([MISBEHAVIOUR]),
+    )
+    job = Replay(demo.log, processes=demo.processes, network=network, witness=True)
+    with tqdm(total=inputs.recordings.devices, unit=" aircraft", desc="  replay") as bar:
+        played = job.run(plan, inputs.recordings, bar.update)
+    networks = cast(Sequence[FaultyNetwork], played.networks)
+    planted = sum((each.planted for each in networks), Counter[str]())
+    misbehaved = [case for each in networks for case in each.misbehaved]
+    planted["corrupt_log"] = damage(demo.log)
+    write_audit(demo.out / "devices.csv", played.audit)
+    truth = Truth.of_replay(plan, inputs.flights, played.kept, played.audit, misbehaved)
+    truth.write(demo.out / "truth.csv")
+    return Replayed(played, planted, misbehaved, truth)
+
+
+def _busiest(recordings: Recordings, period: int) -> tuple[int, int]:
+    """Return the two devices with the most rows among those that misbehave when it counts."""
+    there = np.flatnonzero(recordings.time // period == MISBEHAVIOUR)
+    owners = np.unique(np.searchsorted(recordings.starts, there, side="right") - 1)
+    rows = np.diff(recordings.starts)[owners]
+    first, second = owners[np.argsort(-rows, kind="stable")[:2]].tolist()
+    return first, second
+
+
+def aggregate(demo: Demo, inputs: Inputs, as_of: int | None) -> Drain:
+    """Drain what had arrived as of a time, or all there is."""
+    plan = inputs.plan.compile()
+    # The destinations of the year are looked for once, when all is in.
+    candidates = {} if as_of is not None else {plan.fingerprint: inputs.plan.candidates}
+    result = drain(demo.log, demo.state, [plan], demo.database, as_of=as_of, candidates=candidates)
+    return Drain(
+        as_of,
+        result.drains,
+        result.size,
+        result.tally.reports,
+        result.tally.counted,
+        result.tally.superseded,
+        result.tally.duplicates,
+        result.seconds,
+    )

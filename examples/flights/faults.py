@@ -1,0 +1,305 @@
+"""Faults that networks and attackers plant between the aircraft and the log.
+
+A :class:`FaultyNetwork` stands where ``sotto replay`` has a faithful one. It sends messages
+twice, holds some back until stronger rungs have overtaken them, adds bytes that no device sent,
+and makes two aircraft misbehave: one sends more chains than its budget allows, one answers a
+question a second time. What it does is chosen so that it can be told afterwards exactly which
+reports must count: none but those of the misbehaving aircraft in the weeks in question drop out.
+
+Whatever a bit flip could turn into a believable report is not flipped: the aggregator cannot
+tell such a report from a true one, and neither could this demo say what must count.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mechanisms.coins import shard_of
+from sotto.compiled import CompiledPlan
+from sotto.log import LogReader, LogWriter, lanes
+from sotto.reasons import Reason
+from sotto.wire import HEADER, RUN, Row, decode_message, encode_message
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+DUPLICATE = "message sent again"
+HELD_BACK = "message held back nine days"
+OVERSPENDS = "sends chains beyond its budget"
+RERANDOMIZES = "answers the same question twice"
+DAMAGED = "record damaged on disk"
+
+HOLD = 9 * DAY
+EXTRA_CHAINS = 2
+
+
+@dataclass(frozen=True)
+class Misbehaviour:
+    """One aircraft in one budget period, whose reports of it must not count."""
+
+    device: int
+    period: int
+    fault: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a forged message must say to look like one of the plan's.
+
+    Attributes
+    ----------
+    fingerprint : bytes
+    shards, period, resolution : int
+    metric, width, levels, symbols : int
+        A category metric of the plan: index, payload width, rungs, and number of symbols.
+    horizon : int
+        Milliseconds after which its events are late.
+    """
+
+    fingerprint: bytes
+    shards: int
+    period: int
+    resolution: int
+    metric: int
+    width: int
+    levels: int
+    symbols: int
+    horizon: int
+
+    @classmethod
+    def of_plan(cls, plan: CompiledPlan, metric: str) -> Target:
+        """Aim at a category metric."""
+        aimed = plan.metric(metric)
+        mechanism = aimed.mechanism
+        return cls(
+            plan.fingerprint,
+            plan.shards,
+            plan.period,
+            plan.resolution,
+            aimed.index,
+            mechanism.payload_width,
+            mechanism.levels,
+            len(aimed.labels),
+            aimed.horizon,
+        )
+
+
+@dataclass
+class FaultyNetwork:
+    """Delivers everything, and more.
+
+    Parameters
+    ----------
+    target : Target
+    seed : int
+        Which messages are tampered with; what they contain is random all the same.
+    overspender, rerandomizer : int
+        Numbers of the two aircraft that misbehave, or -1.
+    periods : frozenset of int
+        When they do.
+    duplicates, held, garbage : float
+        Shares of messages: sent again; held back, of those that carry first rungs alone;
+        followed by one piece of each kind of garbage.
+
+    Attributes
+    ----------
+    planted : Counter of str
+        How often each fault, and each :attr:`Reason.label` of garbage, was planted.
+    misbehaved : list of Misbehaviour
+    """
+
+    target: Target
+    seed: int = 2013
+    overspender: int = -1
+    rerandomizer: int = -1
+    periods: frozenset[int] = frozenset()
+    duplicates: float = 0.02
+    held: float = 0.05
+    garbage: float = 0.0002
+    planted: Counter[str] = field(default_factory=Counter)
+    misbehaved: list[Misbehaviour] = field(default_factory=list)
+    _device: int = -1
+    _rng: random.Random = field(default_factory=random.Random)
+
+    def carry(self, device: int, sent: int, message: bytes) -> Iterator[tuple[int, bytes]]:
+        """Return what arrives of one message, and what comes along with it."""
+        if device != self._device:
+            self._device, self._rng = device, random.Random(f"{self.seed}:{device}")
+        rng = self._rng
+        if rng.random() < self.held and _first_rungs_alone(message):
+            self.planted[HELD_BACK] += 1
+            yield sent + HOLD, message
+        else:
+            yield sent, message
+        if rng.random() < self.duplicates:
+            self.planted[DUPLICATE] += 1
+            yield sent + rng.randrange(HOUR, 5 * DAY), message
+        if rng.random() < self.garbage:
+            for reason, forge in GARBAGE:
+                self.planted[reason.label] += 1
+                yield sent, forge(self.target, rng, message, sent)
+        if device in (self.overspender, self.rerandomizer):
+            yield from self._misbehave(device, sent, message)
+
+    def _misbehave(self, device: int, sent: int, message: bytes) -> Iterator[tuple[int, bytes]]:
+        """Once in each of the periods, send what revokes the pseudonym."""
+        row = _row_of(self.target, message)
+        if row is None:
+            return
+        fault = OVERSPENDS if device == self.overspender else RERANDOMIZES
+        done = Misbehaviour(device, row.event // self.target.period, fault)
+        if done.period not in self.periods or done in self.misbehaved:
+            return
+        self.misbehaved.append(done)
+        self.planted[fault] += 1
+        if fault == OVERSPENDS:
+            for _ in range(EXTRA_CHAINS):
+                extra = row._replace(level=self.target.levels - 1, chain=self._rng.randbytes(16))
+                yield sent + HOUR, _message(self.target, extra)
+        else:
+            symbol = (int.from_bytes(row.payload, "little") + 1) % self.target.symbols
+            again = row._replace(payload=symbol.to_bytes(self.target.width, "little"))
+            yield sent + HOUR, _message(self.target, again)
+
+
+def _first_rungs_alone(message: bytes) -> bool:
+    return all(row.level == 0 for run in decode_message(message).runs for row in run.rows)
+
+
+def _row_of(target: Target, message: bytes) -> Row | None:
+    """Return a row of the target's metric in the message."""
+    for run in decode_message(message).runs:
+        if run.metric == target.metric:
+            return run.rows[0]
+    return None
+
+
+def _message(target: Target, row: Row) -> bytes:
+    shard = shard_of(row.pseudonym, target.shards)
+    return encode_message(target.fingerprint, shard, [(target.metric, [row])])
+
+
+def _stranger(target: Target, rng: random.Random, sent: int) -> Row:
+    """Return an acceptable row of a device that does not exist."""
+    event = sent - sent % target.resolution
+    symbol = rng.randrange(target.symbols).to_bytes(target.width, "little")
+    return Row(0, rng.randbytes(16), rng.randbytes(16), event, symbol)
+
+
+Forge = Callable[[Target, random.Random, bytes, int], bytes]
+
+
+def _noise(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    return b"\0" + rng.randbytes(rng.randrange(1, 400))
+
+
+def _truncated(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    return message[: rng.randrange(1, len(message))]
+
+
+def _flipped_version(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    return _flip(_message(target, _stranger(target, rng, sent)), 2, rng.randrange(8))
+
+
+def _flipped_fingerprint(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    forged = _message(target, _stranger(target, rng, sent))
+    return _flip(forged, HEADER.size - 1 - rng.randrange(32), rng.randrange(8))
+
+
+def _flipped_metric(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    return _flip(_message(target, _stranger(target, rng, sent)), HEADER.size + 1, rng.randrange(8))
+
+
+def _other_width(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    row = _stranger(target, rng, sent)
+    return _message(target, row._replace(payload=row.payload + b"\0"))
+
+
+def _flipped_shard(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    return _flip(_message(target, _stranger(target, rng, sent)), 4, rng.randrange(6))
+
+
+def _flipped_level(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    forged = _message(target, _stranger(target, rng, sent))
+    return _flip(forged, HEADER.size + RUN.size, rng.randrange(3, 8))
+
+
+def _outside_domain(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    row = _stranger(target, rng, sent)
+    symbol = target.symbols + rng.randrange(50)
+    return _message(target, row._replace(payload=symbol.to_bytes(target.width, "little")))
+
+
+def _between_hours(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    row = _stranger(target, rng, sent)
+    return _message(target, row._replace(event=row.event - rng.randrange(1, target.resolution)))
+
+
+def _from_the_future(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    row = _stranger(target, rng, sent)
+    return _message(target, row._replace(event=row.event + 3 * DAY))
+
+
+def _too_old(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+    row = _stranger(target, rng, sent)
+    days = target.horizon // DAY + rng.randrange(2, 30)
+    return _message(target, row._replace(event=row.event - days * DAY))
+
+
+#: One maker of garbage each for the reasons that a single record can have.
+GARBAGE: tuple[tuple[Reason, Forge], ...] = (
+    (Reason.MALFORMED, _noise),
+    (Reason.MALFORMED, _truncated),
+    (Reason.UNKNOWN_VERSION, _flipped_version),
+    (Reason.UNKNOWN_PLAN, _flipped_fingerprint),
+    (Reason.UNKNOWN_METRIC, _flipped_metric),
+    (Reason.WRONG_WIDTH, _other_width),
+    (Reason.WRONG_SHARD, _flipped_shard),
+    (Reason.IMPOSSIBLE_LEVEL, _flipped_level),
+    (Reason.OUT_OF_DOMAIN, _outside_domain),
+    (Reason.MISALIGNED_TIME, _between_hours),
+    (Reason.FUTURE, _from_the_future),
+    (Reason.LATE, _too_old),
+)
+
+
+def _flip(message: bytes, place: int, bit: int) -> bytes:
+    flipped = bytearray(message)
+    flipped[place] ^= 1 << bit
+    return bytes(flipped)
+
+
+def damage(log: Path, records: int = 40) -> int:
+    """Add a lane of copies of messages and damage every fourth of them on disk.
+
+    The messages are in the log already, so that none is lost; the reader must step over the
+    damage, hand it to quarantine, and go on with the record behind it.
+
+    Returns
+    -------
+    int
+        How many records were damaged.
+    """
+    reader = LogReader(lanes(log)[0])
+    copies = []
+    for record in reader.records(0, reader.end()):
+        copies.append((record.append, record.body))
+        if len(copies) == records:
+            break
+    with LogWriter(log, "damaged") as writer:
+        ends = [writer.append(body, append) + len(body) for append, body in copies]
+    (segment,) = (log / "damaged").glob("*.seg")
+    chosen = ends[1:-1:4]
+    with segment.open("r+b", buffering=0) as file:
+        for end in chosen:
+            file.seek(end)
+            byte = file.read(1)
+            file.seek(end)
+            file.write(bytes([byte[0] ^ 0xFF]))
+        os.fsync(file.fileno())
+    return len(chosen)

@@ -1,0 +1,310 @@
+"""What the demo found: plain values that the terminal story and the report both read.
+
+Shares are fractions of 1, delays minutes, distances miles, times milliseconds since the epoch,
+privacy amounts micro-epsilon unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An estimate and its 95 % interval beside two truths.
+
+    Attributes
+    ----------
+    label : str
+        What is estimated, such as ``"UA"``.
+    value, low, high : float
+        The unbiased estimate and its interval.
+    kept : float
+        The truth of the reports that were counted: what the interval is about.
+    every : float
+        The truth of all flights of the same window, recorded or not.
+    n : int
+        Reports counted.
+    """
+
+    label: str
+    value: float
+    low: float
+    high: float
+    kept: float
+    every: float
+    n: int = 0
+
+    @property
+    def covers(self) -> bool:
+        """Whether the interval holds the truth of the kept reports."""
+        return self.low <= self.kept <= self.high
+
+
+@dataclass(frozen=True)
+class WindowSeries:
+    """One quantity, window after window; ``starts`` are the windows' starts."""
+
+    label: str
+    unit: str
+    starts: Sequence[int]
+    values: Sequence[Comparison]
+
+
+@dataclass(frozen=True)
+class Release:
+    """One window's estimate as of one day: ``day`` counts from the window's start."""
+
+    day: float
+    by_level: tuple[int, ...]
+    seen: Comparison
+
+
+@dataclass(frozen=True)
+class Sharpening:
+    """How one window's estimate gets sharper as rungs arrive; ``kept`` is the final truth."""
+
+    label: str
+    unit: str
+    window_days: int
+    kept: float
+    releases: Sequence[Release]
+
+
+class Fate(Enum):
+    """What became of a destination in the decoding."""
+
+    FOUND = "found"
+    MISSED = "missed"
+    UNDETECTABLE = "undetectable"
+    FALSE = "false find"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """One airport that was flown to, or that was decoded though nobody flew there."""
+
+    code: str
+    name: str
+    latitude: float
+    longitude: float
+    share: Comparison
+    fate: Fate
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """The decoded destinations of the year.
+
+    Attributes
+    ----------
+    destinations : sequence of Destination
+        Those of the list that were flown to, and those that were found.
+    candidates : int
+        How many airports were tested for.
+    floor : float
+        The share from which on an airport is more likely found than not.
+    unexplained : Comparison
+        The share that no candidate accounts for, beside that which really went elsewhere.
+    unlisted : mapping of str to float
+        Share of each destination that is not in the list.
+    airports : sequence of (float, float)
+        Degrees north and east of every candidate.
+    """
+
+    destinations: Sequence[Destination]
+    candidates: int
+    floor: float
+    unexplained: Comparison
+    unlisted: Mapping[str, float]
+    airports: Sequence[tuple[float, float]]
+
+    def count(self, fate: Fate) -> int:
+        """Return how many destinations met ``fate``."""
+        return sum(destination.fate is fate for destination in self.destinations)
+
+
+@dataclass(frozen=True)
+class DelayCurve:
+    """The distribution of departure delays in one window: shares at or below so many minutes.
+
+    The truth has a finer grid, ``minutes``, than the estimate.
+    """
+
+    grid: Sequence[float]
+    value: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    minutes: Sequence[float]
+    kept: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many 95 % intervals hold their truth, and what chance allows 999 times in 1,000."""
+
+    label: str
+    hits: int
+    total: int
+    least: int
+    most: int
+
+    @property
+    def inside(self) -> bool:
+        """Whether the count is one that chance allows."""
+        return self.least <= self.hits <= self.most
+
+
+@dataclass(frozen=True)
+class RungError:
+    """Root mean square error of a metric with its reports at one rung, over all weeks."""
+
+    epsilon: float
+    observed: float
+    predicted: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class MetricErrors:
+    """Error by rung; and the last rung's mean square error over that of fresh responses.
+
+    ``low`` and ``high`` bound what one set of fresh responses gives against the mean of many.
+    """
+
+    label: str
+    unit: str
+    rungs: Sequence[RungError]
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class LedgerPeriod:
+    """One budget period (a week): what devices spent and what the aggregator counted."""
+
+    start: int
+    pseudonyms: int
+    spent: int
+    counted: int
+    withheld: int
+
+    @property
+    def difference(self) -> int:
+        """Spent, minus counted, minus what revoked pseudonyms explain: zero when all is well."""
+        return self.spent - self.counted - self.withheld
+
+
+@dataclass(frozen=True)
+class Revocation:
+    """One revoked pseudonym: its own ledger beside the aggregator's two audits."""
+
+    fault: str
+    start: int
+    reason: str
+    spent: int
+    accepted: int
+    observed: int
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """One reason: what was planted for it, and what the quarantine holds.
+
+    ``planted`` is None where the number depends on what had been counted before: rows of
+    pseudonyms that were revoked.
+    """
+
+    reason: str
+    explanation: str
+    planted: int | None
+    found: int
+
+    @property
+    def as_planted(self) -> bool:
+        """Whether the quarantine holds what was planted, no more and no less."""
+        return self.found > 0 if self.planted is None else self.found == self.planted
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One kind of fault that the network planted, and what became of it."""
+
+    fault: str
+    count: int
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One stage's duration in seconds."""
+
+    stage: str
+    wall: float
+
+
+@dataclass(frozen=True)
+class Drain:
+    """One stop of the aggregator: it took what had arrived up to a time, then estimated."""
+
+    as_of: int | None
+    drains: int
+    size: int
+    reports: int
+    counted: int
+    superseded: int
+    duplicates: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The job in numbers."""
+
+    flights: int
+    devices: int
+    recordings: int
+    chains: int
+    reports: int
+    messages: int
+    log_bytes: int
+    skipped: Mapping[str, int]
+    week_epsilon: float
+    ceiling: float
+    lifetime: float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that the story and the report say.
+
+    ``agreeing`` is how many pseudonyms of one audited week have the same amount in both ledgers,
+    and how many there are; ``equal_windows`` is in how many windows a second count of the log,
+    made without the aggregator, comes to the same numbers, and how many windows there are.
+    """
+
+    totals: Totals
+    sharpening: Sequence[Sharpening]
+    carriers: Sequence[Comparison]
+    carriers_window: int
+    airlines: Mapping[str, str]
+    series: Mapping[str, WindowSeries]
+    quantiles: Sequence[Comparison]
+    curve: DelayCurve
+    decoding: Decoding
+    coverage: Sequence[Coverage]
+    scores: Sequence[float]
+    errors: Sequence[MetricErrors]
+    ledger: Sequence[LedgerPeriod]
+    lifetimes: Sequence[float]
+    revocations: Sequence[Revocation]
+    agreeing: tuple[int, int]
+    quarantine: Sequence[Quarantined]
+    planted: Sequence[Planted]
+    drains: Sequence[Drain]
+    equal_windows: tuple[int, int]
+    timings: Sequence[Timing]

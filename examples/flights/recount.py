@@ -1,0 +1,128 @@
+"""Counts the log a second time, without the aggregator: a witness, and the errors of each rung.
+
+The log is decoded, everything that is not a true device's accepted row is dropped, and what is
+left is counted rung by rung with the mechanisms' own kernels. The counts at the last rung must
+equal the aggregator's; those of the weaker rungs show what the estimates would have been before
+the stronger ones arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.decode import Batch, decode
+from sotto.log import LogReader, lanes
+from sotto.registry import Registry
+
+
+@dataclass(frozen=True)
+class Reports:
+    """All rungs of a metric's counted chains; columns of length n, one row a chain.
+
+    Attributes
+    ----------
+    pseudonym, chain : (n, 2) uint64
+    event : (n,) int64
+    payload : (n, levels, width) uint8
+    seen : (n, levels) bool
+        Which rungs the log holds.
+    arrived : (n,) int64
+        Append time (ms) of the first of them.
+    """
+
+    pseudonym: NDArray[np.uint64]
+    chain: NDArray[np.uint64]
+    event: NDArray[np.int64]
+    payload: NDArray[np.uint8]
+    seen: NDArray[np.bool_]
+    arrived: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    def counts(
+        self, metric: CompiledMetric, level: int, groups: NDArray[np.int64], n_groups: int
+    ) -> NDArray[np.int64]:
+        """Count the payloads of one rung by group: ``(n_groups, count_length)``."""
+        return metric.mechanism.accumulate(
+            np.ascontiguousarray(self.payload[:, level]),
+            self.chain,
+            self.pseudonym,
+            groups,
+            n_groups,
+        )
+
+
+def read_reports(
+    log: Path, plan: CompiledPlan, pseudonyms: NDArray[np.uint64]
+) -> dict[str, Reports]:
+    """Read the reports of a log, once each, of the devices that behaved.
+
+    Parameters
+    ----------
+    log : Path
+    plan : CompiledPlan
+    pseudonyms : (m, 2) uint64
+        Those whose reports count; all others in the log are strangers or were revoked.
+    """
+    registry = Registry([plan])
+    known = pseudonyms[np.argsort(pseudonyms[:, 0])]
+    parts: dict[int, list[Batch]] = {each.id: [] for each in registry.metrics}
+    for batch in _batches(log, registry):
+        # Random ids of which two share their first half are not to be expected.
+        at = np.searchsorted(known[:, 0], batch.pseudonym[:, 0])
+        named = known[np.minimum(at, len(known) - 1)]
+        parts[batch.metric].append(_select(batch, (named == batch.pseudonym).all(axis=1)))
+    return {
+        plan.metrics[number].name: _reports(plan.metrics[number], batches)
+        for number, batches in parts.items()
+    }
+
+
+def _batches(log: Path, registry: Registry) -> Iterator[Batch]:
+    for lane in lanes(log):
+        reader = LogReader(lane)
+        for block in reader.blocks(reader.begin(), reader.end()):
+            decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
+            yield from decoded.batches
+
+
+def _select(batch: Batch, which: NDArray[np.bool_]) -> Batch:
+    return Batch(
+        batch.metric,
+        batch.level[which],
+        batch.pseudonym[which],
+        batch.chain[which],
+        batch.event[which],
+        batch.append[which],
+        batch.payload[which],
+    )
+
+
+def _reports(metric: CompiledMetric, batches: Iterable[Batch]) -> Reports:
+    """Bring the rungs of each chain together; repetitions fall onto one another."""
+    parts = list(batches)
+    chain, level, event, append = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("chain", "level", "event", "append")
+    )
+    pseudonym = np.concatenate([part.pseudonym for part in parts])
+    payload = np.concatenate([part.payload for part in parts])
+    order = np.lexsort((chain[:, 0], chain[:, 1]))
+    chain, level, event = chain[order], level[order], event[order]
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (chain[1:] != chain[:-1]).any(axis=1)
+    number = np.cumsum(first) - 1
+    count, levels = int(number[-1]) + 1, metric.mechanism.levels
+    rungs = np.zeros((count, levels, payload.shape[1]), dtype=np.uint8)
+    rungs[number, level] = payload[order]
+    seen = np.zeros((count, levels), dtype=np.bool_)
+    seen[number, level] = True
+    arrived = np.minimum.reduceat(append[order], np.flatnonzero(first))
+    return Reports(pseudonym[order][first], chain[first], event[first], rungs, seen, arrived)

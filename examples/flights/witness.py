@@ -1,0 +1,96 @@
+"""A second opinion on the log, formed in a process of its own while the aggregator works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines import counts, files
+from pipelines.commit import StateDirectory
+from sotto.compiled import CompiledPlan
+
+from .data import Flights
+from .findings import MetricErrors
+from .recount import Reports, read_reports
+from .theory import metric_errors
+from .truth import KeptReports, Truth
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What the log says without the aggregator.
+
+    Attributes
+    ----------
+    errors : tuple of MetricErrors
+        Of every metric, rung by rung.
+    arrived : mapping of str to (n,) int64
+        By metric: when the first rung of each kept report of the truth arrived (ms).
+    windows : mapping of (str, int) to (length,) int64
+        By metric and window start: counts at the last rung.
+    reports : int
+        Rungs in the log, each counted once.
+    """
+
+    errors: tuple[MetricErrors, ...]
+    arrived: Mapping[str, NDArray[np.int64]]
+    windows: Mapping[tuple[str, int], NDArray[np.int64]]
+    reports: int
+
+
+def form_opinion(
+    log: Path, plan_json: bytes, flights: Flights, kept: Mapping[str, KeptReports]
+) -> Opinion:
+    """Read the log, count it, and compare its rungs with theory and with fresh responses."""
+    plan = CompiledPlan.from_json(plan_json)
+    truth = Truth(plan, flights, kept)
+    behaved = np.unique(np.concatenate([each.pseudonym for each in kept.values()]), axis=0)
+    reports = read_reports(log, plan, behaved)
+    errors = []
+    windows: dict[tuple[str, int], NDArray[np.int64]] = {}
+    for metric in plan.metrics:
+        found = reports[metric.name]
+        if not found.seen.all() or len(found) != len(kept[metric.name]):
+            raise RuntimeError(f"the log does not hold every rung of {metric.name}")
+        errors.append(metric_errors(metric, found, truth))
+        numbers = found.event // metric.window
+        first = int(numbers.min())
+        size = int(np.ptp(numbers)) + 1
+        last = found.counts(metric, metric.mechanism.levels - 1, numbers - first, size)
+        for place, vector in enumerate(last):
+            windows[metric.name, (first + place) * metric.window] = vector
+    arrived = {name: _arrivals(reports[name], kept[name]) for name in reports}
+    return Opinion(
+        tuple(errors), arrived, windows, sum(int(each.seen.sum()) for each in reports.values())
+    )
+
+
+def _arrivals(reports: Reports, kept: KeptReports) -> NDArray[np.int64]:
+    """Bring the reports of the log into the order of the truth: one a pseudonym on both sides."""
+    order = np.argsort(reports.pseudonym[:, 0])
+    place = np.searchsorted(reports.pseudonym[order, 0], kept.pseudonym[:, 0])
+    return reports.arrived[order[place]]
+
+
+def equal_windows(state_dir: Path, plan: CompiledPlan, opinion: Opinion) -> tuple[int, int]:
+    """Return in how many windows the aggregator counted just the same, and how many there are."""
+    directory = StateDirectory(state_dir)
+    manifest = directory.manifest()
+    committed = {}
+    for page, generation in manifest.pages.items():
+        data = files.load(directory.page(page, generation), counts.KIND)
+        for key, window in counts.unpack_page(data).items():
+            if window.counts.any():
+                committed[plan.metrics[key.metric].name, key.start] = window.counts
+    mine = {key: vector for key, vector in opinion.windows.items() if vector.any()}
+    equal = sum(
+        key in committed
+        and np.array_equal(committed[key][-1], vector)
+        and not committed[key][:-1].any()
+        for key, vector in mine.items()
+    )
+    return equal, len(committed.keys() | mine.keys())
