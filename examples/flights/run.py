@@ -45,8 +45,8 @@ class Drained:
     audited: dict[str, tuple[int, int, int]]
 
 
-def run(demo: Demo) -> None:
-    """Run the demo.
+def run(demo: Demo) -> Findings:
+    """Run the demo; return what the report says.
 
     Raises
     ------
@@ -76,6 +76,7 @@ def run(demo: Demo) -> None:
     write_report(findings, report)
     story.found(findings)
     story.end(findings, report)
+    return findings
 
 
 def drain_all(demo: Demo, inputs: Inputs) -> Drained:

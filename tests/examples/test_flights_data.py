@@ -1,0 +1,83 @@
+"""The flights of 2013 and the plan that collects them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from examples.flights.data import Flights, load_airports, load_flights, load_table, write_events
+from examples.flights.demo import PLAN
+from sotto.cli.recordings import NO_DEVICE, Columns, read_recordings
+from sotto.plan import load_plan
+
+HOUR = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def flights() -> Flights:
+    return load_flights()
+
+
+def test_size(flights: Flights) -> None:
+    assert len(flights) == 336_776
+    assert len(set(flights.tailnum)) == 4043 + 1
+
+
+def test_rows_without_an_aircraft_were_all_cancelled(flights: Flights) -> None:
+    nobody = flights.tailnum == ""
+    assert nobody.sum() == 2512
+    assert flights.cancelled[nobody].all()
+
+
+def test_time_hour_is_the_scheduled_hour_in_utc() -> None:
+    """New York's civil time, daylight saving included, agrees with it in every row."""
+    table = load_table().to_pydict()
+    zone = ZoneInfo("America/New_York")
+    civil = zip(*(table[name] for name in ("year", "month", "day", "hour")), strict=True)
+    distinct = set(zip(civil, table["time_hour"], strict=True))
+    assert len(distinct) > 6000
+    for (year, month, day, hour), stated in distinct:
+        local = datetime(year, month, day, hour, tzinfo=zone)
+        assert local.timestamp() == stated.timestamp()
+
+
+def test_delayed_means_late_or_cancelled(flights: Flights) -> None:
+    assert flights.delayed[flights.cancelled].all()
+    flown = ~flights.cancelled
+    assert (flights.delayed[flown] == (flights.dep_delay[flown] >= 15)).all()
+
+
+def test_the_plan_lists_the_package_s_airports() -> None:
+    assert list(load_plan(PLAN).candidates["dest"]) == list(load_airports())
+
+
+def test_the_plan_covers_the_data(flights: Flights) -> None:
+    plan = load_plan(PLAN).compile()
+    assert set(plan.metric("carrier").labels) == {*flights.carrier, "other"}
+    assert len(set(flights.scheduled // plan.metric("dest").window)) == 1
+    longest = max(max(metric.delays) for metric in plan.metrics)
+    assert flights.scheduled.max() + longest + plan.period < plan.expires
+    weeks = np.ptp(flights.scheduled // plan.period) + 1
+    assert weeks * plan.cost <= plan.ceilings.lifetime
+
+
+def test_events_read_back(flights: Flights, tmp_path: Path) -> None:
+    few = flights.of_aircraft(3)
+    assert len(set(few.tailnum)) == 3 + 1
+    path = tmp_path / "events.csv"
+    write_events(few, path)
+    plan = load_plan(PLAN).compile()
+    found = read_recordings(path, plan, Columns.of_plan(plan, "tailnum", "scheduled"))
+    assert found.skipped == {NO_DEVICE: 2512}
+    assert found.devices == 3
+    row = found.row
+    assert (found.time == few.scheduled[row]).all()
+    assert found.values["carrier"].tolist() == few.carrier[row].tolist()
+    assert found.values["delayed"].tolist() == few.delayed[row].tolist()
+    assert found.values["distance"].tolist() == few.distance[row].tolist()
+    delays = np.array([np.nan if v is None else v for v in found.values["dep_delay"]])
+    assert np.array_equal(delays, few.dep_delay[row], equal_nan=True)

@@ -1,0 +1,56 @@
+"""The demo itself, with a few aircraft: everything that it finds is as it should be."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from examples.flights.demo import Demo
+from examples.flights.run import run
+from sotto.errors import ParameterError
+
+
+def test_a_foreign_directory_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    with pytest.raises(ParameterError, match="not empty"):
+        Demo(tmp_path).start_afresh()
+    assert (tmp_path / "precious").exists()
+
+
+def test_a_former_run_is_removed(tmp_path: Path) -> None:
+    demo = Demo(tmp_path / "demo")
+    demo.start_afresh()
+    (tmp_path / "demo" / "left").touch()
+    demo.start_afresh()
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == [".sotto-demo"]
+
+
+@pytest.mark.slow
+def test_a_small_fleet(tmp_path: Path) -> None:
+    findings = run(Demo(tmp_path / "demo", processes=1, aircraft=40))
+    assert findings.totals.devices == 40
+    assert findings.totals.reports == 3 * findings.totals.chains
+    # Both ledgers, week by week and pseudonym by pseudonym.
+    assert all(period.difference == 0 for period in findings.ledger)
+    assert sum(period.withheld for period in findings.ledger) == 20_000_000
+    equal, pseudonyms = findings.agreeing
+    assert equal == pseudonyms - 2
+    assert {one.reason for one in findings.revocations} == {"over_budget", "equivocation"}
+    assert all(one.accepted == 0 < one.spent for one in findings.revocations)
+    same, windows = findings.equal_windows
+    assert same == windows > 40
+    # Everything planted is in quarantine, and nothing else.
+    assert findings.quarantine
+    assert all(one.as_planted for one in findings.quarantine)
+    # Each check has a false-failure rate of 1e-3 in the demo; here only gross errors count.
+    together = findings.coverage[-1]
+    assert together.hits > 0.9 * together.total
+    for one in findings.sharpening:
+        assert one.releases[-1].by_level[:-1] == (0, 0)
+        widths = [r.seen.high - r.seen.low for r in one.releases]
+        assert widths[-1] < widths[0] / 2
+    with (tmp_path / "demo" / "truth.csv").open() as file:
+        assert len(list(csv.reader(file))) == 1 + findings.totals.chains
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 100_000

@@ -1,0 +1,186 @@
+"""What the demo's network plants is rejected for the reason that it says, or does no harm."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples.flights.demo import PLAN
+from examples.flights.faults import (
+    DUPLICATE,
+    EXTRA_CHAINS,
+    GARBAGE,
+    HELD_BACK,
+    HOLD,
+    OVERSPENDS,
+    RERANDOMIZES,
+    FaultyNetwork,
+    Forge,
+    Misbehaviour,
+    Target,
+    damage,
+)
+from mechanisms.coins import shard_of
+from sotto.compiled import CompiledPlan
+from sotto.decode import Decoded, decode
+from sotto.log import LogReader, LogWriter, lanes
+from sotto.logreader import Corrupt
+from sotto.plan import load_plan
+from sotto.reasons import Reason
+from sotto.registry import Registry
+from sotto.wire import Row, decode_message, encode_message
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+WEEK = 7 * DAY
+#: In the middle of a budget period.
+NOW = 2271 * WEEK + 3 * DAY + 12_345
+
+
+@pytest.fixture(scope="module")
+def plan() -> CompiledPlan:
+    return load_plan(PLAN).compile()
+
+
+@pytest.fixture(scope="module")
+def target(plan: CompiledPlan) -> Target:
+    return Target.of_plan(plan, "carrier")
+
+
+def message(plan: CompiledPlan, level: int = 0, seed: int = 0) -> bytes:
+    """Return a device's message with a row of two metrics."""
+    rng = random.Random(seed)
+    pseudonym = rng.randbytes(16)
+    event = NOW - NOW % HOUR - HOUR
+    runs = [
+        (
+            metric.index,
+            [
+                Row(
+                    level,
+                    pseudonym,
+                    rng.randbytes(16),
+                    event,
+                    bytes(metric.mechanism.payload_width),
+                )
+            ],
+        )
+        for metric in plan.metrics[:2]
+    ]
+    return encode_message(plan.fingerprint, shard_of(pseudonym, plan.shards), runs)
+
+
+def decoded(plan: CompiledPlan, arrived: list[tuple[int, bytes]]) -> Decoded:
+    bodies = [body for _, body in arrived]
+    lengths = np.array([len(body) for body in bodies])
+    offsets = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    append = np.array([time for time, _ in arrived])
+    return decode(b"".join(bodies), offsets, lengths, append, Registry([plan]))
+
+
+@pytest.mark.parametrize(
+    ("reason", "forge"), GARBAGE, ids=lambda value: getattr(value, "label", "")
+)
+def test_garbage_is_rejected_for_its_reason(
+    plan: CompiledPlan, target: Target, reason: Reason, forge: Forge
+) -> None:
+    for seed in range(200):
+        forged = forge(target, random.Random(seed), message(plan, seed=seed), NOW)
+        found = decoded(plan, [(NOW, forged)])
+        assert [reject.reason for reject in found.rejects] == [reason], f"seed {seed}"
+        assert sum(map(len, found.batches)) == 0
+
+
+def test_a_real_message_is_accepted(plan: CompiledPlan) -> None:
+    found = decoded(plan, [(NOW, message(plan))])
+    assert not found.rejects
+    assert sum(map(len, found.batches)) == 2
+
+
+def test_a_network_without_faults_delivers_everything_once(
+    plan: CompiledPlan, target: Target
+) -> None:
+    network = FaultyNetwork(target, duplicates=0, held=0, garbage=0)
+    sent = message(plan)
+    assert list(network.carry(1, NOW, sent)) == [(NOW, sent)]
+    assert not network.planted
+
+
+def test_only_first_rungs_are_held_back(plan: CompiledPlan, target: Target) -> None:
+    network = FaultyNetwork(target, duplicates=0, held=1, garbage=0)
+    assert [time for time, _ in network.carry(1, NOW, message(plan, 0))] == [NOW + HOLD]
+    assert [time for time, _ in network.carry(1, NOW, message(plan, 1))] == [NOW]
+    assert network.planted == {HELD_BACK: 1}
+
+
+def test_what_is_held_back_or_repeated_is_not_late(plan: CompiledPlan, target: Target) -> None:
+    """A first rung is sent within two days and hours; the last ones a day after their delay."""
+    for metric in plan.metrics:
+        first, last = metric.delays[0], metric.delays[-1]
+        slack = 2 * plan.resolution + DAY
+        assert first + slack + HOLD < metric.horizon
+        assert last + slack + 5 * DAY < metric.horizon
+
+
+def test_duplicates_are_the_same_bytes_later(plan: CompiledPlan, target: Target) -> None:
+    network = FaultyNetwork(target, duplicates=1, held=0, garbage=0)
+    sent = message(plan)
+    (first, body), (second, again) = network.carry(1, NOW, sent)
+    assert (first, body, again) == (NOW, sent, sent)
+    assert HOUR <= second - NOW < 5 * DAY
+    assert network.planted == {DUPLICATE: 1}
+
+
+def test_which_messages_suffer_depends_on_the_seed(plan: CompiledPlan, target: Target) -> None:
+    def planted(seed: int) -> list[int]:
+        network = FaultyNetwork(target, seed=seed, duplicates=0.5, held=0, garbage=0)
+        return [len(list(network.carry(1, NOW, message(plan)))) for _ in range(64)]
+
+    assert planted(1) == planted(1)
+    assert planted(1) != planted(2)
+
+
+def test_misbehaviour_happens_once_in_its_period(plan: CompiledPlan, target: Target) -> None:
+    sent = message(plan, level=1)
+    row = decode_message(sent).runs[0].rows[0]
+    quiet = {"duplicates": 0.0, "held": 0.0, "garbage": 0.0}
+    network = FaultyNetwork(
+        target, overspender=4, rerandomizer=5, periods=frozenset([2271]), **quiet
+    )
+    extra = [decode_message(body) for _, body in list(network.carry(4, NOW, sent))[1:]]
+    rows = [each.runs[0].rows[0] for each in extra]
+    assert [each.pseudonym for each in rows] == [row.pseudonym] * EXTRA_CHAINS
+    assert len({each.chain for each in rows} | {row.chain}) == EXTRA_CHAINS + 1
+    last = plan.metric("carrier").cost
+    assert plan.cost + EXTRA_CHAINS * last > plan.ceilings.period
+    ((_, again),) = list(network.carry(5, NOW, sent))[1:]
+    other = decode_message(again).runs[0].rows[0]
+    assert other[:4] == row[:4]
+    assert other.payload != row.payload
+    assert len(list(network.carry(4, NOW, sent))) == 1
+    assert len(list(network.carry(6, NOW, sent))) == 1
+    assert network.misbehaved == [
+        Misbehaviour(4, 2271, OVERSPENDS),
+        Misbehaviour(5, 2271, RERANDOMIZES),
+    ]
+    calm = FaultyNetwork(target, overspender=4, periods=frozenset([2270]), **quiet)
+    assert len(list(calm.carry(4, NOW, sent))) == 1
+
+
+def test_damage_loses_nothing_that_is_elsewhere(plan: CompiledPlan, tmp_path: Path) -> None:
+    sent = [message(plan, seed=seed) for seed in range(60)]
+    with LogWriter(tmp_path, "a") as writer:
+        for number, body in enumerate(sent):
+            writer.append(body, NOW + number)
+    damaged = damage(tmp_path)
+    first, second = (LogReader(lane) for lane in lanes(tmp_path))
+    assert [record.body for record in first.records()] == sent
+    kinds = Counter(type(record) for record in second.records())
+    assert kinds[Corrupt] == damaged > 5
+    intact = [record.body for record in second.records() if not isinstance(record, Corrupt)]
+    assert len(intact) == 40 - damaged
+    assert set(intact) < set(sent)
