@@ -84,8 +84,9 @@ def step(state: State, rows: Rows) -> Step:
     rejects : Rejects
         Of pseudonyms revoked in this call: what counted of them until now, and their countable
         rows in this call that are new, with the reason of the revocation. Of pseudonyms revoked
-        before: their countable rows that are new, as ``revoked``. No row is ever rejected twice,
-        and a row that is not rejected has a newer counted or rejected rung or is a repetition.
+        before: their countable rows that are new, as ``revoked``. No row is ever rejected twice;
+        a countable row that neither counts nor is rejected is a repetition, or a newer rung of
+        its chain counts or was rejected.
 
     Raises
     ------
