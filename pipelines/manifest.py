@@ -7,12 +7,12 @@ a commit decides: which states are dropped because their time is over, and which
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipelines.audit import Totals
 from pipelines.intent import Intent, dump, load
-from pipelines.written import Written
+from pipelines.written import Written, numbers_of
 from sotto.registry import Registry
 
 FORMAT = 1
@@ -91,11 +91,11 @@ class Manifest:
                 "plans": dict(self.plans),
                 "first_open": self.first_open,
                 "states": [
-                    [period, shard, held.generation, *astuple(held.totals)]
+                    [period, shard, held.generation, *numbers_of(held.totals)]
                     for (period, shard), held in sorted(self.states.items())
                 ],
                 "pages": sorted(self.pages.items()),
-                "periods": [[p, *astuple(totals)] for p, totals in sorted(self.periods.items())],
+                "periods": [[p, *numbers_of(totals)] for p, totals in sorted(self.periods.items())],
                 "quarantine": [[q.generation, q.clock, dict(q.rows)] for q in self.quarantine],
                 "expired": dict(self.expired),
             }

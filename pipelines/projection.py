@@ -34,14 +34,14 @@ def projection(
     since : int
         The generation that the database has; 0 for none. Windows changed after it are estimated.
     """
-    changed = sorted(_changed(directory, manifest, since))
-    windows, estimates = rows_of_windows(changed, registry, candidates)
     return Projection(
         state=manifest.state,
         generation=manifest.generation,
         clock=manifest.clock,
-        windows=windows,
-        estimates=estimates,
+        changed=(
+            rows_of_windows(windows, registry, candidates)
+            for windows in _changed(directory, manifest, since)
+        ),
         periods=list(_periods(manifest, registry)),
         quarantine=list(_quarantine(manifest)),
     )
@@ -49,12 +49,13 @@ def projection(
 
 def _changed(
     directory: StateDirectory, manifest: Manifest, since: int
-) -> Iterator[tuple[WindowKey, Window]]:
-    for page, generation in manifest.pages.items():
-        if generation <= since:
-            continue
-        windows = counts.unpack_page(files.load(directory.page(page, generation), counts.KIND))
-        yield from ((key, window) for key, window in windows.items() if window.revision > since)
+) -> Iterator[list[tuple[WindowKey, Window]]]:
+    """Yield what changed after a generation, page by page."""
+    for page, generation in sorted(manifest.pages.items()):
+        if generation > since:
+            body = files.load(directory.page(page, generation), counts.KIND)
+            windows = counts.unpack_page(body).items()
+            yield [(key, window) for key, window in windows if window.revision > since]
 
 
 def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:

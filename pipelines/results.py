@@ -126,8 +126,9 @@ class Projection:
         The committed one.
     clock : int or None
         The log's clock, ms.
-    windows, estimates : sequence of Row
-        Of the windows that changed; all earlier rows of these windows are replaced.
+    changed : iterable of (sequence of Row, sequence of Row)
+        Rows of windows that changed and of their estimates, some windows at a time; all earlier
+        rows of these windows are replaced. Gone through once, within the transaction.
     periods, quarantine : sequence of Row
         All there are.
     """
@@ -135,8 +136,7 @@ class Projection:
     state: str
     generation: int
     clock: int | None
-    windows: Sequence[Row]
-    estimates: Sequence[Row]
+    changed: Iterable[tuple[Sequence[Row], Sequence[Row]]]
     periods: Sequence[Row]
     quarantine: Sequence[Row]
 
@@ -213,7 +213,8 @@ class Results:
         try:
             with self._engine.begin() as connection:
                 _raise_generation(connection, projection)
-                _replace_windows(connection, projection)
+                for windows, estimates in projection.changed:
+                    _replace_windows(connection, windows, estimates)
                 _replace_all(connection, PERIODS, projection.periods)
                 _replace_all(connection, QUARANTINE, projection.quarantine)
         except SQLAlchemyError as error:
@@ -272,12 +273,14 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
     connection.execute(sql.insert(META).values(id=1, state=projection.state, **now))
 
 
-def _replace_windows(connection: sql.Connection, projection: Projection) -> None:
+def _replace_windows(
+    connection: sql.Connection, windows: Sequence[Row], estimates: Sequence[Row]
+) -> None:
     keys = ("collector", "plan", "version", "metric", "window_start")
-    if not projection.windows:
+    if not windows:
         return
-    stale = [{f"old_{name}": row[name] for name in keys} for row in projection.windows]
-    for table, rows in ((ESTIMATES, projection.estimates), (WINDOWS, projection.windows)):
+    stale = [{f"old_{name}": row[name] for name in keys} for row in windows]
+    for table, rows in ((ESTIMATES, estimates), (WINDOWS, windows)):
         same = (table.c[name] == sql.bindparam(f"old_{name}") for name in keys)
         connection.execute(sql.delete(table).where(*same), stale)
         _insert(connection, table, rows)

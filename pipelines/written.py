@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
+from operator import add, attrgetter
+from typing import NamedTuple
 
 from pipelines.audit import Totals
 
+#: The numbers of an audit, in the order of its fields.
+numbers_of = attrgetter(*Totals.__dataclass_fields__)
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+
+class Tally(NamedTuple):
     """What became of reports; all but ``reports`` and ``duplicates`` may also be taken back.
 
-    Parameters
+    Attributes
     ----------
     reports : int
         Decoded rows.
@@ -38,9 +42,9 @@ class Tally:
     duplicates: int = 0
     revoked: int = 0
 
-    def __add__(self, other: Tally) -> Tally:
-        pairs = zip(astuple(self), astuple(other), strict=True)
-        return Tally(*(mine + theirs for mine, theirs in pairs))
+    def plus(self, other: Tally) -> Tally:
+        """Return the sum."""
+        return Tally(*map(add, self, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +66,15 @@ class Written:
     states: Mapping[tuple[int, int], Totals] = field(default_factory=dict)
     pages: frozenset[int] = frozenset()
     rejects: Mapping[str, int] = field(default_factory=dict)
-    tally: Tally = Tally()
+    tally: Tally = field(default_factory=Tally)
 
     def to_json(self) -> bytes:
         """Return this as bytes: equal values, equal bytes."""
         value = {
-            "states": [[*key, *astuple(totals)] for key, totals in sorted(self.states.items())],
+            "states": [[*key, *numbers_of(totals)] for key, totals in sorted(self.states.items())],
             "pages": sorted(self.pages),
             "rejects": dict(self.rejects),
-            "tally": astuple(self.tally),
+            "tally": self.tally,
         }
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
@@ -104,5 +108,5 @@ class Written:
             states.update(part.states)
             pages |= part.pages
             rejects.update(part.rejects)
-            tally += part.tally
+            tally = tally.plus(part.tally)
         return Written(states, frozenset(pages), dict(sorted(rejects.items())), tally)

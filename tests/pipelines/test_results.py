@@ -58,8 +58,9 @@ FIRST = Projection(
     state="mine",
     generation=3,
     clock=99,
-    windows=[window(0, 1), window(10, 3)],
-    estimates=[estimate(0, "red", 0.25), estimate(10, "red", math.nan)],
+    changed=[
+        ([window(0, 1), window(10, 3)], [estimate(0, "red", 0.25), estimate(10, "red", math.nan)])
+    ],
     periods=[],
     quarantine=[{"generation": 1, "reason": "late", "rows": 4}],
 )
@@ -96,8 +97,7 @@ def test_changed_windows_are_replaced_and_others_left(database: Results) -> None
     later = replace(
         FIRST,
         generation=5,
-        windows=[window(10, 5)],
-        estimates=[estimate(10, "blue", 0.5, 5)],
+        changed=[([window(10, 5)], [estimate(10, "blue", 0.5, 5)])],
         quarantine=[],
     )
     database.project(later)
@@ -114,7 +114,7 @@ def test_a_generation_that_is_not_ahead_is_refused(database: Results, generation
     database.project(FIRST)
     before = content(database)
     with pytest.raises(DrainError, match="not behind"):
-        database.project(replace(FIRST, generation=generation, windows=[window(0, 9)]))
+        database.project(replace(FIRST, generation=generation, changed=[([window(0, 9)], [])]))
     assert content(database) == before
 
 
