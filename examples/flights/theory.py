@@ -25,9 +25,10 @@ from .findings import MetricErrors, RungError
 from .recount import Reports
 from .truth import Truth
 
-#: Sets of fresh responses that the last rung is compared with, and random parts into which the
-#: year's reports are cut for that, so that errors are many.
-FRESH_SETS, PARTS = 8, 640
+#: Sets of fresh responses that the last rung is compared with.
+FRESH_SETS = 8
+#: For that the year's reports are cut into random parts of about so many, so that errors are many.
+PART_REPORTS = 170
 #: Normal quantile of bounds that hold 999 times in 1,000.
 _BOUND = 3.2905
 
@@ -64,9 +65,10 @@ def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> Met
     for level in range(metric.mechanism.levels):
         squares, predicted = _of_level(metric, reports, weekly, level, weeks)
         rungs.append(_rung(metric.ladder[level].epsilon / 1e6, squares, predicted))
-    parts = lay_out(metric, truth, _part(truth.kept[metric.name].pseudonym))
+    number = max(2, len(reports) // PART_REPORTS)
+    parts = lay_out(metric, truth, _part(truth.kept[metric.name].pseudonym, number))
     last = metric.mechanism.levels - 1
-    relaxed, _ = _of_level(metric, reports, parts, last, _part(reports.pseudonym))
+    relaxed, _ = _of_level(metric, reports, parts, last, _part(reports.pseudonym, number))
     fresh = _fresh_squares(metric, truth, parts)
     mean = float(fresh.mean())
     # One set of so many errors, against the mean of several sets.
@@ -76,8 +78,8 @@ def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> Met
     return MetricErrors(metric.name, metric.unit or "", rungs, ratio, 1 - margin, 1 + margin)
 
 
-def _part(pseudonyms: NDArray[np.uint64]) -> NDArray[np.int64]:
-    return (pseudonyms[:, 0] % np.uint64(PARTS)).astype(np.int64)
+def _part(pseudonyms: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
+    return (pseudonyms[:, 0] % np.uint64(number)).astype(np.int64)
 
 
 def _of_level(

@@ -68,9 +68,9 @@ def errors(truth: Truth, name: str, reports: Reports) -> MetricErrors:
 
 @pytest.mark.parametrize("name", ["delayed", "dest", "dep_delay"])
 def test_true_chains_agree_with_theory(truth: Truth, name: str) -> None:
-    """Bounds are some eight standard deviations of the mean of 640 squared errors away."""
+    """Bounds are some six standard deviations of the mean of 117 squared errors away."""
     found = errors(truth, name, randomized(truth, name))
-    assert 0.6 < found.ratio < 1.5, f"seed {SEED}"
+    assert 0.3 < found.ratio < 2, f"seed {SEED}"
     assert found.low < 1 < found.high
     observed = [rung.observed for rung in found.rungs]
     assert observed == sorted(observed, reverse=True)
