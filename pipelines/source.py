@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pipelines.intent import Intent, WorkItem
 from pipelines.manifest import Manifest
 from sotto.errors import DrainError
-from sotto.logreader import BLOCK_BYTES, EARLIEST, LogReader, lanes, segments
+from sotto.logreader import BLOCK_BYTES, EARLIEST, Block, LogReader, lanes, segments
 from sotto.wire import HEADER, ROW, RUN
 
 #: A work item spans at most so many bytes, unless a single record and the damage before it do.
@@ -29,8 +29,9 @@ ITEM_BYTES = BLOCK_BYTES
 #: After every append time.
 LATEST = 2**63 - 1
 
-_EMPTY_MESSAGE = HEADER.size + RUN.size
 _SMALLEST_ROW = ROW.size + 1
+#: Where a message says how many runs it has, u16.
+_RUNS_AT = 6
 
 
 @dataclass(eq=False)
@@ -103,7 +104,7 @@ class _Lane:
             damage += sum(len(stretch.body) for stretch in block.corrupt)
             if len(block.append):
                 ends = block.position + block.offsets + block.lengths
-                rows = np.maximum((block.lengths - _EMPTY_MESSAGE) // _SMALLEST_ROW, 1)
+                rows = _most_rows(block)
                 rows[0] += damage // _SMALLEST_ROW
                 return self._looked_at(ends, block.append, rows)
         if not damaged:
@@ -225,6 +226,20 @@ class FrozenLog:
             parts.append(behind.look())
             number += int(parts[-1].rows.sum())
         return _Records.concat(parts), last
+
+
+def _most_rows(block: Block) -> NDArray[np.int64]:
+    """Return how many reports each message of a block has at most, at least one.
+
+    A message that says a wrong number of runs has none.
+    """
+    data = np.frombuffer(block.buffer, dtype=np.uint8)
+    long = block.lengths >= HEADER.size
+    at = np.where(long, block.offsets + _RUNS_AT, 0)
+    runs = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
+    room = block.lengths - HEADER.size - RUN.size * runs
+    most: NDArray[np.int64] = np.maximum(room // _SMALLEST_ROW, 1)
+    return most
 
 
 def _check_there(lane: Path, start: int) -> None:

@@ -16,6 +16,7 @@ from pipelines.source import FrozenLog
 from sotto.errors import DrainError
 from sotto.log import LogWriter
 from sotto.logreader import Corrupt, LogReader, Record
+from sotto.wire import Row, encode_message
 
 ROW = bytes(40 + 8 + 42)
 MANIFEST = Manifest(state="", key=bytes(16))
@@ -141,6 +142,27 @@ def test_what_is_appended_later_is_left(tmp_path: Path) -> None:
 def test_a_large_message_is_taken_whatever_the_limit(tmp_path: Path) -> None:
     write(tmp_path, [[1, 2]], body=bytes(10_000))
     assert [len(read(tmp_path, intent)) for intent in take_all(tmp_path, 1)] == [1, 1]
+
+
+def test_reports_are_never_fewer_than_a_message_can_have(tmp_path: Path) -> None:
+    """However many runs and rows, and however short: a limit is kept, and tightly."""
+    row = Row(0, bytes(16), bytes(16), 0, b"\0")
+    messages = [
+        encode_message(bytes(32), 0, [(0, [row] * rows)] * runs)
+        for runs, rows in [(1, 1), (1, 9), (5, 1), (3, 4), (40, 1)]
+    ]
+    with LogWriter(tmp_path, "a", fsync="never") as writer:
+        for time, body in enumerate([*messages, b"x", messages[0][:-1], b"SO" * 30]):
+            writer.append(body, time)
+    frozen = FrozenLog(tmp_path, MANIFEST)
+    numbers = []
+    while (intent := frozen.take(1)) is not None:
+        numbers.append(intent.clock)
+    assert numbers == list(range(8))
+    for limit, clock in ((9, 0), (10, 1), (15, 2), (26, 2), (27, 3), (66, 3), (67, 4), (68, 5)):
+        intent = FrozenLog(tmp_path, MANIFEST).take(limit)
+        assert intent is not None
+        assert intent.clock == clock
 
 
 def test_no_log_and_empty_lanes_give_nothing(tmp_path: Path) -> None:
