@@ -16,6 +16,8 @@ SCORE_REPORTS = 200
 FLOOR_ERROR, FLOOR_POWER = 0.05, 0.8
 
 _NORMAL = NormalDist()
+#: So many standard errors is the detection floor where the error does not depend on the truth.
+FLOOR_ERRORS = _NORMAL.inv_cdf(1 - FLOOR_ERROR / 2) + _NORMAL.inv_cdf(FLOOR_POWER)
 
 
 class Region(Protocol):
