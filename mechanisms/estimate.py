@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import NormalDist
 from typing import Protocol
 
@@ -114,63 +115,25 @@ def two_sided(level: float) -> float:
     return -_NORMAL.inv_cdf((1 - level) / 2)
 
 
-def detection_floor(variance: Callable[[float], float]) -> float:
-    """Return the smallest true share that is told from zero with power 0.8.
-
-    Parameters
-    ----------
-    variance : callable
-        Variance of the estimate when the true share is its argument; it must not grow faster
-        than linearly.
-
-    Returns
-    -------
-    float
-        The least share at which the estimate exceeds z(0.975) times its standard deviation
-        under a share of zero, with probability 0.8.
-
-    Examples
-    --------
-    >>> round(detection_floor(lambda share: 0.01), 4)
-    0.2802
-    """
-    threshold = two_sided(1 - FLOOR_ERROR) * math.sqrt(variance(0.0))
-    power = _NORMAL.inv_cdf(FLOOR_POWER)
-
-    def misses(share: float) -> bool:
-        return share - power * math.sqrt(variance(share)) < threshold
-
-    high = threshold
-    while misses(high):
-        high = 2 * high + 1e-300
-    return _boundary(threshold, high, misses)
-
-
 @dataclass(frozen=True)
-class ShareRegion:
-    """The shares that a two-sided test of the estimate does not reject.
+class ShareNoise:
+    """The variance of an estimated share, as it depends on the true share.
 
-    The estimate of a share is a sum over independent reports, so that its mean and variance at
-    a hypothetical true share are known; the test is normal with a continuity correction of half
-    of the largest step that one report makes. Only shares in [0, 1] are tested. Where the
-    variance depends on how the share is spread over the levels, the spread with the largest
+    Where it depends on how the share is spread over the levels, the spread with the largest
     variance is taken, since levels may depend on values.
 
     Parameters
     ----------
-    value : float
-        The unbiased estimate of the share.
     n : int
         Reports.
     base : float
-        ``n**2`` times the variance of the estimate at a true share of zero.
+        ``n**2`` times the variance at a true share of zero.
     slopes : tuple of (int, float)
         For each level its reports and what each report of the value adds to ``base``.
     step : float
-        The largest change of ``n * value`` that one report makes.
+        The largest change of ``n`` times the estimate that one report makes.
     """
 
-    value: float
     n: int
     base: float
     slopes: tuple[tuple[int, float], ...]
@@ -185,13 +148,43 @@ class ShareRegion:
             left -= min(left, reports)
         return total / self.n**2
 
+    @cached_property
+    def detection_floor(self) -> float:
+        """The smallest true share that is told from zero (see :class:`Estimate`).
+
+        Its estimate exceeds z(0.975) times the standard deviation at a share of zero with
+        probability 0.8.
+        """
+        threshold = two_sided(1 - FLOOR_ERROR) * math.sqrt(self.variance(0.0))
+        power = _NORMAL.inv_cdf(FLOOR_POWER)
+
+        def misses(share: float) -> bool:
+            return share - power * math.sqrt(self.variance(share)) < threshold
+
+        # Above a share of one the variance is constant, so that this one is found.
+        high = 1 + threshold + power * math.sqrt(self.variance(1.0))
+        return _boundary(threshold, high, misses)
+
+
+@dataclass(frozen=True)
+class ShareRegion:
+    """The shares that a two-sided test of the estimate does not reject.
+
+    The estimate of a share is a sum over independent reports, so that its mean and variance at
+    a hypothetical true share are known; the test is normal with a continuity correction of half
+    of the largest step that one report makes. Only shares in [0, 1] are tested.
+    """
+
+    value: float
+    noise: ShareNoise
+
     def interval(self, level: float) -> tuple[float, float]:
         """Return the ends of the interval at confidence ``level``."""
-        z = two_sided(level)
+        z, noise = two_sided(level), self.noise
 
         def keeps(share: float) -> bool:
-            distance = abs(self.value - share) - self.step / (2 * self.n)
-            return distance <= z * math.sqrt(self.variance(share))
+            distance = abs(self.value - share) - noise.step / (2 * noise.n)
+            return distance <= z * math.sqrt(noise.variance(share))
 
         return kept_interval(self.value, keeps)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareRegion, detection_floor, nothing
+from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,28 +68,27 @@ def frequencies(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimat
         ones, reports = table[:, :-1], table[:, -1]
     else:
         raise ParameterError(f"{mechanism.name} has no categories; use numeric or decode")
-    pairs = channel_pairs(mechanism, 0)
-    return [share(column, reports, pairs) for column in ones.T]
+    return shares(ones, reports, channel_pairs(mechanism, 0))
 
 
-def share(
+def shares(
     ones: NDArray[np.int64], reports: NDArray[np.int64], pairs: NDArray[np.float64]
-) -> Estimate:
-    """Estimate a share from the positive answers at each level.
+) -> list[Estimate]:
+    """Estimate shares from the positive answers at each level.
 
     Parameters
     ----------
-    ones : ndarray, shape (levels,)
-        Reports that answer "yes".
+    ones : ndarray, shape (levels, m)
+        Reports that answer "yes" to each of m questions.
     reports : ndarray, shape (levels,)
         All reports.
     pairs : ndarray, shape (levels, 2)
-        Probability of "yes" for a client who has the value, and for one who has not.
+        Probability of "yes" for a client of whom it is true, and for one of whom it is not.
 
     Examples
     --------
     >>> import numpy as np
-    >>> estimate = share(np.array([700]), np.array([1000]), np.array([[0.75, 0.25]]))
+    >>> [estimate] = shares(np.array([[700]]), np.array([1000]), np.array([[0.75, 0.25]]))
     >>> round(estimate.value, 3), round(estimate.standard_error, 4)
     (0.9, 0.0274)
     """
@@ -98,31 +97,29 @@ def share(
     by_level = tuple(int(n) for n in reports)
     n = sum(by_level)
     if n == 0:
-        return nothing(by_level)
+        return [nothing(by_level)] * ones.shape[1]
     p, q = pairs.T
     gap = p - q
-    holders = (ones - reports * q) / gap
+    holders = (ones - (reports * q)[:, None]) / gap[:, None]
+    slopes = (1 - p - q) / gap
     base = float((reports * q * (1 - q) / gap**2).sum())
-    slope = (1 - p - q) / gap
+    values = holders.sum(axis=0) / n
     # Each level's true holders are estimated, but kept where they can be.
-    within = np.clip(holders, 0, reports)
-    value = float(holders.sum()) / n
-    variance = (base + float((within * slope).sum())) / n**2
-    region = ShareRegion(
-        value,
-        n,
-        base,
-        tuple(zip(by_level, slope.tolist(), strict=True)),
-        1 / float(gap[reports > 0].min()),
-    )
-    return Estimate(
-        value,
-        max(variance, 0.0) ** 0.5,
-        n,
-        by_level,
-        detection_floor=detection_floor(region.variance),
-        region=region if n < SCORE_REPORTS else None,
-    )
+    within = np.clip(holders, 0, reports[:, None])
+    errors = np.sqrt(np.maximum(base + slopes @ within, 0.0)) / n
+    step = 1 / float(gap[reports > 0].min())
+    noise = ShareNoise(n, base, tuple(zip(by_level, slopes.tolist(), strict=True)), step)
+    return [
+        Estimate(
+            value,
+            error,
+            n,
+            by_level,
+            detection_floor=noise.detection_floor,
+            region=ShareRegion(value, noise) if n < SCORE_REPORTS else None,
+        )
+        for value, error in zip(values.tolist(), errors.tolist(), strict=True)
+    ]
 
 
 def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
-from mechanisms.frequency import channel_pairs, count_table, share
+from mechanisms.frequency import channel_pairs, count_table, shares
 from mechanisms.grid import BINS
 from mechanisms.random_threshold import ThresholdLadder
 from mechanisms.sampled_bit import SampledBitLadder
@@ -187,23 +187,24 @@ def _split_bits(
 ) -> NumericEstimates:
     sums, reports = table[:, :-1], table[:, -1]
     by_level, n = _by_level(reports), int(reports.sum())
-    shares = [
-        share(column, reports, channel_pairs(mechanism, i)) for i, column in enumerate(sums.T)
+    answers = [
+        shares(sums[:, i : i + 1], reports, channel_pairs(mechanism, i))[0]
+        for i in range(sums.shape[1])
     ]
     if not mechanism.missing:
-        bits, here, missing = tuple(shares), Estimate(1.0, 0.0, n, by_level), None
+        bits, here, missing = tuple(answers), Estimate(1.0, 0.0, n, by_level), None
     else:
-        here = shares.pop()
-        pairs = 1 - channel_pairs(mechanism, len(shares))[:, ::-1]
-        missing = share(reports - sums[:, -1], reports, pairs)
-        bits = tuple(_ratio(bit, here) for bit in shares)
-    if not _usable(here.value, here.standard_error):
+        here = answers.pop()
+        pairs = 1 - channel_pairs(mechanism, len(answers))[:, ::-1]
+        [missing] = shares((reports - sums[:, -1])[:, None], reports, pairs)
+        bits = tuple(_ratio(bit, here) for bit in answers)
+    if n == 0 or not _usable(here.value, here.standard_error):
         return NumericEstimates(nothing(by_level), missing, bit_means=bits)
-    weights = _bit_weights(len(shares))
-    yes = float(sum(w * e.value for w, e in zip(weights, shares, strict=True)))
-    noise = sum(float(w * e.standard_error) ** 2 for w, e in zip(weights, shares, strict=True))
+    weights = _bit_weights(len(answers))
+    yes = float(sum(w * e.value for w, e in zip(weights, answers, strict=True)))
+    noise = sum(float(w * e.standard_error) ** 2 for w, e in zip(weights, answers, strict=True))
     # Rounding to the grid of the bits adds at most a quarter of a squared step a client.
-    noise += 1 / (4 * (2 ** len(shares) - 1) ** 2 * n)
+    noise += 1 / (4 * (2 ** len(answers) - 1) ** 2 * n)
     total = Estimate(yes, noise**0.5, n, by_level)
     mean = _scaled(_ratio(total, here), low, high)
     return NumericEstimates(mean, missing, bit_means=bits)
@@ -224,7 +225,8 @@ def _missing_share(cells: NDArray[np.int64], pairs: NDArray[np.float64]) -> Esti
     """Estimate the share of missing values, whose answer does not depend on the coin."""
     if cells.shape[2] < 3:
         return None
-    return share(cells[:, :, 2].sum(axis=1), cells.sum(axis=(1, 2)), pairs)
+    gone = cells[:, :, 2].sum(axis=1)
+    return shares(gone[:, None], cells.sum(axis=(1, 2)), pairs)[0]
 
 
 def _usable(present: float, standard_error: float) -> bool:
