@@ -135,16 +135,17 @@ def protection(found: Findings) -> str:
     totals = found.totals
     return section(
         "What is protected, and what is not",
-        f"<p><b>Protected:</b> everything that one aircraft reports in one week. Whatever its "
-        f"flights were, the probability of any set of reports changes by a factor of at most "
+        "<p><b>Protected:</b> the values of all that one aircraft reports in one week. Whatever "
+        "they were, the probability of any set of its reports changes by a factor of at most "
         f"e<sup>{totals.week_epsilon:.3g}</sup>, counted exactly and rounded upward. That is a "
-        "loose promise for the week as a whole and a fair one for a single answer (e² ≈ 7.4); it "
-        "is what three rungs of five metrics cost, and it does not grow with the number of "
+        "loose promise for the week as a whole and a fair one for a single answer (e² ≈ 7.4). It "
+        "is what the last rungs of five metrics cost, and does not grow with the number of "
         "releases.</p>"
         "<p><b>Not protected:</b> that an aircraft reported, how often, which metrics, and in "
         "which hour. Within a week its reports carry one pseudonym and can be linked; across "
-        "weeks they carry unrelated ones. Bounds of several weeks add up, to the ceiling of "
-        f"a life, ε {totals.lifetime:g}.</p>"
+        "weeks they carry unrelated ones, though whoever watches the network may link more. "
+        "Bounds of several weeks add up, to the ceiling of a life, "
+        f"ε {totals.lifetime:g}.</p>"
         "<p><b>This page</b> shows true values because flights are public and a simulation may "
         "look. Nothing true is in the log, and the aggregator never saw any of it.</p>",
     )

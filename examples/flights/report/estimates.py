@@ -113,7 +113,7 @@ def over_the_year(found: Findings) -> str:
         "<p>Each mark is made from some 8,000 reports. A red dot would be an interval that "
         "misses its truth: about one in twenty does. The first window began before the data and "
         "has few reports. Cancelled flights are rarer among the counted reports than among all, "
-        "because most of them have no aircraft yet.</p>",
+        "because almost a third of them name no aircraft.</p>",
         key(
             (page.ESTIMATE_KEY, "estimate and 95 % interval"),
             (page.stroke_key("truth"), "truth of the counted reports"),
@@ -194,4 +194,12 @@ def destinations(found: Decoding) -> str:
             "significant. The dashed line is the detection floor.",
             wide=True,
         ),
+        f"<p class='soft' style='margin-top:1em'>Undetectable here: {hidden(found)}.</p>",
     )
+
+
+def hidden(found: Decoding) -> str:
+    """Name the destinations below the detection floor, largest first."""
+    below = [stop for stop in found.destinations if stop.fate is Fate.UNDETECTABLE]
+    below.sort(key=lambda stop: -stop.share.kept)
+    return ", ".join(f"{stop.code} {percent(stop.share.kept)}" for stop in below) or "none"
