@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -20,13 +19,9 @@ from clientsdk.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import ParameterError, PlanError, StoreError, UnknownMetricError
+from sotto.log import now_ms
 
 _log = logging.getLogger("clientsdk")
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since the Unix epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class Client:

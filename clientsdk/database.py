@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -79,13 +80,9 @@ class Database:
         with self._lock:
             try:
                 connection = self._connected()
-                connection.execute("PRAGMA busy_timeout = 0")
-                try:
-                    if compact:
-                        connection.execute("VACUUM")
-                    (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                finally:
-                    connection.execute(f"PRAGMA busy_timeout = {schema.BUSY_MS}")
+                if compact:
+                    connection.execute("VACUUM")
+                (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             except (sqlite3.Error, StoreError):
                 return False
         return not busy
@@ -167,8 +164,7 @@ class Database:
         self._holder = thread
         try:
             connection = self._connected()
-            self._start(connection, access)
-            version = self._file_version(connection)
+            version = self._start(connection, access)
             if version != self._version:
                 self._refresh(connection)
                 self._version = version
@@ -180,15 +176,26 @@ class Database:
             raise
         return connection
 
-    def _start(self, connection: sqlite3.Connection, access: Access) -> None:
-        if access is Access.READ:
-            connection.execute("BEGIN")
-            return
-        if access is not self._synchronous and self.path is not None:
+    def _start(self, connection: sqlite3.Connection, access: Access) -> int:
+        """Begin a transaction, once no other process is in the way; return the file's version."""
+        if access is not Access.READ and access is not self._synchronous and self.path is not None:
             level = "FULL" if access is Access.DURABLE else "NORMAL"
             connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = access
-        connection.execute("BEGIN IMMEDIATE")
+        statement = "BEGIN" if access is Access.READ else "BEGIN IMMEDIATE"
+        deadline = None
+        while True:
+            try:
+                connection.execute(statement)
+                return self._file_version(connection)
+            except sqlite3.OperationalError as error:
+                # SQLite's own waiting goes up to 100 ms a step, which starves whoever is late.
+                deadline = deadline or time.monotonic() + schema.PATIENCE
+                if not schema.is_busy(error) or time.monotonic() > deadline:
+                    raise
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                time.sleep(schema.PAUSE)
 
     def _file_version(self, connection: sqlite3.Connection) -> int:
         """Return a number that another connection's commit changes."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from sotto.errors import PublishError
 
-if TYPE_CHECKING:
-    from sotto.log import LogWriter
+# Not at first use: a fork amid an import in another thread leaves the child without the module.
+from sotto.log import LogWriter, now_ms
 
 
 class Publisher(Protocol):
@@ -86,7 +86,7 @@ class EmbeddedLogPublisher:
     fsync : {"batch", "always", "never"}
         Whether bytes are forced to disk at the end of each flush, at every message, or by the
         operating system in its own time. A process that dies loses nothing in any case.
-    clock : callable, optional
+    clock : callable
         Returns the append time, in milliseconds since the epoch.
     """
 
@@ -95,7 +95,7 @@ class EmbeddedLogPublisher:
         directory: str | os.PathLike[str],
         lane: str | None = None,
         fsync: Literal["batch", "always", "never"] = "batch",
-        clock: Callable[[], int] | None = None,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self._directory = directory
         self._lane = lane
@@ -146,7 +146,5 @@ class EmbeddedLogPublisher:
                 writer.close()
 
     def _open(self) -> LogWriter:
-        from sotto.log import LogWriter, now_ms
-
         lane = self._lane or f"{os.getpid()}-{os.urandom(6).hex()}"
-        return LogWriter(self._directory, lane, clock=self._clock or now_ms, fsync=self._fsync)
+        return LogWriter(self._directory, lane, clock=self._clock, fsync=self._fsync)

@@ -12,7 +12,9 @@ from sotto.errors import StoreError
 
 VERSION = 1
 APPLICATION = 0x534F5454  # "SOTT"
-BUSY_MS = 2000
+#: Seconds to wait for another process that is writing, and between two attempts.
+PATIENCE = 2.0
+PAUSE = 0.001
 
 # One row a chain, one row a period. Secret and pseudonyms have tables of their own: their rows
 # keep their size and place, so that overwriting one leaves no copy elsewhere in the file.
@@ -67,21 +69,28 @@ def connect(path: Path | None) -> sqlite3.Connection:
         The file cannot be opened or is no database.
     """
     try:
-        if path is not None:
-            _restrict(path)
-        connection = sqlite3.connect(
-            ":memory:" if path is None else path,
-            timeout=BUSY_MS / 1000,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        for pragma in ("secure_delete = ON", "temp_store = MEMORY", "fullfsync = ON"):
-            connection.execute(f"PRAGMA {pragma}")
-        if path is not None:
-            _write_ahead(connection)
+        if path is None:
+            return _configured(_opened(":memory:"))
+        _restrict(path)
+        deadline = time.monotonic() + PATIENCE
+        connection = _opened(path)
+        while True:
+            try:
+                return _write_ahead(_configured(connection))
+            except sqlite3.OperationalError as error:
+                # Two processes that create one file at once may meet here.
+                if not is_busy(error) or time.monotonic() > deadline:
+                    connection.close()
+                    raise
+                time.sleep(PAUSE)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"cannot open the device's store: {error}") from error
-    return connection
+
+
+def is_busy(error: sqlite3.OperationalError) -> bool:
+    """Whether another process or thread is in the way, and waiting may help."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def prepare(connection: sqlite3.Connection) -> bool:
@@ -121,20 +130,20 @@ def check(connection: sqlite3.Connection) -> None:
         raise StoreError(f"the state file has schema {version}; this version reads {VERSION}")
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    # Two processes that create one file at once may meet here; SQLite does not wait for the
-    # change of journal mode, so wait for it.
-    deadline = time.monotonic() + BUSY_MS / 1000
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            return
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            if not busy or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+def _opened(database: str | Path) -> sqlite3.Connection:
+    return sqlite3.connect(database, timeout=0, isolation_level=None, check_same_thread=False)
+
+
+def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
+    for pragma in ("secure_delete = ON", "temp_store = MEMORY", "fullfsync = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
 
 
 def _restrict(path: Path) -> None:

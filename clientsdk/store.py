@@ -21,7 +21,6 @@ from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError
 
-
 _written = json.JSONEncoder(separators=(",", ":")).encode
 
 

@@ -239,12 +239,13 @@ def test_forks_amid_recording_and_sending_threads(path, tmp_path):
     log = tmp_path / "log"
     code = """
 publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
-client = device(metric("colour", "every", 10_000), publisher=publisher)
+client = device(metric("colour", "every", 100_000), publisher=publisher)
 stop = threading.Event()
 taken = [0]
 def work():
     while not stop.is_set():
         taken[0] += client.record("colour", "a") is Outcome.ACCEPTED
+        time.sleep(0.0005)
 def send():
     while not stop.is_set():
         client.flush()
@@ -255,10 +256,12 @@ def twenty():
     for _ in range(20):
         assert client.record("colour", "b") is Outcome.ACCEPTED
     client.flush()
-for _ in range(15):
-    wait(child(twenty))
-stop.set()
-[thread.join() for thread in threads]
+try:
+    for _ in range(15):
+        wait(child(twenty))
+finally:
+    stop.set()
+    [thread.join() for thread in threads]
 print(taken[0] + 15 * 20)
 client.clock.advance(days=8)
 client.flush()
@@ -268,7 +271,7 @@ client.close()
 """
     taken, recorded, spent = run(code, path, log).split()
     assert taken == recorded
-    compiled = plan(metric("colour", "every", 10_000), ceilings=VAST)
+    compiled = plan(metric("colour", "every", 100_000), ceilings=VAST)
     sent = reports(published(log))
     assert sum(counted(sent, [compiled]).values()) == int(spent)
 

@@ -203,7 +203,7 @@ class Failing:
 
 
 @pytest.mark.parametrize(
-    "prefix", ["BEGIN", "PRAGMA data_version", "INSERT INTO chain", "INSERT INTO ledger", "COMMIT"]
+    "prefix", ["BEGIN", "PRAGMA data_version", "INSERT INTO chain", "UPDATE ledger", "COMMIT"]
 )
 @pytest.mark.parametrize("message", ["database or disk is full", "disk I/O error"])
 def test_a_record_that_fails_anywhere_leaves_nothing(path, prefix, message):
@@ -268,7 +268,7 @@ def test_a_read_only_store_refuses(path):
 
 
 def test_a_store_that_is_locked_for_long_refuses(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.schema.BUSY_MS", 50)
+    monkeypatch.setattr("clientsdk.schema.PATIENCE", 0.05)
     client = device(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
