@@ -25,6 +25,8 @@ from .findings import MetricErrors, RungError
 from .recount import Reports
 from .truth import Truth
 
+#: A group of weeks has at least so many reports, on average.
+GROUP_REPORTS = 1000
 #: Sets of fresh responses that the last rung is compared with.
 FRESH_SETS = 8
 #: For that the year's reports are cut into random parts of about so many, so that errors are many.
@@ -58,9 +60,10 @@ class Layout:
 
 def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> MetricErrors:
     """Compare every rung with its prediction, and the last with fresh responses."""
-    first = int(truth.kept[metric.name].period.min())
-    weekly = lay_out(metric, truth, truth.kept[metric.name].period - first)
-    weeks = reports.event // truth.plan.period - first
+    periods = truth.kept[metric.name].period
+    first, length = int(periods.min()), _weeks_together(periods)
+    weekly = lay_out(metric, truth, (periods - first) // length)
+    weeks = (reports.event // truth.plan.period - first) // length
     rungs = []
     for level in range(metric.mechanism.levels):
         squares, predicted = _of_level(metric, reports, weekly, level, weeks)
@@ -76,6 +79,12 @@ def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> Met
     margin = _BOUND * spread / mean
     ratio = float(relaxed.mean()) / mean
     return MetricErrors(metric.name, metric.unit or "", rungs, ratio, 1 - margin, 1 + margin)
+
+
+def _weeks_together(periods: NDArray[np.int64]) -> int:
+    """Return how many weeks make a group of reports that is large enough: one, of many devices."""
+    weeks = int(np.ptp(periods)) + 1
+    return max(1, min(math.ceil(GROUP_REPORTS * weeks / len(periods)), weeks // 2))
 
 
 def _part(pseudonyms: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
@@ -112,9 +121,12 @@ def _squares(
     stated = np.empty_like(layout.truth)
     for group in range(layout.n_groups):
         values[group], stated[group] = layout.estimate(mechanism, counts[group])
-    squares = (values - layout.truth) ** 2
-    by_unit = squares.mean(axis=1) if layout.n_groups > 1 else squares[0]
-    return by_unit, math.sqrt(float((stated**2).mean()))
+    if layout.n_groups == 1:
+        return ((values - layout.truth) ** 2)[0], math.sqrt(float((stated**2).mean()))
+    # A group of few reports may determine nothing.
+    known = np.isfinite(stated).all(axis=1)
+    squares = (values - layout.truth)[known] ** 2
+    return squares.mean(axis=1), math.sqrt(float((stated[known] ** 2).mean()))
 
 
 def _fresh_squares(metric: CompiledMetric, truth: Truth, layout: Layout) -> Cells:

@@ -222,13 +222,14 @@ class Fleet:
         network: Network,
         witness: bool = False,
     ) -> None:
-        self._plan = plan
+        # Witnesses are put into a plan of their own: the caller's stays as it is.
+        self._plan = CompiledPlan.from_json(plan.to_json()) if witness else plan
         self._recordings = recordings
         self._schedule = schedule
         self._lanes = lanes
         self._network = network
         self._jitter = random.SystemRandom()
-        self._witnesses = {each.name: _witness(each) for each in plan.metrics} if witness else {}
+        self._witnesses = {each.name: _witness(each) for each in self._plan.metrics if witness}
         self.played = Played(networks=[network])
 
     def play(self, device: int, number: int) -> None:

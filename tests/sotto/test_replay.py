@@ -362,6 +362,14 @@ class TestPlaying:
             )
             assert events == kept
 
+    def test_a_witness_leaves_the_plan_as_it_is(
+        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
+    ) -> None:
+        found = read(tmp_path / "t.csv", plan, table(1, 3), columns)
+        before = [metric.mechanism for metric in plan.metrics]
+        Replay(tmp_path / "log", processes=1, witness=True).run(plan, found)
+        assert all(m.mechanism is old for m, old in zip(plan.metrics, before, strict=True))
+
     def test_until_stops_all_clocks(
         self, tmp_path: Path, plan: CompiledPlan, columns: Columns
     ) -> None:
