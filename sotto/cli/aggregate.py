@@ -78,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
     candidates = {plan.fingerprint: strings for plan, strings in loaded}
     _quiet_beam()
     from pipelines.drain import drain
+    from pipelines.memory import keep_freed_memory
+
+    keep_freed_memory()
 
     def once(progress: Progress) -> DrainResult:
         return drain(
