@@ -204,10 +204,8 @@ def kept_interval(value: float, keeps: Callable[[float], bool]) -> tuple[float, 
 
 def _boundary(low: float, high: float, holds: Callable[[float], bool]) -> float:
     """Return where ``holds`` turns false, given that it holds at ``low`` and not at ``high``."""
-    for _ in range(100):
+    for _ in range(48):
         middle = (low + high) / 2
-        if not low < middle < high:
-            break
         if holds(middle):
             low = middle
         else:
