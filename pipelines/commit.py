@@ -170,7 +170,8 @@ class StateDirectory:
         named = set(self._named(manifest))
         present = [path for folder in _FOLDERS[1:] for path in (self.path / folder).iterdir()]
         files.remove(path for path in present if path not in named)
-        files.remove(path for path in self.path.iterdir() if path.suffix in {".tmp", ".new"})
+        partial = [path for folder in (self.path, self.path / "plans") for path in folder.iterdir()]
+        files.remove(path for path in partial if path.suffix in {".tmp", ".new"})
         if self._intent.exists() and self.intent(manifest) is None:
             files.remove([self._intent])
 

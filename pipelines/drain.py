@@ -21,7 +21,7 @@ from pipelines.job import Job, run
 from pipelines.manifest import Terms, advance
 from pipelines.projection import projection
 from pipelines.results import Results, of_state
-from pipelines.source import FrozenLog
+from pipelines.source import FrozenLog, check_lanes
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, FormatError
@@ -133,10 +133,10 @@ def drain(
     registry = Registry(plans)
     began = time.monotonic()
     with directory.lock(), Results(database or of_state(state_dir)) as results:
-        driver = _Driver(
-            Path(log), directory, registry, candidates or {}, results, checkpoint or _ignore
-        )
         try:
+            driver = _Driver(
+                Path(log), directory, registry, candidates or {}, results, checkpoint or _ignore
+            )
             result = driver.drain(as_of, max_reports, progress or _ignore, stop)
         except (OSError, FormatError) as error:
             raise DrainError(f"the drain was not finished: {error}") from error
@@ -182,6 +182,7 @@ class _Driver:
         result = DrainResult(self.manifest.generation)
         undertaken = self.directory.intent(self.manifest)
         if undertaken is not None:
+            check_lanes(self.log, undertaken.ends)
             result = result.plus(undertaken, self._commit(undertaken))
         frozen = FrozenLog(self.log, self.manifest, as_of)
         total = result.size + frozen.size

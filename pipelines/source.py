@@ -10,7 +10,7 @@ start to read in the middle of bytes that are no records.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +81,6 @@ class _Lane:
         self.taken = start
         self.floor = clock
         self._reader = LogReader(path)
-        _check_there(path, start)
         self._end = max(self._reader.end(start), start)
         self._looked = start
         self.latest = clock
@@ -151,7 +150,8 @@ class FrozenLog:
     Raises
     ------
     DrainError
-        A lane is shorter than what has been taken of it, or ``as_of`` lies before that.
+        A lane is missing or shorter than what has been taken of it, or ``as_of`` lies before
+        that.
     """
 
     def __init__(
@@ -162,6 +162,7 @@ class FrozenLog:
             raise DrainError(
                 f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
             )
+        check_lanes(log, manifest.lanes)
         self._generation, self._clock = manifest.generation, clock
         self._as_of = as_of
         self._lanes = [
@@ -242,11 +243,21 @@ def _most_rows(block: Block) -> NDArray[np.int64]:
     return most
 
 
-def _check_there(lane: Path, start: int) -> None:
-    found = segments(lane)
-    end = found[-1].base + found[-1].path.stat().st_size if found else 0
-    if end < start:
-        raise DrainError(
-            f"lane {lane.name!r} ends at {end}, but {start} bytes of it have been taken: "
-            "this is another log, or it was cut"
-        )
+def check_lanes(log: str | os.PathLike[str], ends: Mapping[str, int]) -> None:
+    """Refuse a log that cannot be the one of which lanes were taken, or are to be, up to ``ends``.
+
+    Old segments may be removed, but neither a lane nor its last segment.
+
+    Raises
+    ------
+    DrainError
+        A lane is missing, or shorter than that.
+    """
+    for lane, end in ends.items():
+        found = segments(Path(log) / lane)
+        there = found[-1].base + found[-1].path.stat().st_size if found else 0
+        if there < end:
+            raise DrainError(
+                f"lane {lane!r} ends at {there}, but {end} bytes of it have been taken: "
+                "this is another log, or it was cut"
+            )

@@ -419,6 +419,24 @@ def drained_on(
     return None
 
 
+def test_what_was_undertaken_is_not_taken_from_another_log(small: Path, tmp_path: Path) -> None:
+    class StoppedError(Exception):
+        pass
+
+    def stop(step: str) -> None:
+        if step == "begun":
+            raise StoppedError
+
+    state = tmp_path / "state"
+    with pytest.raises(StoppedError):
+        drain(small, state, plans(), checkpoint=stop)
+    other = write(tmp_path / "other", honest(1, 1, 8), lanes=1)
+    with pytest.raises(DrainError, match="another log"):
+        drain(other, state, plans())
+    assert drain(small, state, plans()).drains == 1
+    assert counted(state) == expected(small, registry()).counts
+
+
 def test_a_results_database_that_fails_is_brought_up_to_date(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,6 +180,17 @@ def test_a_shorter_lane_is_refused(tmp_path: Path) -> None:
         FrozenLog(tmp_path, after(MANIFEST, intent))
 
 
+def test_a_missing_lane_is_refused_and_missing_old_segments_are_not(tmp_path: Path) -> None:
+    write(tmp_path / "log", [[10, 20, 30]], segment_bytes=150)
+    (intent,) = take_all(tmp_path / "log", 100)
+    manifest = after(MANIFEST, intent)
+    first, *_ = sorted((tmp_path / "log" / "000").glob("*.seg"))
+    first.unlink()
+    assert take_all(tmp_path / "log", 100, manifest) == []
+    with pytest.raises(DrainError, match="another log"):
+        FrozenLog(tmp_path / "none", manifest)
+
+
 def test_damage_is_taken_once_and_cannot_move_the_clock(tmp_path: Path) -> None:
     write(tmp_path, [[10, 20, 30], [12, 22]], segment_bytes=150)
     first, second, *_ = sorted((tmp_path / "000").glob("*.seg"))
