@@ -62,7 +62,8 @@ class Admission:
         """
         store, plan = self._store, self._plan
         with store.transaction(Access.WRITE) as connection:
-            moved = store.advance(connection, plan.period_of(now))
+            owed = store.owed
+            store.advance(connection, plan.period_of(now))
             moment = max(now, store.period * plan.period)
             if not store.consented:
                 outcome = Outcome.NO_CONSENT
@@ -72,8 +73,9 @@ class Admission:
                 outcome = self._sample(connection, metric, value, moment)
             else:
                 outcome = self._take(connection, metric, value, moment)
-        if moved:
-            # The log still has the secret from which older pseudonyms could be computed.
+        if store.owed > owed:
+            # The log still has the secret from which older pseudonyms could be computed, or a
+            # chain that was displaced.
             store.scrub(compact=False)
         return outcome
 
@@ -102,8 +104,12 @@ class Admission:
         """
         store, tally = self._store, self._tallies[metric.name]
         seen = store.tallies.get(tally, 0) + 1
+        held = store.incumbent_cost(connection, tally)
+        if held is None and seen > 1:
+            # Another version of the plan has kept a value of this period, and not in a reservoir.
+            return self._refuse(metric, Outcome.PERIOD_FULL)
         kept = draws.replaces(self._source, seen)
-        held = store.incumbent_cost(connection, tally) if kept else 0
+        held = held or 0
         reserved = max(held, _cost(metric))
         if kept and not self._affordable(reserved - held):
             # A later value that displaces nothing, or costs nothing more, is affordable.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -18,7 +20,13 @@ from clientsdk.sender import Sender
 from clientsdk.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
-from sotto.errors import ParameterError, PlanError, StoreError, UnknownMetricError
+from sotto.errors import (
+    ParameterError,
+    PlanError,
+    StoreError,
+    UnknownMetricError,
+    ValueTypeError,
+)
 from sotto.log import now_ms
 
 _log = logging.getLogger("clientsdk")
@@ -88,11 +96,10 @@ class Client:
         pinned = self.plan.ceilings
         if ceilings is not None:
             pinned = lowered(_checked(ceilings), pinned)
-        path = None if state is None else Path(state)
-        self._store = Store(path, self.plan, pinned, self.plan.period_of(clock()), source)
+        path = None if state is None else _checked_path(state)
+        self._store = Store(path, self.plan, pinned, self.plan.period_of(self._now()), source)
         self._admission = Admission(self._store, self.plan, source)
         self._sender = Sender(self._store, self.plan.period, publisher)
-        self._halted = False
         self._unwell = False
 
     def record(self, metric: str, value: object) -> Outcome:
@@ -121,19 +128,26 @@ class Client:
         known = self._metrics.get(metric)
         if known is None:
             # Not the name that was given: it may be a value in the wrong place.
+            del metric, value
             raise UnknownMetricError(
                 f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
             )
-        refusal = self._store.refusals.get(metric)
-        if refusal is not None and self._clock() < refusal.until:
-            known.encode(value)
-            return refusal.outcome
-        return self._record(known, value)
+        try:
+            refusal = self._store.refusals.get(metric)
+            if refusal is not None and self._now() < refusal.until:
+                known.encode(value)
+                return refusal.outcome
+            return self._record(known, value)
+        except ValueTypeError as error:
+            # Neither this frame nor those that the error came through keep the value.
+            del value
+            error.__context__ = None
+            raise error.with_traceback(None) from None
 
     def _record(self, metric: CompiledMetric, value: object) -> Outcome:
-        now = self._clock()
+        now = self._now()
         try:
-            if self._halted or not self._consented():
+            if self._store.stopped or not self._consented():
                 outcome = Outcome.NO_CONSENT
             elif self.plan.expired(now):
                 outcome = Outcome.EXPIRED
@@ -143,11 +157,16 @@ class Client:
         except StoreError as error:
             outcome = Outcome.STORE_FULL
             if not self._unwell:
-                _log.warning("values are refused: %s", error)
+                # Not the error itself: a handler may keep it, and its frames hold the value.
+                _log.warning("values are refused: %s", str(error))
             self._unwell = True
         if outcome is not Outcome.ACCEPTED:
             # A value of the wrong type is told of whatever became of it.
             metric.encode(value)
+        if outcome in (Outcome.NO_CONSENT, Outcome.EXPIRED) and not self._store.stopped:
+            # Periods pass all the same, and old secrets go; if that fails now, it is tried again.
+            with suppress(StoreError):
+                self._store.keep_up(self.plan.period_of(now))
         return outcome
 
     def _consented(self) -> bool:
@@ -181,9 +200,8 @@ class Client:
         sent in one flush. Flushing when :meth:`next_due` says, rather than seldom and in bulk,
         lets the jitter of each chain keep them apart.
         """
-        if self._halted:
-            self.withdraw_consent()
-        return self._sender.flush(self._clock())
+        self._withdraw_if_owed()
+        return self._sender.flush(self._now())
 
     def next_due(self) -> int | None:
         """Return when the next report is due, in ms since the epoch, or None if there is none."""
@@ -198,11 +216,13 @@ class Client:
         StoreError
             It could not be written; nothing is recorded.
         """
-        if self._halted:
-            self.withdraw_consent()
+        self._withdraw_if_owed()
         with self._store.transaction(Access.DURABLE) as connection:
+            owed = self._store.owed
+            self._store.advance(connection, self.plan.period_of(self._now()))
             if not self._store.consented:
                 self._store.agree(connection, Consent.GIVEN)
+        self._clean_since(owed)
 
     def withdraw_consent(self) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
@@ -222,11 +242,33 @@ class Client:
             It could not be written. This client records and sends nothing from now on and tries
             again at its next flush.
         """
-        self._halted = True
+        asked = self._store.stop()
         with self._store.transaction(Access.DURABLE) as connection:
-            self._store.agree(connection, Consent.WITHDRAWN)
-        self._halted = False
+            self._write_withdrawal(connection)
+        self._store.heed(asked)
         return self._store.settle()
+
+    def _withdraw_if_owed(self) -> None:
+        """Write a withdrawal that could not be written, unless another thread has done it."""
+        store = self._store
+        if store.stopped:
+            with store.transaction(Access.DURABLE) as connection:
+                asked = store.asked
+                if store.stopped:
+                    self._write_withdrawal(connection)
+            store.heed(asked)
+            store.settle()
+
+    def _write_withdrawal(self, connection: sqlite3.Connection) -> None:
+        self._store.advance(connection, self.plan.period_of(self._now()))
+        self._store.agree(connection, Consent.WITHDRAWN)
+
+    def _clean_since(self, owed: int) -> None:
+        if self._store.owed > owed:
+            self._store.scrub(compact=False)
+
+    def _now(self) -> int:
+        return int(self._clock())
 
     def renew_consent(self, ceilings: Ceilings | None = None) -> None:
         """Write down that the person agrees to other ceilings, higher ones included.
@@ -243,11 +285,13 @@ class Client:
             It could not be written; nothing has changed.
         """
         agreed = self.plan.ceilings if ceilings is None else _checked(ceilings)
-        if self._halted:
-            self.withdraw_consent()
+        self._withdraw_if_owed()
         with self._store.transaction(Access.DURABLE) as connection:
+            owed = self._store.owed
+            self._store.advance(connection, self.plan.period_of(self._now()))
             self._store.agree(connection, Consent.GIVEN)
             self._store.pin(connection, agreed)
+        self._clean_since(owed)
 
     def ledger(self) -> Ledger:
         """Return what was reserved and spent, period by period, and the chains still to be sent.
@@ -264,9 +308,11 @@ class Client:
 
         From now on :meth:`record` answers ``store_full`` and all else raises StoreError.
         """
-        self._store.scrub(compact=False)
-        self._store.settle()
-        self._store.close()
+        try:
+            self._store.scrub(compact=False)
+            self._store.settle()
+        finally:
+            self._store.close()
 
     def __enter__(self) -> Client:
         return self
@@ -292,6 +338,12 @@ def _read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledP
         return CompiledPlan.from_json(Path(plan).read_bytes())
     except OSError as error:
         raise PlanError(f"the compiled plan cannot be read: {error}") from error
+
+
+def _checked_path(state: str | os.PathLike[str]) -> Path:
+    if os.fspath(state) in ("", ":memory:"):
+        raise ParameterError("state must be the path of a file, or None to keep all in memory")
+    return Path(state)
 
 
 def _checked(ceilings: Ceilings) -> Ceilings:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +32,7 @@ class Database:
     Parameters
     ----------
     path : Path or None
-        The file; None keeps everything in memory.
+        The file; None keeps everything in memory. A relative path is resolved once, here.
 
     Raises
     ------
@@ -40,16 +41,21 @@ class Database:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path
+        self.path = None if path is None else path.absolute()
         #: Held by whoever sends, so that one process sends one batch at a time.
-        self.sending = threading.Lock()
-        self._lock = threading.Lock()
+        self.sending = threading.RLock()
+        #: Whether the holder of ``sending`` is at it.
+        self.flushing = False
+        # Reentrant so that an interrupted thread never waits for itself; ``_holder`` is what
+        # keeps a thread from using the store in the middle of a use of its own.
+        self._lock = threading.RLock()
         self._holder: int | None = None
+        self._suspended = False
         self._process = os.getpid()
         self._unusable: str | None = None
         self._version: int | None = None
         self._synchronous = Access.WRITE
-        self._connection: sqlite3.Connection | None = schema.connect(path)
+        self._connection: sqlite3.Connection | None = schema.connect(self.path, create=True)
         forks.watch(self)
 
     def transaction(self, access: Access) -> _Transaction:
@@ -76,21 +82,27 @@ class Database:
         """
         if self.path is None:
             return True
-        self.check_process()
-        with self._lock:
-            try:
+        try:
+            with _Hold(self):
                 connection = self._connected()
+                if self._version is None:
+                    self._recognize(connection)
                 if compact:
                     connection.execute("VACUUM")
                 (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            except (sqlite3.Error, StoreError):
-                return False
+        except (sqlite3.Error, StoreError):
+            return False
         return not busy
 
     def close(self) -> None:
-        """Close the connection; the store cannot be used any more."""
-        self.check_process()
-        with self._lock:
+        """Close the connection; the store cannot be used any more.
+
+        Raises
+        ------
+        StoreError
+            It is in use, by this very thread or for very long by another.
+        """
+        with _Hold(self):
             self._unusable = "it is closed"
             self._disconnect()
 
@@ -104,26 +116,35 @@ class Database:
 
     def before_fork(self) -> None:
         """Close the connection and keep everybody out."""
-        self._lock.acquire()
-        if self.path is not None:
+        self._suspended = self._lock.acquire(timeout=schema.LOCK_PATIENCE)
+        if self._suspended and self.path is not None:
             self._disconnect()
 
     def after_fork_in_parent(self) -> None:
         """Let everybody in again."""
-        self._lock.release()
+        if self._suspended:
+            self._suspended = False
+            self._lock.release()
 
     def after_fork_in_child(self) -> None:
         """Let everybody in again, unless the store is in memory and now exists twice."""
-        self._lock.release()
         self._revive()
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
-        """Read again whatever is kept in memory: another process has changed the store."""
+        """Read again whatever is kept in memory: the file may have changed, or be another."""
+
+    def _recognize(self, connection: sqlite3.Connection) -> None:
+        version = self._start(connection, Access.READ)
+        try:
+            self._refresh(connection)
+        finally:
+            connection.execute("ROLLBACK")
+        self._version = version
 
     def _revive(self) -> None:
-        # A lock that is held here was held by a thread of the parent, in the middle of a
-        # transaction: neither closing nor using its connection is safe then.
-        interrupted = self._lock.locked()
+        # What is held here is held by a thread of the parent, in the middle of a transaction:
+        # neither closing nor using its connection is safe then.
+        interrupted = self._holder is not None
         connection = self._connection
         if self.path is None:
             self._unusable = "a store in memory stays with the process that was forked"
@@ -135,16 +156,19 @@ class Database:
             else:
                 connection.close()
         self._version = None
-        self._lock = threading.Lock()
+        self._synchronous = Access.WRITE
+        self._lock = threading.RLock()
         self._holder = None
-        self.sending = threading.Lock()
+        self._suspended = False
+        self.sending = threading.RLock()
+        self.flushing = False
         self._process = os.getpid()
 
     def _connected(self) -> sqlite3.Connection:
         if self._unusable is not None:
             raise sqlite3.ProgrammingError(self._unusable)
         if self._connection is None:
-            self._connection = schema.connect(self.path)
+            self._connection = schema.connect(self.path, create=False)
         return self._connection
 
     def _disconnect(self) -> None:
@@ -155,25 +179,11 @@ class Database:
             connection.close()
 
     def _begin(self, access: Access) -> sqlite3.Connection:
-        self.check_process()
-        thread = threading.get_ident()
-        if self._holder == thread:
-            # A signal handler or a finalizer that records, in the middle of a recording.
-            raise StoreError("the device's store is in use by the same thread")
-        self._lock.acquire()
-        self._holder = thread
-        try:
-            connection = self._connected()
-            version = self._start(connection, access)
-            if version != self._version:
-                self._refresh(connection)
-                self._version = version
-        except BaseException as error:
-            self._roll_back()
-            self._leave()
-            if isinstance(error, sqlite3.Error):
-                raise _unusable(error) from error
-            raise
+        connection = self._connected()
+        version = self._start(connection, access)
+        if version != self._version:
+            self._refresh(connection)
+            self._version = version
         return connection
 
     def _start(self, connection: sqlite3.Connection, access: Access) -> int:
@@ -204,39 +214,65 @@ class Database:
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         return int(version)
 
-    def _end(self, error: BaseException | None) -> None:
+    def _hold(self) -> None:
+        """Keep other threads out; what follows must end in :meth:`_let_go`, come what may."""
+        if not self._lock.acquire(timeout=schema.LOCK_PATIENCE):
+            raise StoreError("the device's store is in use by another thread")
+        self._holder = threading.get_ident()
+
+    def _refuse_reentry(self) -> None:
+        self.check_process()
+        if self._holder == threading.get_ident():
+            # A signal handler or a finalizer that records, in the middle of a recording.
+            raise StoreError("the device's store is in use by the same thread")
+
+    def _let_go(self) -> None:
+        """Roll back what was not committed and let others in, if this thread kept them out."""
         try:
-            if error is None:
-                self._commit()
-            else:
-                self._roll_back()
-                if isinstance(error, sqlite3.Error):
-                    raise _unusable(error) from error
+            if self._holder == threading.get_ident():
+                try:
+                    self._roll_back()
+                finally:
+                    self._holder = None
         finally:
-            self._leave()
-
-    def _commit(self) -> None:
-        try:
-            self._connected().execute("COMMIT")
-        except sqlite3.Error as error:
-            self._roll_back()
-            raise _unusable(error) from error
-
-    def _leave(self) -> None:
-        self._holder = None
-        self._lock.release()
+            with suppress(RuntimeError):
+                self._lock.release()
 
     def _roll_back(self) -> None:
-        # What is kept in memory may be ahead of the file: read it again next time.
-        self._version = None
         connection = self._connection
         if connection is not None and connection.in_transaction:
+            self._version = None
             try:
                 connection.execute("ROLLBACK")
             except sqlite3.Error:
                 # Closing rolls back what is left; the next use connects again.
                 if self.path is not None:
                     self._disconnect()
+
+
+class _Hold:
+    """Exclusive use of a database by one thread."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        self._database._refuse_reentry()
+        try:
+            self._database._hold()
+        except BaseException:
+            self._database._let_go()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._database._let_go()
 
 
 class _Transaction:
@@ -247,7 +283,17 @@ class _Transaction:
         self._access = access
 
     def __enter__(self) -> sqlite3.Connection:
-        return self._database._begin(self._access)
+        database = self._database
+        database._refuse_reentry()
+        try:
+            database._hold()
+            return database._begin(self._access)
+        except BaseException as error:
+            database._version = None
+            database._let_go()
+            if isinstance(error, sqlite3.Error):
+                raise _unusable(error) from error
+            raise
 
     def __exit__(
         self,
@@ -255,7 +301,20 @@ class _Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._database._end(error)
+        database, committed = self._database, False
+        try:
+            if error is None:
+                database._connected().execute("COMMIT")
+                committed = True
+        except sqlite3.Error as failure:
+            raise _unusable(failure) from failure
+        finally:
+            if not committed:
+                # What is kept in memory may be ahead of the file: read it again next time.
+                database._version = None
+            database._let_go()
+        if isinstance(error, sqlite3.Error):
+            raise _unusable(error) from error
 
 
 def _unusable(error: sqlite3.Error) -> StoreError:

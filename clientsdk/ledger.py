@@ -199,9 +199,12 @@ def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
     StoreError
         This version cannot read it.
     """
-    fingerprint, body = connection.execute(
+    row = connection.execute(
         "SELECT fingerprint, body FROM plan WHERE id = ?", (number,)
     ).fetchone()
+    if row is None:
+        raise StoreError("a plan that chains were drawn under is not in the device's store")
+    fingerprint, body = row
     try:
         plan = CompiledPlan.from_json(body)
     except PlanError as error:
@@ -240,6 +243,8 @@ def _pending(
     pending = []
     for chain, number, index, period, event, due, charged, delivered in rows:
         recorded_under = plan(connection, number)
+        if not 0 <= index < len(recorded_under.metrics):
+            raise StoreError("a chain in the device's store does not fit its plan")
         metric = recorded_under.metrics[index]
         mechanism = metric.mechanism
         pending.append(

@@ -10,24 +10,29 @@ from pathlib import Path
 
 from sotto.errors import StoreError
 
-VERSION = 1
+VERSION = 2
 APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
 PAUSE = 0.001
+#: Seconds to wait for another thread of this process, which may itself wait for a process.
+LOCK_PATIENCE = 10.0
 
 # One row a chain, one row a period. Secret and pseudonyms have tables of their own: their rows
 # keep their size and place, so that overwriting one leaves no copy elsewhere in the file.
 _TABLES = (
     """CREATE TABLE device (
         id INTEGER PRIMARY KEY CHECK (id = 1),
+        store BLOB NOT NULL,
         collector TEXT NOT NULL,
         period_ms INTEGER NOT NULL,
         ceiling_period INTEGER NOT NULL,
         ceiling_lifetime INTEGER NOT NULL,
         consent TEXT NOT NULL,
+        consents INTEGER NOT NULL,
         period INTEGER NOT NULL,
-        erasure_owed INTEGER NOT NULL
+        erasures_owed INTEGER NOT NULL,
+        erasures_done INTEGER NOT NULL
     )""",
     "CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL)",
     """CREATE TABLE ledger (
@@ -60,8 +65,15 @@ _TABLES = (
 )
 
 
-def connect(path: Path | None) -> sqlite3.Connection:
+def connect(path: Path | None, *, create: bool) -> sqlite3.Connection:
     """Open a connection to the store at ``path``, or to a new one in memory.
+
+    Parameters
+    ----------
+    path : Path or None
+        An absolute path: what opens the file again may run in another directory.
+    create : bool
+        Whether to make the file if there is none.
 
     Raises
     ------
@@ -71,9 +83,10 @@ def connect(path: Path | None) -> sqlite3.Connection:
     try:
         if path is None:
             return _configured(_opened(":memory:"))
-        _restrict(path)
+        if create:
+            _restrict(path)
         deadline = time.monotonic() + PATIENCE
-        connection = _opened(path)
+        connection = _opened(f"{path.as_uri()}?mode=rw")
         while True:
             try:
                 return _write_ahead(_configured(connection))
@@ -130,8 +143,10 @@ def check(connection: sqlite3.Connection) -> None:
         raise StoreError(f"the state file has schema {version}; this version reads {VERSION}")
 
 
-def _opened(database: str | Path) -> sqlite3.Connection:
-    return sqlite3.connect(database, timeout=0, isolation_level=None, check_same_thread=False)
+def _opened(database: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        database, timeout=0, isolation_level=None, check_same_thread=False, uri=True
+    )
 
 
 def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:

@@ -22,7 +22,7 @@ from clientsdk.spool import Chain
 from clientsdk.store import Store
 from mechanisms.coins import shard_of
 from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.errors import PublishError, SottoError
+from sotto.errors import PublishError, SottoError, StoreError
 from sotto.wire import HEADER, MAX_MESSAGE, RUN, Row, encode_message, row_size
 
 BATCH = 4096
@@ -36,17 +36,28 @@ class Report(NamedTuple):
     metric: CompiledMetric
     row: Row
 
+    def __repr__(self) -> str:
+        """Return what it is about, without the payload."""
+        return f"Report({self.chain!r}, level={self.row.level})"
+
 
 class Batch(NamedTuple):
-    """What one transaction has charged for, and what it erased instead."""
+    """What one transaction has charged for, and what it erased instead.
+
+    Attributes
+    ----------
+    reports : list of Report
+    lapsed : list of Chain
+    consents : int
+        The store's number of the consent under which the reports may leave.
+    more : bool
+        Whether more may be due.
+    """
 
     reports: list[Report]
     lapsed: list[Chain]
-
-    @property
-    def full(self) -> bool:
-        """Whether more may be due."""
-        return len(self.reports) + len(self.lapsed) == BATCH
+    consents: int
+    more: bool
 
 
 class Sender:
@@ -64,6 +75,7 @@ class Sender:
         self._store = store
         self._period_ms = period_ms
         self._publisher = publisher
+        self._unreadable: dict[int, StoreError] = {}
 
     def flush(self, now: int) -> FlushResult:
         """Send every report that is due at ``now``, in milliseconds since the epoch.
@@ -71,28 +83,41 @@ class Sender:
         Raises
         ------
         StoreError
-            The store cannot even be read.
+            The store cannot even be read, or this is called in the middle of a flush, by its
+            publisher or by a signal handler.
         """
-        sent = lapsed = 0
-        error: SottoError | None = None
         self._store.check_process()
         with self._store.sending:
-            more = True
-            while more and error is None:
-                try:
-                    batch = self._charge(now)
-                    lapsed += len(batch.lapsed)
-                    delivered, error = self._publish(batch.reports)
-                    self._mark_delivered(delivered)
-                    sent += len(delivered)
-                    more = batch.full
-                except SottoError as failure:
-                    error = failure
-            if sent or lapsed:
-                self._store.scrub(compact=False)
-            self._store.settle()
-            remaining = self._remaining(now)
-        return FlushResult(sent, remaining, lapsed, error)
+            if self._store.flushing:
+                raise StoreError("a flush of this store is under way in the same thread")
+            try:
+                self._store.flushing = True
+                sent, lapsed, error = self._send(now)
+                if sent:
+                    self._store.clean()
+                self._store.settle()
+                remaining = self._remaining(now)
+            finally:
+                self._store.flushing = False
+        return FlushResult(sent, remaining, lapsed, None if error is None else _bare(error))
+
+    def _send(self, now: int) -> tuple[int, int, SottoError | None]:
+        """Send batch by batch; return how many were sent and lapsed, and what went wrong."""
+        sent = lapsed = 0
+        error: SottoError | None = None
+        more = True
+        self._unreadable.clear()
+        while more and error is None:
+            try:
+                batch = self._charge(now)
+                lapsed += len(batch.lapsed)
+                delivered, error = self._publish(batch)
+                self._mark_delivered(delivered)
+                sent += len(delivered)
+                more = batch.more
+            except SottoError as failure:
+                error = failure
+        return sent, lapsed, error or next(iter(self._unreadable.values()), None)
 
     def _moment(self, now: int) -> int:
         # A clock that was set back does not take the ledger's period back.
@@ -104,26 +129,42 @@ class Sender:
 
     def _charge(self, now: int) -> Batch:
         """Charge for what is due and erase what has lapsed."""
-        store, batch = self._store, Batch([], [])
+        store = self._store
+        reports: list[Report] = []
+        lapsed: list[Chain] = []
         with store.transaction(Access.DURABLE) as connection:
             store.advance(connection, now // self._period_ms)
-            if not store.consented:
-                return batch
+            if store.stopped or not store.consented:
+                return Batch(reports, lapsed, store.consents, more=False)
             moment = self._moment(now)
-            chains = spool.due(connection, moment, BATCH)
+            chains = spool.due(connection, moment, BATCH, self._unreadable)
             pseudonyms = spool.pseudonyms(connection) if chains else {}
             for chain in chains:
-                plan = store.plan(connection, chain.plan)
+                plan = self._plan(connection, chain.plan)
+                if plan is None:
+                    continue
                 report = _newest_due(chain, plan, pseudonyms[chain.period], moment)
                 if report is not None and self._pay(connection, chain, report):
-                    batch.reports.append(report)
+                    reports.append(report)
                 else:
-                    batch.lapsed.append(chain)
-            spool.mark(connection, [report.chain for report in batch.reports])
-            if batch.lapsed:
-                spool.erase(connection, batch.lapsed)
+                    lapsed.append(chain)
+            spool.mark(connection, [report.chain for report in reports])
+            if lapsed:
+                # Rungs that were never released must not be left in the log either.
+                spool.erase(connection, lapsed)
                 store.forget_pseudonyms(connection)
-        return batch
+                store.owe_erasure(connection)
+        return Batch(reports, lapsed, store.consents, more=len(chains) == BATCH)
+
+    def _plan(self, connection: sqlite3.Connection, number: int) -> CompiledPlan | None:
+        """Return a plan, or None and remember why it cannot be read: its chains must wait."""
+        if number in self._unreadable:
+            return None
+        try:
+            return self._store.plan(connection, number)
+        except StoreError as error:
+            self._unreadable[number] = error
+            return None
 
     def _pay(self, connection: sqlite3.Connection, before: Chain, report: Report) -> bool:
         """Charge for a report unless it has been paid; False if a lowered ceiling forbids it."""
@@ -135,13 +176,13 @@ class Sender:
             cost -= certified(before.charged - 1)
         return self._store.charge(connection, before.period, cost)
 
-    def _publish(self, reports: list[Report]) -> tuple[list[Report], PublishError | None]:
+    def _publish(self, batch: Batch) -> tuple[list[Report], PublishError | None]:
         """Publish reports; return those that the publisher has taken for good."""
         published: list[Report] = []
         error: PublishError | None = None
         try:
-            for shard, message, contents in _messages(reports):
-                if not self._consented():
+            for shard, message, contents in _messages(batch.reports):
+                if not self._may_leave(batch):
                     break
                 self._publisher.publish(shard, message)
                 published += contents
@@ -154,9 +195,12 @@ class Sender:
                 return [], failure
         return published, error
 
-    def _consented(self) -> bool:
-        with self._store.transaction(Access.READ):
-            return self._store.consented
+    def _may_leave(self, batch: Batch) -> bool:
+        """Whether consent stands, and has stood ever since the batch was read."""
+        store = self._store
+        with store.transaction(Access.READ):
+            stands = store.consented and store.consents == batch.consents
+        return stands and not store.stopped
 
     def _mark_delivered(self, reports: list[Report]) -> None:
         """Erase the chains that are through; note of the others when their next rung is due."""
@@ -181,9 +225,26 @@ def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:
     return chain.event + plan.resolution + chain.jitter + after
 
 
+def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
+    """Return a chain's metric, None where the chain cannot be one that was drawn under it."""
+    if not 0 <= chain.metric < len(plan.metrics):
+        return None
+    metric = plan.metrics[chain.metric]
+    width = metric.mechanism.payload_width
+    return metric if len(chain.payloads) == len(metric.ladder) * width else None
+
+
+def _bare(error: SottoError) -> SottoError:
+    """Take from an error what leads to frames, where payloads are."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
 def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, moment: int) -> Report | None:
     """Return the newest rung that is due, or None where nothing may or need be sent any more."""
-    metric = plan.metrics[chain.metric]
+    metric = _metric_of(chain, plan)
+    if metric is None:
+        return None
     if plan.expired(moment) or moment - chain.event > metric.horizon:
         return None
     start = due_time(chain, plan, 0)

@@ -6,7 +6,7 @@ All functions belong in a transaction that the caller has opened.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 
@@ -45,18 +45,28 @@ class Chain(NamedTuple):
     delivered: int
     payloads: bytes
 
+    def __repr__(self) -> str:
+        """Return what it is about, without the payloads."""
+        return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
+
 
 def insert(connection: sqlite3.Connection, chain: Chain) -> None:
     """Store a new chain."""
     connection.execute("INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", chain)
 
 
-def due(connection: sqlite3.Connection, moment: int, limit: int) -> list[Chain]:
-    """Return at most ``limit`` chains with a rung that is due, period by period."""
+def due(
+    connection: sqlite3.Connection, moment: int, limit: int, without: Collection[int] = ()
+) -> list[Chain]:
+    """Return at most ``limit`` chains with a rung that is due, period by period.
+
+    Those that follow the plans numbered in ``without`` are left out.
+    """
     rows = connection.execute(
         "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
-        " WHERE due <= ? ORDER BY period, due, id LIMIT ?",
-        (moment, limit),
+        f" WHERE due <= ? AND plan NOT IN ({','.join('?' * len(without))})"
+        " ORDER BY period, due, id LIMIT ?",
+        (moment, *without, limit),
     )
     return [Chain(*row) for row in rows]
 

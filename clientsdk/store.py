@@ -8,9 +8,13 @@ say "in a transaction" belong to one that the caller has opened.
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from clientsdk import ledger, ratchet, schema, spool
 from clientsdk.database import Access, Database
@@ -19,7 +23,7 @@ from clientsdk.outcomes import Refusal
 from clientsdk.spool import Chain
 from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
-from sotto.errors import PlanError
+from sotto.errors import PlanError, StoreError
 
 _written = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -59,10 +63,15 @@ class Store(Database):
         Micro-epsilon: of that period, and over all periods.
     tallies : dict of str to int
         Recordings of that period.
-    erasure_owed : bool
-        Whether deleted rows may have left traces in the file.
+    consents : int
+        How often consent was given or taken back. What was read under one number must not leave
+        the device under another: it may have been wiped in between.
+    owed : int
+        How often something was deleted that must leave no trace in the file.
     plan_id : int
         The number of ``plan`` in the store.
+    asked : int
+        The number of the latest request to stop, see :meth:`stop`.
     refusals : dict of str to Refusal
         By metric; forgotten whenever they might no longer hold.
 
@@ -78,8 +87,11 @@ class Store(Database):
     lifetime_reserved: int
     lifetime_spent: int
     tallies: dict[str, int]
-    erasure_owed: bool
+    consents: int
+    owed: int
     plan_id: int
+    asked: int
+    _done: int
     refusals: dict[str, Refusal]
 
     def __init__(
@@ -88,14 +100,17 @@ class Store(Database):
         super().__init__(path)
         self.refusals = {}
         self._collector = plan.collector
+        self._period_ms = plan.period
+        self._requests = itertools.count(1)
+        self.asked = self._heeded = 0
         self._plans: dict[int, CompiledPlan] = {}
         self._ready = False
         try:
             with self.transaction(Access.DURABLE) as connection:
                 if schema.prepare(connection):
                     _create(connection, plan, ceilings, period, source)
-                self._ready = True
                 self._adopt(connection, plan, ceilings)
+                self.advance(connection, period)
             self.settle()
         except BaseException:
             self.close()
@@ -110,6 +125,8 @@ class Store(Database):
         ):
             if have != want:
                 raise PlanError(f"{what} {want!r}: this device's store is pinned to {have!r}")
+        (self._identity,) = connection.execute("SELECT store FROM device").fetchone()
+        self._ready = True
         self._refresh(connection)
         self.pin(connection, ledger.lowered(self.ceilings, ceilings))
         self.plan_id = _number_of(connection, plan)
@@ -118,12 +135,19 @@ class Store(Database):
     def _refresh(self, connection: sqlite3.Connection) -> None:
         if not self._ready:
             return
-        consent, *ceilings, self.period, owed = connection.execute(
-            "SELECT consent, ceiling_period, ceiling_lifetime, period, erasure_owed FROM device"
+        try:
+            self._check_identity(connection)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
+                raise
+            # It has no such tables.
+            self._disown()
+        consent, self.consents, *ceilings, self.period, self.owed, self._done = connection.execute(
+            "SELECT consent, consents, ceiling_period, ceiling_lifetime, period,"
+            " erasures_owed, erasures_done FROM device"
         ).fetchone()
         self.consent = Consent(consent)
         self.ceilings = Ceilings(*ceilings)
-        self.erasure_owed = bool(owed)
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
         self.pseudonym = ratchet.pseudonym(self._collector, self.period, secret)
         row = connection.execute(
@@ -137,23 +161,64 @@ class Store(Database):
         self._named = named.fetchone() is not None
         self.refusals.clear()
 
+    def _check_identity(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file that has taken the place of the one that was opened.
+
+        Chains, plans and pseudonyms that are in memory belong to that one; in another, the same
+        numbers may stand for other plans, and its consent is for something else.
+        """
+        pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
+        plans = dict(connection.execute("SELECT id, fingerprint FROM plan").fetchall())
+        if pinned != (self._identity, self._collector, self._period_ms) or any(
+            plans.get(number) != plan.fingerprint for number, plan in self._plans.items()
+        ):
+            self._disown()
+
+    def _disown(self) -> NoReturn:
+        self._unusable = "another file has taken its place"
+        raise StoreError(f"the device's store cannot be used: {self._unusable}")
+
     @property
     def consented(self) -> bool:
         """Whether anything may be recorded or sent."""
         return self.consent is Consent.GIVEN
 
+    @property
+    def erasure_owed(self) -> bool:
+        """Whether deleted rows may have left traces in the file."""
+        return self.owed > self._done
+
+    # Stopping: at once and in memory, whatever becomes of the file.
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a withdrawal is asked for in this process and not yet written."""
+        return self.asked > self._heeded
+
+    def stop(self) -> int:
+        """Let nothing be recorded or sent until :meth:`heed` is given the number returned."""
+        self.asked = number = next(self._requests)
+        return number
+
+    def heed(self, number: int) -> None:
+        """Note that the withdrawal of that number, and any before it, is written."""
+        self._heeded = max(self._heeded, number)
+
     # Consent, ceilings, periods: in a transaction.
 
     def agree(self, connection: sqlite3.Connection, consent: Consent) -> None:
         """Write down what the person has said; if it is no, erase every chain and its traces."""
-        connection.execute("UPDATE device SET consent = ?", (consent,))
+        connection.execute("UPDATE device SET consent = ?, consents = consents + 1", (consent,))
         self.consent = consent
+        self.consents += 1
         self.refusals.clear()
         if consent is not Consent.GIVEN:
-            for table in ("chain", "reservoir", "pseudonym"):
+            for table in ("chain", "pseudonym"):
                 connection.execute(f"DELETE FROM {table}")
+            # That a reservoir was used in this period is not forgotten.
+            connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
             self._named = False
-            self._owe_erasure(connection)
+            self.owe_erasure(connection)
 
     def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
         """Pin other ceilings."""
@@ -183,8 +248,21 @@ class Store(Database):
         self.reserved, self.tallies, self._named = 0, {}, False
         self.refusals.clear()
         self.forget_pseudonyms(connection)
-        self._owe_erasure(connection)
+        self.owe_erasure(connection)
         return True
+
+    def keep_up(self, period: int) -> None:
+        """Move on to ``period`` where nothing else is to be done, outside any transaction.
+
+        Raises
+        ------
+        StoreError
+            It could not be written.
+        """
+        if period > self.period:
+            with self.transaction(Access.WRITE) as connection:
+                self.advance(connection, period)
+            self.scrub(compact=False)
 
     def forget_pseudonyms(self, connection: sqlite3.Connection) -> None:
         """Erase the pseudonyms of past periods that have no chain left."""
@@ -194,20 +272,38 @@ class Store(Database):
             (self.period,),
         )
 
-    def _owe_erasure(self, connection: sqlite3.Connection) -> None:
-        connection.execute("UPDATE device SET erasure_owed = 1")
-        self.erasure_owed = True
+    def owe_erasure(self, connection: sqlite3.Connection) -> None:
+        """Note that rows deleted in this transaction must leave no trace in the file."""
+        if self.path is not None:
+            connection.execute("UPDATE device SET erasures_owed = erasures_owed + 1")
+            self.owed += 1
 
     def settle(self) -> bool:
-        """Erase the traces that are owed, outside any transaction; return whether none is left."""
+        """Erase the traces that are owed, outside any transaction; return whether none is left.
+
+        What another process comes to owe while this one erases stays owed.
+        """
+        owed = self.owed
         if not self.erasure_owed:
             return True
         if not self.scrub(compact=True):
             return False
-        with self.transaction(Access.WRITE) as connection:
-            connection.execute("UPDATE device SET erasure_owed = 0")
-            self.erasure_owed = False
-        return True
+        try:
+            with self.transaction(Access.WRITE) as connection:
+                connection.execute(
+                    "UPDATE device SET erasures_done = max(erasures_done, ?)", (owed,)
+                )
+                self._done = max(self._done, owed)
+                return not self.erasure_owed
+        except StoreError:
+            # The traces are gone; that they are could not be written and is tried again.
+            return False
+
+    def clean(self) -> None:
+        """Erase what delivered chains left in the log; if that fails now, owe it."""
+        if not self.scrub(compact=False):
+            with suppress(StoreError), self.transaction(Access.WRITE) as connection:
+                self.owe_erasure(connection)
 
     # Recording: in a transaction.
 
@@ -231,14 +327,17 @@ class Store(Database):
             (self.reserved, _written(self.tallies), self.period),
         )
 
-    def incumbent_cost(self, connection: sqlite3.Connection, tally: str) -> int:
-        """Return what the chain in a reservoir has reserved, 0 if it is empty."""
+    def incumbent_cost(self, connection: sqlite3.Connection, tally: str) -> int | None:
+        """Return what the chain in a reservoir has reserved, None if it was not used so far.
+
+        Zero once its chain was wiped: what that had reserved stays reserved.
+        """
         row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
-        return 0 if row is None else int(row[0])
+        return None if row is None else int(row[0])
 
     def displace(self, connection: sqlite3.Connection, tally: str, chain: Chain, cost: int) -> None:
         """Erase the chain in a reservoir, if any, and put ``chain`` there, which cost ``cost``."""
-        connection.execute(
+        erased = connection.execute(
             "DELETE FROM chain WHERE (period, due, id) IN"
             " (SELECT ?, due, chain FROM reservoir WHERE tally = ?)",
             (chain.period, tally),
@@ -247,6 +346,8 @@ class Store(Database):
             "INSERT OR REPLACE INTO reservoir VALUES (?, ?, ?, ?)",
             (tally, chain.due, chain.id, cost),
         )
+        if erased.rowcount:
+            self.owe_erasure(connection)
 
     # Sending: in a transaction.
 
@@ -255,7 +356,8 @@ class Store(Database):
         if self.lifetime_spent + cost > self.ceilings.lifetime:
             return False
         charged = connection.execute(
-            "UPDATE ledger SET spent = spent + ?1 WHERE period = ?2 AND spent + ?1 <= ?3",
+            "UPDATE ledger SET spent = spent + ?1"
+            " WHERE period = ?2 AND spent + ?1 <= min(reserved, ?3)",
             (cost, period, self.ceilings.period),
         )
         if charged.rowcount == 0:
@@ -289,8 +391,9 @@ def _create(
     source: Source,
 ) -> None:
     connection.execute(
-        "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0)",
+        "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)",
         (
+            os.urandom(16),
             plan.collector,
             plan.period,
             ceilings.period,
