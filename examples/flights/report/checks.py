@@ -78,7 +78,7 @@ def ledgers(found: Findings) -> str:
             ),
             page.table(["summed over the year", "epsilon"], sums(found), [1]),
         ),
-        "<h3 style='margin-top:1.4em'>The two that misbehaved</h3>",
+        "<h3>The two that misbehaved</h3>",
         page.table(heads, lines, [3, 4, 5]),
     )
 
@@ -122,11 +122,9 @@ def faults(found: Findings) -> str:
         "<p>Between the aircraft and the log, the demo plants what networks and attackers do. "
         "The estimates above were made with all of it in the log.</p>",
         page.table(["planted", "how many", "what became of it"], planted, [1]),
-        "<p style='margin-top:1.2em'>Nothing that is rejected vanishes: it is kept as it came, "
-        "with its reason.</p>",
+        "<p>Nothing that is rejected vanishes: it is kept as it came, with its reason.</p>",
         page.table(["reason", "meaning", "planted", "in quarantine", ""], lines, [2, 3]),
-        f"<p class='soft' style='margin-top:1em'>Rows of the input that no device could record: "
-        f"{skipped or 'none'}.</p>",
+        f"<p class='soft'>Rows of the input that no device could record: {skipped or 'none'}.</p>",
     )
 
 

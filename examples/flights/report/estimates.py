@@ -182,7 +182,6 @@ def destinations(found: Decoding) -> str:
             "The land is drawn by its airports. Areas of circles follow the true share.",
             wide=True,
         ),
-        "<div style='height:16px'></div>",
         key(
             (page.ESTIMATE_KEY, "estimate and 95 % interval"),
             (page.TRUTH_KEY, "truth of the counted reports"),
@@ -194,7 +193,7 @@ def destinations(found: Decoding) -> str:
             "significant. The dashed line is the detection floor.",
             wide=True,
         ),
-        f"<p class='soft' style='margin-top:1em'>Undetectable here: {hidden(found)}.</p>",
+        f"<p class='soft'>Undetectable here: {hidden(found)}.</p>",
     )
 
 
