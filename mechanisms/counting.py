@@ -158,9 +158,11 @@ def grouped_counts(
     import numpy as np
 
     _check_range("symbols", symbols, m)
-    _check_range("groups", groups, n_groups)
-    keys = groups.astype(np.int64) * m
+    keys = np.multiply(groups, m, dtype=np.int64)
     keys += symbols
+    # With symbols in range, a key is out of range exactly if its group is.
+    if keys.size and not (keys.min() >= 0 and keys.max() < n_groups * m):
+        raise ParameterError(f"groups must lie in [0, {n_groups})")
     counts = np.bincount(keys, minlength=n_groups * m)
     return counts.astype(np.int64, copy=False).reshape(n_groups, m)
 
