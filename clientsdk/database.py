@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import threading
 import time
-from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
 
 from clientsdk import forks, schema
 from sotto.errors import StoreError
+
+_turns = itertools.count(1)
 
 
 class Access(Enum):
@@ -50,6 +52,7 @@ class Database:
         # keeps a thread from using the store in the middle of a use of its own.
         self._lock = threading.RLock()
         self._holder: int | None = None
+        self._turn: int | None = None
         self._suspended = False
         self._process = os.getpid()
         self._unusable: str | None = None
@@ -158,7 +161,7 @@ class Database:
         self._version = None
         self._synchronous = Access.WRITE
         self._lock = threading.RLock()
-        self._holder = None
+        self._holder = self._turn = None
         self._suspended = False
         self.sending = threading.RLock()
         self.flushing = False
@@ -214,29 +217,33 @@ class Database:
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         return int(version)
 
-    def _hold(self) -> None:
-        """Keep other threads out; what follows must end in :meth:`_let_go`, come what may."""
-        if not self._lock.acquire(timeout=schema.LOCK_PATIENCE):
-            raise StoreError("the device's store is in use by another thread")
-        self._holder = threading.get_ident()
-
     def _refuse_reentry(self) -> None:
         self.check_process()
         if self._holder == threading.get_ident():
             # A signal handler or a finalizer that records, in the middle of a recording.
             raise StoreError("the device's store is in use by the same thread")
 
+    def _hold(self, turn: int) -> None:
+        """Keep other threads out; what follows must end in :meth:`_let_go`, come what may."""
+        thread = threading.get_ident()
+        if not self._lock.acquire(timeout=schema.LOCK_PATIENCE):
+            raise StoreError("the device's store is in use by another thread")
+        self._holder, self._turn = thread, turn
+
     def _let_go(self) -> None:
         """Roll back what was not committed and let others in, if this thread kept them out."""
+        mine = self._holder == threading.get_ident()
         try:
-            if self._holder == threading.get_ident():
-                try:
-                    self._roll_back()
-                finally:
-                    self._holder = None
+            if mine:
+                self._roll_back()
         finally:
-            with suppress(RuntimeError):
+            # No call from here to the release: an interrupt arrives at calls.
+            if mine:
+                self._holder = self._turn = None
+            try:
                 self._lock.release()
+            except RuntimeError:
+                mine = False
 
     def _roll_back(self) -> None:
         connection = self._connection
@@ -251,17 +258,18 @@ class Database:
 
 
 class _Hold:
-    """Exclusive use of a database by one thread."""
+    """Exclusive use of a database by one thread, for one ``with`` statement."""
 
-    __slots__ = ("_database",)
+    _turn = 0
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._turn = next(_turns)
 
     def __enter__(self) -> None:
         self._database._refuse_reentry()
         try:
-            self._database._hold()
+            self._database._hold(self._turn)
         except BaseException:
             self._database._let_go()
             raise
@@ -274,19 +282,25 @@ class _Hold:
     ) -> None:
         self._database._let_go()
 
+    def __del__(self) -> None:
+        # Interrupted at the very entry of what should have let go.
+        if self._turn and self._database._turn == self._turn:
+            self._database._version = None
+            self._database._let_go()
+
 
 class _Transaction:
-    __slots__ = ("_access", "_database")
+    __slots__ = ("_access", "_database", "_hold")
 
     def __init__(self, database: Database, access: Access) -> None:
         self._database = database
         self._access = access
+        self._hold = _Hold(database)
 
     def __enter__(self) -> sqlite3.Connection:
         database = self._database
-        database._refuse_reentry()
+        self._hold.__enter__()
         try:
-            database._hold()
             return database._begin(self._access)
         except BaseException as error:
             database._version = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, Protocol, runtime_checkable
 
 from sotto.errors import PublishError
@@ -104,6 +105,8 @@ class EmbeddedLogPublisher:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._writer: LogWriter | None = None
+        # Messages were taken that no sync will vouch for: the next one fails, and they come again.
+        self._doubtful = False
 
     def publish(self, shard: int, message: bytes) -> None:
         """Append a message to the log."""
@@ -111,14 +114,25 @@ class EmbeddedLogPublisher:
         with self._lock:
             if self._writer is None:
                 self._writer = self._open()
-            self._writer.append(message)
+            try:
+                self._writer.append(message)
+            except PublishError:
+                self._replace_if_broken(self._writer)
+                raise
 
     def sync(self) -> None:
         """Force to disk what was published, unless ``fsync`` is ``"never"``."""
         self._check_process()
         with self._lock:
+            if self._doubtful:
+                self._doubtful = False
+                raise PublishError("messages before a fault of the log may not have reached it")
             if self._writer is not None:
-                self._synced(self._writer.sync)
+                try:
+                    self._writer.sync()
+                except PublishError:
+                    self._drop(self._writer)
+                    raise
 
     def close(self) -> None:
         """Force to disk what was published and let the lane go."""
@@ -128,19 +142,25 @@ class EmbeddedLogPublisher:
             if writer is not None:
                 writer.close()
 
-    def _synced(self, sync: Callable[[], None]) -> None:
+    def _replace_if_broken(self, writer: LogWriter) -> None:
+        """After a failure: keep a writer that may be used again, as one on a full disk may."""
         try:
-            sync()
+            writer.sync()
         except PublishError:
-            # The writer takes nothing more after this; a new lane is opened at the next message.
-            self._writer, self._lane = None, None
-            raise
+            self._doubtful = True
+            self._drop(writer)
+
+    def _drop(self, writer: LogWriter) -> None:
+        """Let go of a writer that takes nothing more; the next message opens a new lane."""
+        self._writer, self._lane = None, None
+        with suppress(PublishError):
+            writer.close()
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
             self._lock = threading.Lock()
             writer, self._writer = self._writer, None
-            self._lane = None
+            self._lane, self._doubtful = None, False
             self._process = os.getpid()
             if writer is not None:
                 writer.close()

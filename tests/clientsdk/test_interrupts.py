@@ -1,0 +1,141 @@
+"""Signals, finalizers and hooks that come in the middle of something."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+from device_plans import START, metric, plan
+from scripts import run
+
+from clientsdk import MemoryPublisher, Outcome
+from clientsdk.database import Access
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import StoreError
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def device(path, **options):
+    compiled = plan(metric("colour", "every", 1000), ceilings=VAST)
+    return SeededClient(compiled, seed=1, state=path, clock=FakeClock(START), **options)
+
+
+@pytest.mark.parametrize("name", ["__enter__", "_hold", "_begin", "_start", "__exit__", "_let_go"])
+def test_an_interrupt_leaves_nothing_locked(path, name):
+    """It arrives at the first instruction of a function that opens or ends a transaction."""
+    client = device(path)
+    client.record("colour", "a")
+
+    def interrupt(frame, event, argument):
+        code = frame.f_code
+        if event == "call" and code.co_name == name and code.co_filename.endswith("database.py"):
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    traced = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            client.record("colour", "a")
+    finally:
+        sys.settrace(traced)
+    outcomes = [client.record("colour", "a")]
+    other = threading.Thread(target=lambda: outcomes.append(client.record("colour", "a")))
+    other.start()
+    other.join(timeout=20)
+    with device(path) as second:
+        outcomes.append(second.record("colour", "a"))
+    assert outcomes == [Outcome.ACCEPTED] * 3
+
+
+def test_interrupts_at_any_instant(path):
+    """Thousands of them; in the end everything still works and the ledger holds."""
+    code = """
+import random, signal
+rng = random.Random(7)
+class Late(BaseException):
+    pass
+def late(*_):
+    raise Late
+signal.signal(signal.SIGALRM, late)
+client = device(metric("colour", "every", 400_000), metric("kept", "reservoir"))
+hits, end = 0, time.monotonic() + 4
+while time.monotonic() < end:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 2e-3))
+        for _ in range(3):
+            client.record("colour", "a"), client.record("kept", "b")
+        client.clock.advance(hours=3)
+        client.flush()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Late:
+        hits += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+assert hits > 100, hits
+outcomes = [client.record("colour", "a")]
+other = threading.Thread(target=lambda: outcomes.append(client.record("colour", "a")))
+other.start()
+other.join(20)
+assert outcomes == [Outcome.ACCEPTED] * 2, outcomes
+totals = counted(reports(client.publisher.messages), [client.plan])
+ledger = client.ledger()
+assert sum(totals.values()) <= ledger.spent <= ledger.reserved
+os._exit(0)
+"""
+    run(code, path)
+
+
+def test_recording_while_the_same_thread_cleans_up(path, monkeypatch):
+    client = device(path)
+    inner = []
+    connected = type(client._store)._connected
+
+    def interrupted(store):
+        monkeypatch.undo()
+        inner.append(client.record("colour", "a"))
+        return connected(store)
+
+    monkeypatch.setattr(type(client._store), "_connected", interrupted)
+    assert client._store.scrub(compact=False)
+    assert inner == [Outcome.STORE_FULL]
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+
+
+def test_a_store_that_another_thread_never_lets_go_of(path, monkeypatch):
+    monkeypatch.setattr("clientsdk.schema.LOCK_PATIENCE", 0.05)
+    client = device(path)
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with client._store.transaction(Access.READ):
+            held.set()
+            done.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(20)
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    done.set()
+    holder.join()
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+
+
+def test_flushing_from_within_publish_is_an_error(path):
+    class Hooked(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            with pytest.raises(StoreError, match="under way in the same thread"):
+                client.flush()
+
+    client = device(path, publisher=Hooked())
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    assert client.flush().sent == 1
+    assert client.flush().error is None
