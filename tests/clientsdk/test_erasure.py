@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import stat
 import subprocess
+import threading
+import time
+import traceback
 from contextlib import closing
 
 import pytest
 from device_plans import START, WEEK, metric, number, plan, string
 
-from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
+from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome, spool
 from clientsdk.database import Access
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError
+from sotto.errors import PublishError, StoreError
 
 VAST = {"period": 10**12, "lifetime": 10**12}
 
@@ -203,6 +207,186 @@ def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monke
     assert client.publisher.messages == []
 
 
+def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monkeypatch):
+    monkeypatch.setattr("clientsdk.sender.BATCH", 1)
+
+    class Withdrawing(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            with monkeypatch.context() as patch:
+                patch.setattr(type(client._store), "agree", _disk_full)
+                with pytest.raises(StoreError, match="full"):
+                    client.withdraw_consent()
+
+    client = device(path, metric("colour", "every", 9), publisher=Withdrawing())
+    for _ in range(5):
+        client.record("colour", "a")
+    client.clock.advance(hours=3)
+    assert client.flush().sent == 1
+    assert len(client.publisher.messages) == 1
+    assert client.flush().sent == 0
+    assert client.ledger().consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_was_wiped_is_not_sent_under_a_later_consent(path, monkeypatch, same):
+    """The person takes consent back and gives it again while a batch is in hand."""
+    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 100)
+
+    class Changing(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            if len(self.messages) == 1:
+                who = client if same else other
+                who.withdraw_consent()
+                who.give_consent()
+
+    client = device(path, metric("colour", "every", 9), publisher=Changing())
+    other = device(path, metric("colour", "every", 9), seed=2, consent=False)
+    for _ in range(5):
+        client.record("colour", "a")
+    client.clock.advance(hours=3)
+    assert client.flush().sent == 1
+    assert len(client.publisher.messages) == 1
+    assert client.ledger().pending == ()
+
+
+def test_a_flush_beside_a_withdrawal_does_not_withdraw_what_was_given_again(path):
+    client = device(path)
+    store, agree = client._store, client._store.agree
+    flushing = threading.Thread(target=client.flush)
+
+    def slow(connection, consent):
+        if consent is Consent.WITHDRAWN and flushing.ident is None:
+            flushing.start()
+            time.sleep(0.1)
+        return agree(connection, consent)
+
+    store.agree = slow
+    client.withdraw_consent()
+    client.give_consent()
+    flushing.join()
+    assert client.ledger().consent is Consent.GIVEN
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+
+
+def test_what_another_comes_to_owe_while_one_erases_stays_owed(path):
+    one = device(path, metric("colour", "every", 50))
+    two = device(path, metric("colour", "every", 50), seed=2, consent=False)
+    for _ in range(20):
+        two.record("colour", "a")
+    chains = ids(two)
+    with one._store.transaction(Access.WRITE) as connection:
+        one._store.owe_erasure(connection)
+    scrub = one._store.scrub
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+
+        def racing(*, compact):
+            done = scrub(compact=compact)
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM chain").fetchone()
+            assert not two.withdraw_consent()
+            return done
+
+        one._store.scrub = racing
+        assert not one._store.settle()
+        reader.execute("COMMIT")
+    one._store.scrub = scrub
+    two.flush()
+    assert not any(chain in raw(path) for chain in chains)
+    assert not two._store.erasure_owed
+
+
+def test_a_settlement_that_cannot_be_noted_is_no_error(path, monkeypatch):
+    monkeypatch.setattr("clientsdk.schema.PATIENCE", 0.05)
+    client = device(path)
+    client.record("colour", "a")
+    scrub = client._store.scrub
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+
+        def then_locked(*, compact):
+            done = scrub(compact=compact)
+            if not writer.in_transaction:
+                writer.execute("BEGIN IMMEDIATE")
+            return done
+
+        client._store.scrub = then_locked
+        assert not client.withdraw_consent()
+        client.close()
+        assert client._store._connection is None
+        writer.execute("ROLLBACK")
+
+
+def test_displaced_chains_are_gone_at_once(path):
+    client = device(path, metric("colour", "reservoir"), number("size", kind="reservoir"))
+    seen = set()
+    for _ in range(60):
+        client.record("colour", "a")
+        client.record("size", 3.0)
+        seen |= ids(client)
+    content = raw(path)
+    displaced = seen - ids(client)
+    assert len(displaced) > 2
+    assert not any(chain in content for chain in displaced)
+    client.flush()
+    assert not client._store.erasure_owed
+
+
+@pytest.mark.parametrize("kind", ["lapsed", "sent"])
+def test_a_reader_in_the_way_of_a_flush_delays_erasure_only(path, kind):
+    client = device(path, metric("colour", "every", 50, ladder=[(500_000, 0)]))
+    for _ in range(5):
+        client.record("colour", "a")
+    chains = ids(client)
+    client.clock.advance(hours=3)
+    if kind == "lapsed":
+        low = plan(ceilings=VAST, version=2)
+        client = SeededClient(
+            low, seed=2, state=path, clock=client.clock, ceilings=Ceilings(400_000, 400_000)
+        )
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chain").fetchone()
+        result = client.flush()
+        assert (result.sent, result.lapsed) == ((0, 5) if kind == "lapsed" else (5, 0))
+        assert client._store.erasure_owed
+        reader.execute("COMMIT")
+    client.clock.advance(hours=1)
+    client.flush()
+    assert not any(chain in raw(path) for chain in chains)
+
+
+def _late_steps():
+    return {
+        "withdraw": lambda client: client.withdraw_consent(),
+        "give": lambda client: client.give_consent(),
+        "renew": lambda client: client.renew_consent(),
+        "record": lambda client: client.record("colour", "a"),
+    }
+
+
+@pytest.mark.parametrize("step", _late_steps())
+@pytest.mark.parametrize("state", ["given", "withdrawn", "expired"])
+def test_the_ratchet_moves_on_whatever_is_done(path, step, state):
+    compiled = plan(ceilings=VAST, expires=START + 2 * WEEK)
+    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
+    if state == "withdrawn":
+        client.withdraw_consent()
+    old = secret_of(client)
+    client.clock.advance(days=70 if state == "expired" else 7)
+    _late_steps()[step](client)
+    assert client.ledger().period == client.clock() // WEEK
+    assert old not in raw(path)
+
+
+def test_opening_a_store_moves_the_ratchet_on(path):
+    with device(path) as client:
+        old = secret_of(client)
+    with device(path, seed=2, consent=False, clock=FakeClock(START + 5 * WEEK)) as client:
+        assert client.ledger().period == 2005
+        assert old not in raw(path)
+
+
 def _disk_full(store, connection, consent):
     raise sqlite3.OperationalError("database or disk is full")
 
@@ -255,6 +439,63 @@ def test_true_values_are_in_no_file_message_log_record_or_error(path, caplog):
     sent = b"".join(body for _, body in publisher.messages)
     assert mark.encode() not in sent
     assert struct.pack("<d", figure / 10) not in sent
+
+
+def test_no_frame_or_error_that_the_client_hands_out_leads_to_a_value_or_payload(path):
+    mark = "Qzx7-marked-value"
+    handled = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            handled.append(record)
+
+    class Down(MemoryPublisher):
+        def publish(self, shard, message):
+            raise PublishError("no broker")
+
+    keep = Keep()
+    logging.getLogger("clientsdk").addHandler(keep)
+    try:
+        client = device(
+            path,
+            metric("colour", ladder=[(500_000, 0), (8_000_000, WEEK)]),
+            number("size"),
+            string("word", kind="every", limit=9),
+            publisher=Down(),
+        )
+        errors = []
+        for name, value in (("size", mark), (mark, "x"), ("colour", [mark])):
+            try:
+                client.record(name, value)
+            except Exception as error:
+                # The caller's own frame, where it calls, is the caller's.
+                errors.append(error.with_traceback(error.__traceback__.tb_next))
+        client.record("colour", "a")
+        with client._store.transaction(Access.READ) as connection:
+            ((payloads,),) = connection.execute("SELECT payloads FROM chain").fetchall()
+            (chain,) = spool.due(connection, START + WEEK, 9)
+        client._store._connection.execute("PRAGMA query_only = ON")
+        assert client.record("word", mark) is Outcome.STORE_FULL
+        client._store._connection.execute("PRAGMA query_only = OFF")
+        client.clock.advance(hours=3)
+        errors.append(client.flush().error)
+    finally:
+        logging.getLogger("clientsdk").removeHandler(keep)
+    assert len(errors) == 4
+    assert isinstance(errors[-1], PublishError)
+    assert [type(argument) for record in handled for argument in record.args] == [str]
+    told = "".join(
+        line
+        for error in errors
+        for line in traceback.TracebackException(
+            type(error), error, error.__traceback__, capture_locals=True
+        ).format()
+    )
+    assert mark not in told
+    assert repr(payloads) not in told
+    assert errors[-1].__traceback__ is errors[-1].__context__ is errors[-1].__cause__ is None
+    assert repr(payloads) not in repr(chain)
+    assert chain.id.hex() not in repr(chain)
 
 
 def test_files_are_readable_by_their_owner_alone(path):

@@ -190,6 +190,21 @@ wait(pid)
 
 
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
+def test_a_charge_in_a_child_survives_a_loss_of_power(path, kind):
+    code = """
+from clientsdk.database import Access
+client = device(metric("colour"))
+def durable():
+    with client._store.transaction(Access.DURABLE) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+durable()
+wait(fork(durable))
+durable()
+"""
+    run(FORK + code, path, kind)
+
+
+@pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_store_in_memory_stays_with_the_parent(path, kind):
     code = """
 client = device(metric("colour", "every", 9), state=None)
