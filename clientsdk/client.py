@@ -45,7 +45,10 @@ class Client:
     publisher : Publisher
         Takes the messages. The client never closes it, since several clients may share it.
     clock : callable
-        Returns milliseconds since the epoch.
+        Returns milliseconds since the epoch; fractions are cut off. Budget periods only advance:
+        one reading far in the future, once used, moves the ledger there for good. Then every
+        recording until that time counts as made then, and if it lies beyond the plan's
+        ``expires``, nothing is recorded any more and what was to be sent lapses.
     ceilings : Ceilings, optional
         In micro-epsilon. The lower of these and the plan's are pinned in a new store. In an
         existing one they can lower what is pinned, and so can the plan; neither can raise it
@@ -229,6 +232,9 @@ class Client:
 
         What was reserved and spent stays in the ledger, so that agreeing again in the same
         period starts where it stopped.
+
+        A flush under way in another thread or process sends no further message. One that its
+        publisher is taking when this returns may still go out; it was charged.
 
         Returns
         -------

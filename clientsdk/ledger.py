@@ -168,7 +168,10 @@ def read(
 
 
 def read_file(path: Path) -> Ledger:
-    """Return the ledger in a device's file, which is neither made nor changed.
+    """Return the ledger in a device's file, which is not made if absent.
+
+    What the file says does not change. If an app died and left its log beside the file, and no
+    other process has it open, the log is moved into the file as at the app's next start.
 
     Raises
     ------

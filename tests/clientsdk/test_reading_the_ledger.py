@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 from device_plans import HOUR, START, WEEK, metric, plan
+from scripts import run
 
 from clientsdk import Ceilings, Consent
 from clientsdk.ledger import lowered, read_file
@@ -132,3 +133,19 @@ def test_the_small_plan_is_one():
     client = SeededClient(small_plan(), seed=1)
     client.record("colour", "red")
     assert client.ledger().reserved <= small_plan().ceilings.period
+
+
+def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
+    run("device(metric('colour')).record('colour', 'a'); os._exit(0)", path)
+    assert path.with_name("device.db-wal").exists()
+    ledger = read_file(path)
+    assert len(ledger.pending) == 1
+    assert read_file(path) == ledger
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE chain SET metric = 9")
+    with pytest.raises(StoreError, match="does not fit its plan"):
+        read_file(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM plan")
+    with pytest.raises(StoreError, match="is not in the device's store"):
+        read_file(path)
