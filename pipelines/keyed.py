@@ -1,13 +1,16 @@
 """Keyed hashes of ids and payloads: what the state finds its entries by.
 
-The key is drawn once for a deployment, so that nobody outside can choose ids that meet in one
-slot of a table or two payloads with one tag. The hashes only find and compare: a table verifies
-full keys, and nothing that is counted or sent is derived from them.
+The key is drawn once for a deployment and never leaves it. Tags stand for payloads when two are
+compared, so they bound the probability that two different ones pass for one. Hashes of ids only
+say where a table looks first: it verifies full keys, and ids whose hashes meet, which differ in
+a way that the mixing is known to favour, cost a probe more and nothing else.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +30,7 @@ def new_key() -> bytes:
 
 
 def keyed_hash(key: bytes, columns: Sequence[NDArray[np.generic]]) -> NDArray[np.uint64]:
-    """Hash rows of integer columns to 64 bits.
+    """Hash rows of integer columns to 64 bits, to begin a search for them.
 
     Parameters
     ----------
@@ -61,14 +64,33 @@ def payload_tags(key: bytes, payloads: NDArray[np.uint8]) -> NDArray[np.uint32]:
     Returns
     -------
     (n,) uint32
-        The payload itself, little-endian, up to 4 bytes; a keyed hash above, where two different
-        payloads share a tag with probability 2**-32.
+        The payload itself, little-endian, up to 4 bytes; above, a multilinear hash: the upper half
+        of c0 + c1 w1 + c2 w2 + ... mod 2**64, of the payload's 32-bit words w and of coefficients
+        c that SHAKE-256 draws from the key. Two different payloads chosen without knowledge of
+        the key, such as by someone who only sends reports, share a tag with probability at most
+        2**-32 over the coefficients, whatever their difference.
+
+    References
+    ----------
+    Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer
+    arithmetic without primes", STACS 1996. Lemire and Kaser, "Strongly universal string hashing
+    is fast", The Computer Journal 57 (2014): the family called Multilinear.
     """
     n, width = payloads.shape
-    word = EXACT_BYTES if width <= EXACT_BYTES else 8
-    padded = np.zeros((n, -(-width // word) * word), dtype=np.uint8)
+    padded = np.zeros((n, -(-width // EXACT_BYTES) * EXACT_BYTES), dtype=np.uint8)
     padded[:, :width] = payloads
+    words = padded.view("<u4")
     if width <= EXACT_BYTES:
-        return padded.view("<u4")[:, 0].astype(np.uint32, copy=False)
-    words = padded.view("<u8")
-    return (keyed_hash(key, list(words.T)) >> np.uint64(32)).astype(np.uint32)
+        return words[:, 0].astype(np.uint32, copy=False)
+    constant, *coefficients = _coefficients(key, words.shape[1])
+    sums = np.full(n, constant, dtype=np.uint64)
+    for word, coefficient in zip(words.T, coefficients, strict=True):
+        sums += word * coefficient
+    return (sums >> np.uint64(32)).astype(np.uint32)
+
+
+@lru_cache(maxsize=256)
+def _coefficients(key: bytes, words: int) -> NDArray[np.uint64]:
+    """Return the coefficients for payloads of so many words, the constant first."""
+    drawn = hashlib.shake_256(b"sotto.tag\0" + key).digest(8 * (words + 1))
+    return np.frombuffer(drawn, "<u8").astype(np.uint64, copy=False)
