@@ -7,7 +7,7 @@ that was registered only afterwards would still take them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from pipelines.quarantine import rejected
 from pipelines.rows import Rows, rows_of
 from pipelines.step import Rejects
-from sotto.decode import Reject, decode
+from sotto.decode import Batch, Reject, decode
 from sotto.logreader import Block
 from sotto.reasons import Reason
 from sotto.registry import Registry
@@ -27,8 +27,8 @@ class Arrivals(NamedTuple):
     Attributes
     ----------
     rows : list of Rows
-        Of one shard and budget period each; not countable are those that come at the wrong
-        time, and are rejects too, but of which the state must know.
+        Of one shard, budget period and padded width each; not countable are those that come at
+        the wrong time, and are rejects too, but of which the state must know.
     rejects : list of Reject
     reports : int
         Decodable reports, whether rejected for their time or not.
@@ -56,14 +56,15 @@ def arrivals(block: Block, registry: Registry, first_open: int | None) -> Arriva
         Reject(Reason.CORRUPT_LOG, bytes(stretch.body), stretch.append) for stretch in block.corrupt
     ]
     timely = rows_of(decoded.batches, registry)
-    untimely = rows_of(decoded.untimely, registry, countable=False)
+    # Selected first: made-up event times lie in very many periods.
+    seen = [_seen(batch, registry) for batch in decoded.untimely]
+    untimely = rows_of(seen, registry, countable=False)
     closed = [rows for rows in timely if _is_closed(rows, first_open)]
     late = [reject for rows in closed for reject in rejected(_late(rows), registry)]
     return Arrivals(
-        rows=[rows for rows in timely if not _is_closed(rows, first_open)]
-        + [rows for rows in _seen(untimely, registry) if not _is_closed(rows, first_open)],
+        rows=[rows for rows in timely + untimely if not _is_closed(rows, first_open)],
         rejects=decoded.rejects + corrupt + late,
-        reports=sum(map(len, timely)) + sum(map(len, untimely)),
+        reports=sum(map(len, timely)) + sum(len(batch.level) for batch in decoded.untimely),
     )
 
 
@@ -75,13 +76,17 @@ def _late(rows: Rows) -> Rejects:
     return Rejects(rows, np.full(len(rows), Reason.LATE, dtype=np.uint8))
 
 
-def _seen(untimely: list[Rows], registry: Registry) -> Iterator[Rows]:
-    """Yield untimely rows of periods that had begun and were not over when the log took them.
+def _seen(batch: Batch, registry: Registry) -> Batch:
+    """Return untimely rows of periods that had begun and were not over when the log took them.
 
     Like all that is said about time here, this does not depend on where drains are cut.
     """
-    for rows in untimely:
-        first = (rows.append - registry.horizon) // registry.period
-        open_then = (first <= rows.period) & (rows.period <= rows.append // registry.period)
-        if open_then.any():
-            yield rows.select(open_then)
+    period = batch.event // registry.period
+    first = (batch.append - registry.horizon) // registry.period
+    at = np.flatnonzero((first <= period) & (period <= batch.append // registry.period))
+    columns = {
+        each.name: getattr(batch, each.name).take(at, axis=0)
+        for each in fields(batch)
+        if each.name != "metric"
+    }
+    return replace(batch, **columns)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.coins import shards_of
+from pipelines.groups import opens
 from sotto.decode import Batch
 from sotto.errors import FormatError, ParameterError
 from sotto.registry import Registry
@@ -39,6 +40,9 @@ _COLUMNS = (
 )
 _NAMES = (*(name for name, _, _ in _COLUMNS), "payload")
 _ROW_BYTES = sum(np.dtype(kind).itemsize * width for _, kind, width in _COLUMNS)
+
+#: Bytes to which payloads are padded regardless: about what the rest of a row takes.
+_NARROW = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,8 +194,19 @@ class Rows:
         return cls(shard=shard, period=period, widths=widths, payload=payload, **columns)
 
 
+def padded_width(width: int) -> int:
+    """Return the width to which a payload of ``width`` bytes may be padded, beside wider ones.
+
+    Rows of one padded width belong in one matrix; a few of a greater one would make all wide.
+
+    >>> padded_width(1), padded_width(64), padded_width(65)
+    (64, 64, 65)
+    """
+    return max(width, _NARROW)
+
+
 def rows_of(batches: Sequence[Batch], registry: Registry, *, countable: bool = True) -> list[Rows]:
-    """Sort decoded batches into rows of one shard and budget period each.
+    """Sort decoded batches into rows of one shard, budget period and padded width each.
 
     Parameters
     ----------
@@ -205,19 +220,33 @@ def rows_of(batches: Sequence[Batch], registry: Registry, *, countable: bool = T
     Returns
     -------
     list of Rows
-        Ascending by shard, then period; rows keep the order of the batches.
+        Ascending by shard, then period, then padded width: one for all payloads of up to 64 B and
+        one for each width above. Rows of each keep the order of the batches.
     """
-    parts = [_of_batch(batch, countable) for batch in batches if len(batch.level)]
-    if not parts:
-        return []
-    everything = Rows.concat(parts)
+    alike: dict[int, list[Rows]] = {}
+    for batch in batches:
+        if len(batch.level):
+            own = alike.setdefault(padded_width(batch.payload.shape[1]), [])
+            own.append(_of_batch(batch, countable))
+    found = [
+        rows for width in sorted(alike) for rows in _by_place(Rows.concat(alike[width]), registry)
+    ]
+    return sorted(found, key=lambda rows: (rows.shard, rows.period))
+
+
+def _by_place(everything: Rows, registry: Registry) -> list[Rows]:
+    """Cut rows, at least one, by shard and period."""
     shards = shards_of(everything.pseudonym, registry.shards).astype(np.int64)
     periods = everything.event // registry.period
-    first = int(periods.min())
-    group = shards * (int(periods.max()) - first + 1) + (periods - first)
-    # Numpy sorts 16-bit integers in linear time.
-    order = np.argsort(group.astype(np.uint16) if group.max() < 2**16 else group, kind="stable")
-    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    first, last = int(periods.min()), int(periods.max())
+    if (last - first + 1) * registry.shards <= 2**16:
+        # Numpy sorts 16-bit integers in linear time.
+        group = shards * (last - first + 1) + (periods - first)
+        order = np.argsort(group.astype(np.uint16), kind="stable")
+    else:
+        # The product of the two may exceed 64 bits.
+        order = np.lexsort((periods, shards))
+    cuts = np.flatnonzero(opens(shards[order], periods[order]))[1:]
     return [
         replace(everything.select(at), shard=int(shards[at[0]]), period=int(periods[at[0]]))
         for at in np.split(order, cuts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from pipelines.counts import Matrix, WindowKey
 from pipelines.quarantine import rejected
-from pipelines.rows import Rows
+from pipelines.rows import Rows, padded_width
 from pipelines.state import State
 from pipelines.step import step
 from pipelines.written import Tally
@@ -17,6 +18,8 @@ from sotto.decode import Reject
 
 #: Rows given to one step: enough to be fast, few enough for their columns to stay in the cache.
 STEP_ROWS = 50_000
+#: Bytes of payload, with padding, given to one step, but always at least one row.
+STEP_BYTES = 1 << 24
 
 _ONES = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
@@ -74,19 +77,24 @@ def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
 
 
 def _joined(parts: Iterable[Rows]) -> Iterator[Rows]:
-    """Yield rows in pieces of at most ``STEP_ROWS``, each as large as may be."""
-    held: list[Rows] = []
-    number = 0
+    """Yield rows in pieces as large as may be: ``STEP_ROWS``, or ``STEP_BYTES`` of payload.
+
+    Rows of one padded width come together, so that few wide payloads do not widen all others.
+    """
+    held: dict[int, list[Rows]] = {}
+    numbers: Counter[int] = Counter()
     for part in parts:
-        for at in range(0, len(part), STEP_ROWS):
-            piece = part.select(slice(at, at + STEP_ROWS)) if len(part) > STEP_ROWS else part
-            if number + len(piece) > STEP_ROWS:
-                yield Rows.concat(held)
-                held, number = [], 0
-            held.append(piece)
-            number += len(piece)
-    if held:
-        yield Rows.concat(held)
+        width = padded_width(part.payload.shape[1])
+        most = max(min(STEP_ROWS, STEP_BYTES // width), 1)
+        for at in range(0, len(part), most):
+            piece = part.select(slice(at, at + most)) if len(part) > most else part
+            if numbers[width] + len(piece) > most:
+                yield Rows.concat(held.pop(width))
+                numbers[width] = 0
+            held.setdefault(width, []).append(piece)
+            numbers[width] += len(piece)
+    for rows in held.values():
+        yield Rows.concat(rows)
 
 
 def _matrix(state: State, changes: dict[WindowKey, Matrix], metric: int, start: int) -> Matrix:
