@@ -25,8 +25,6 @@ import numpy as np
 
 from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
-from pipelines.drain import drain
-from pipelines.memory import keep_freed_memory
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.decode import decode
 from sotto.log import LogWriter
@@ -189,7 +187,11 @@ class Measured(NamedTuple):
 
 
 def measure(log: Path, state: Path) -> Measured:
-    """Drain a log on one core; imports are made before the clock starts."""
+    """Drain a log on one core."""
+    # Beam is imported by the processes that drain alone, and before their clock starts.
+    from pipelines.drain import drain
+    from pipelines.memory import keep_freed_memory
+
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()
     compiled = plan()
