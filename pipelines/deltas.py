@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.ladders import LadderedMechanism
 from pipelines.catalog import Catalog
 from pipelines.groups import opens
 from pipelines.rows import Rows
 
 #: Changes of count vectors by (registered metric, start of the window in ms, level).
 Deltas: TypeAlias = dict[tuple[int, int, int], NDArray[np.int64]]
+
+#: Cells of count vectors that are made at a time, but always at least one vector.
+PASS_CELLS = 1 << 22
 
 _LEVELS = 8
 
@@ -33,45 +38,75 @@ def changes(catalog: Catalog, plus: Rows, minus: Rows) -> Deltas:
     dict
         ``(count_length,)`` int64 vectors by (metric, window start, level); none that is all zero.
     """
-    rows = Rows.concat([plus, minus])
-    if not len(rows):
+    metric = np.concatenate([plus.metric, minus.metric])
+    if not metric.size:
         return {}
-    window = rows.event // catalog.windows[rows.metric]
+    event = np.concatenate([plus.event, minus.event])
+    level = np.concatenate([plus.level, minus.level])
+    window = event // catalog.windows[metric]
     # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
-    since = window - (rows.event.min() // catalog.windows)[rows.metric]
-    key = (rows.metric * (since.max() + 1) + since) * _LEVELS + rows.level
+    since = window - (event.min() // catalog.windows)[metric]
+    key = (metric * (since.max() + 1) + since) * _LEVELS + level
     order = np.argsort(key)
-    rows, window, off = rows.select(order), window[order], order >= len(plus)
     new = opens(key[order])
-    group, at = np.cumsum(new) - 1, np.flatnonzero(new)
-    starts = (window[at] * catalog.windows[rows.metric[at]]).tolist()
-    levels = rows.level[at].tolist()
+    group, at = np.cumsum(new) - 1, order[np.flatnonzero(new)]
+    starts = (window[at] * catalog.windows[metric[at]]).tolist()
+    metrics, levels = metric[at].tolist(), level[at].tolist()
     deltas: Deltas = {}
-    cuts = [*np.flatnonzero(opens(rows.metric)).tolist(), len(rows)]
-    for own in itertools.starmap(slice, itertools.pairwise(cuts)):
-        metric, first = int(rows.metric[own.start]), int(group[own.start])
-        vectors = _difference(catalog, metric, rows.select(own), group[own] - first, off[own])
+    for groups in _passes(catalog, metric[at]):
+        first, end = np.searchsorted(group, [groups.start, groups.stop]).tolist()
+        vectors = _difference(
+            catalog.mechanisms[metrics[groups.start]],
+            (plus, minus),
+            order[first:end],
+            group[first:end] - groups.start,
+        )
         for number in np.flatnonzero(vectors.any(axis=1)).tolist():
-            key_of = metric, starts[first + number], levels[first + number]
-            deltas[key_of] = vectors[number]
+            each = groups.start + number
+            deltas[metrics[each], starts[each], levels[each]] = vectors[number]
     return deltas
 
 
+def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
+    """Cut groups, given the metric of each, ascending, into pieces that are counted together."""
+    cuts = [*np.flatnonzero(opens(metric)).tolist(), len(metric)]
+    for first, end in itertools.pairwise(cuts):
+        size = max(PASS_CELLS // catalog.mechanisms[int(metric[first])].count_length, 1)
+        for at in range(first, end, size):
+            yield slice(at, min(at + size, end))
+
+
 def _difference(
-    catalog: Catalog,
-    metric: int,
-    rows: Rows,
+    mechanism: LadderedMechanism,
+    parts: tuple[Rows, Rows],
+    at: NDArray[np.intp],
     group: NDArray[np.int64],
-    off: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
-    """Count rows of one metric by group, those marked ``off`` as negative."""
-    groups = int(group[-1]) + 1
-    counts = catalog.mechanisms[metric].accumulate(
-        rows.payload[:, : catalog.widths[metric]],
-        rows.chain,
-        rows.pseudonym,
-        group + off * groups,
-        2 * groups,
+    """Count rows of one metric by group: numbers into the first part less those into the second.
+
+    The parts are never joined, since the payloads of one may be much wider than the other's.
+    """
+    groups, ends = int(group[-1]) + 1, len(parts[0])
+    off = at >= ends
+    counts = _counts(mechanism, parts[0], at[~off], group[~off], groups)
+    if off.any():
+        counts -= _counts(mechanism, parts[1], at[off] - ends, group[off], groups)
+    return counts
+
+
+def _counts(
+    mechanism: LadderedMechanism,
+    rows: Rows,
+    at: NDArray[np.intp],
+    group: NDArray[np.int64],
+    groups: int,
+) -> NDArray[np.int64]:
+    """Count the rows ``at`` by group."""
+    counts: NDArray[np.int64] = mechanism.accumulate(
+        rows.payload.take(at, axis=0)[:, : mechanism.payload_width],
+        rows.chain.take(at, axis=0),
+        rows.pseudonym.take(at, axis=0),
+        group,
+        groups,
     )
-    difference: NDArray[np.int64] = counts[:groups] - counts[groups:]
-    return difference
+    return counts

@@ -247,6 +247,25 @@ def test_the_padding_of_payloads_does_not_matter(spare):
     assert again.state.canonical() == run([rows])[0]
 
 
+@pytest.mark.parametrize("cells", [1, 40, 1000])
+def test_counting_in_passes_changes_nothing(cells, monkeypatch):
+    rows = random_rows(seed=11, size=400, pseudonyms=40, honest=0.97)
+    expected = run([rows[:200], rows[200:]])
+    made = []
+    accumulated = deltas._counts
+
+    def counted(mechanism, *args):
+        counts = accumulated(mechanism, *args)
+        made.append((counts.size, mechanism.count_length))
+        return counts
+
+    monkeypatch.setattr(deltas, "PASS_CELLS", cells)
+    monkeypatch.setattr(deltas, "_counts", counted)
+    assert run([rows[:200], rows[200:]]) == expected
+    assert all(size <= max(cells, length) for size, length in made)
+    assert len(made) > len({length for _, length in made})
+
+
 def test_the_input_is_left_as_it_was():
     rows = rows_of(random_rows(seed=1, size=50, pseudonyms=4, honest=0.9))
     before = rows.to_bytes()
