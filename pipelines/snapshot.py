@@ -11,6 +11,7 @@ Whether a rung counts is not stored: the newest countable one does unless the ps
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from pipelines.audit import NEWEST
 from pipelines.keyed import EXACT_BYTES
 from sotto.errors import FormatError
+from sotto.reasons import Reason
 
 _MAGIC = b"SOTTOSTA"
 _VERSION = 1
@@ -136,7 +138,8 @@ class Snapshot:
         Raises
         ------
         FormatError
-            If the bytes are no state of a known version, or damaged.
+            If the bytes are no state of a known version, damaged, or refer to a pseudonym, entry,
+            metric or rung that they do not have.
         """
         if len(data) < _HEADER.size + _CRC.size:
             raise FormatError(f"{len(data)} bytes are too few for a state")
@@ -159,11 +162,36 @@ class Snapshot:
             shape = (size_of[owner], rungs) if name == "tags" else (size_of[owner],)
             columns[owner, name] = reader.take(kind, *shape)
         snapshot = cls(shard, period, key, table, columns, {})
+        snapshot._check()
         for width, entries in snapshot.pooled().items():
             snapshot.payloads[width] = reader.take("u1", entries.size, width)
         if reader.at != end:
             raise FormatError(f"{end - reader.at} bytes after the last column of a state")
         return snapshot
+
+    def _check(self) -> None:
+        """Refuse what refers to something that is not there, whatever the checksum says."""
+        entries, pseudonyms = self["entries", "low"].size, self["pseudonyms", "low"].size
+        for place, size in (
+            (("entries", "pseudonym"), pseudonyms),
+            (("conflicts", "entry"), entries),
+            (("entries", "metric"), len(self.metrics)),
+            (("conflicts", "metric"), len(self.metrics)),
+        ):
+            if self[place].size and int(self[place].max()) >= size:
+                raise FormatError(f"{' '.join(place)} of a state must be below {size}")
+        rungs = np.array([metric.rungs for metric in self.metrics], dtype=np.int64)
+        if not ((rungs >= 1) & (rungs <= NEWEST[-1])).all():
+            raise FormatError(f"a metric of a state must have 1 to {NEWEST[-1]} rungs")
+        if self["entries", "tags"].shape[1] != rungs.max(initial=0):
+            raise FormatError("a state must have as many tags an entry as a metric has rungs")
+        seen, countable = self["entries", "seen"], self["entries", "countable"]
+        if (seen >> rungs[self["entries", "metric"]]).any() or (countable & ~seen).any():
+            raise FormatError("an entry of a state has rungs that its metric or it does not have")
+        if (self["conflicts", "level"] >= rungs[self["conflicts", "metric"]]).any():
+            raise FormatError("a conflict of a state has a rung that its metric does not have")
+        if not np.isin(self["pseudonyms", "reason"], _REASONS).all():
+            raise FormatError("a pseudonym of a state is revoked for no known reason")
 
     def canonical(self) -> Snapshot:
         """Return the one form that all states of one set of rows share.
@@ -241,6 +269,9 @@ class Snapshot:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+#: Why a pseudonym is revoked; 0 if it is not.
+_REASONS = (0, Reason.OVER_BUDGET, Reason.EQUIVOCATION)
+
 #: A column of each table whose length is the table's, in the order of the header.
 _SIZED = (("pseudonyms", "low"), ("entries", "low"), ("conflicts", "entry"))
 _CONFLICT_ORDER = ("entry", "metric", "event", "level", "tag")
@@ -255,7 +286,7 @@ class _Reader:
 
     def take(self, kind: str, *shape: int) -> NDArray[Any]:
         """Return the next array of this type and shape, a view."""
-        size = int(np.prod(shape))
+        size = math.prod(shape)
         if self.at + size * np.dtype(kind).itemsize > len(self.data):
             raise FormatError("a state ends within a column")
         array = np.frombuffer(self.data, kind, size, self.at).reshape(shape)

@@ -9,6 +9,12 @@ The rules, whatever the order of the rows and however they are cut into calls:
   the budget of the period is *over budget*.
 * Either way the pseudonym is revoked for the period: nothing of it counts. What counted of it
   until now is taken back and rejected together with its new rows; its later rows are rejected.
+* Who is revoked stays so for the period: a budget that a plan registered later raises does not
+  judge again whom the lower one revoked.
+
+A report may be sent, and so appended, more than once, and each copy is judged by its own append
+time before it comes here: one may be quarantined as future and a later copy count, or one count
+and a later copy be quarantined as late. The report itself is counted once at most.
 
 Privacy: the counts contain of each pseudonym at most the budget's certified epsilon; what a
 device really revealed is the audit's to say. What is rejected is no less sensitive than what is

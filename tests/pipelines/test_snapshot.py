@@ -135,8 +135,10 @@ def test_only_plans_that_occur_are_needed():
 
 def test_a_metric_of_another_shape_is_refused():
     stored = Snapshot.from_bytes(filled().to_bytes())
-    changed = (stored.metrics[0]._replace(rungs=7), *stored.metrics[1:])
-    with pytest.raises(FormatError, match="other rungs"):
+    at = next(at for at, metric in enumerate(stored.metrics) if metric.width == 1)
+    narrow = stored.metrics[at]._replace(width=2)
+    changed = (*stored.metrics[:at], narrow, *stored.metrics[at + 1 :])
+    with pytest.raises(FormatError, match="other rungs or payloads"):
         State.from_bytes(replace(stored, metrics=changed).to_bytes(), REGISTRY)
 
 
@@ -160,6 +162,47 @@ def test_a_wrong_length_is_noticed_even_if_the_checksum_is_right():
     for wrong in (body[:-1], body + b"\0", body[:70]):
         with pytest.raises(FormatError, match="state"):
             Snapshot.from_bytes(sealed(wrong))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("entries", "pseudonym"), 3, "entries pseudonym of a state must be below 3"),
+        (("conflicts", "entry"), 2**32 - 1, "conflicts entry of a state must be below 4"),
+        (("entries", "metric"), 2, "entries metric of a state must be below 2"),
+        (("conflicts", "metric"), 2, "conflicts metric of a state must be below 2"),
+        (("entries", "seen"), 7, "rungs that its metric or it does not have"),
+        (("entries", "countable"), 128, "rungs that its metric or it does not have"),
+        (("conflicts", "level"), 3, "a rung that its metric does not have"),
+        (("pseudonyms", "reason"), 14, "revoked for no known reason"),
+    ],
+)
+def test_what_refers_to_nothing_is_refused_even_if_the_checksum_is_right(place, value, said):
+    stored = snapshot()
+    stored.columns[place][0] = value
+    with pytest.raises(FormatError, match=said):
+        Snapshot.from_bytes(stored.to_bytes())
+
+
+@pytest.mark.parametrize("rungs", [0, 2, 9, 65535])
+def test_the_rungs_of_a_metric_are_those_that_entries_have(rungs):
+    stored = snapshot()
+    changed = replace(stored, metrics=(stored.metrics[0]._replace(rungs=rungs), stored.metrics[1]))
+    with pytest.raises(FormatError, match="rungs"):
+        Snapshot.from_bytes(changed.to_bytes())
+
+
+def test_no_byte_changed_under_a_right_checksum_is_an_error_of_another_kind():
+    body = filled(seed=6).to_bytes()[:-4]
+    draw = np.random.default_rng(0)
+    places = {*range(min(len(body), 400)), *draw.integers(0, len(body), 600).tolist()}
+    for at in sorted(places):
+        changed = bytearray(body)
+        changed[at] ^= 0x81
+        try:
+            State.from_bytes(sealed(bytes(changed)), REGISTRY).canonical()
+        except (FormatError, PlanError):
+            continue
 
 
 def test_another_version_is_refused():
