@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -257,9 +258,10 @@ class LogReader:
         """Yield scanned stretches; damage that ends a scan is part of the last one's corrupt."""
         end = self.end(start) if end is None else end
         found = segments(self.path)
+        # The last segment has none that follows; a lane whose writer died at once has no segment.
         bases = [segment.base for segment in found[1:]]
         at = start
-        for segment, following in zip(found, [*bases, None], strict=True):
+        for segment, following in zip_longest(found, bases):
             if segment.base >= end:
                 break
             with _opened(segment.path) as descriptor:

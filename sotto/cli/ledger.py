@@ -39,14 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state-dir", type=Path, metavar="DIR", help="where an aggregator keeps its state"
     )
     parser.add_argument("--pseudonym", metavar="HEX", help="whom to look up there: 32 digits")
+    parser.add_argument(
+        "--full", action="store_true", help="write ids out; they link a device to its reports"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto ledger`` and return its exit status."""
     if args.device is not None and args.state_dir is None and args.pseudonym is None:
-        lines = device_lines(args.device)
+        lines = device_lines(args.device, full=args.full)
     elif args.device is None and args.state_dir is not None and args.pseudonym is not None:
-        lines = pseudonym_lines(args.state_dir, args.pseudonym)
+        lines = pseudonym_lines(args.state_dir, args.pseudonym, full=args.full)
     else:
         raise ParameterError("give a device's file, or both --state-dir and --pseudonym")
     for line in lines:
@@ -54,14 +57,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def device_lines(path: Path) -> list[str]:
-    """Return what the ledger in a device's file says."""
+def device_lines(path: Path, *, full: bool = False) -> list[str]:
+    """Return what the ledger in a device's file says, ids in full or their first 8 digits."""
     from clientsdk.ledger import read_file
 
-    return _summary(read_file(path))
+    return _summary(read_file(path), full)
 
 
-def _summary(ledger: Ledger) -> list[str]:
+def _summary(ledger: Ledger, full: bool) -> list[str]:
     lines = [
         f"collector {ledger.collector}, consent {ledger.consent}",
         f"epsilon a period: at most {_epsilon(ledger.ceilings.period)}",
@@ -79,7 +82,7 @@ def _summary(ledger: Ledger) -> list[str]:
                 _epsilon(period.reserved),
                 _epsilon(period.spent),
                 str(sum(period.recordings.values())),
-                period.pseudonym or "erased",
+                _id(period.pseudonym, full) if period.pseudonym else "erased",
             )
             for period in ledger.periods
         ],
@@ -93,7 +96,7 @@ def _summary(ledger: Ledger) -> list[str]:
             ("chain", "metric", "recorded", "rungs sent", "spent", "reserved", "next release"),
             [
                 (
-                    chain.chain,
+                    _id(chain.chain, full),
                     chain.metric,
                     _minute(chain.event),
                     f"{chain.delivered} of {chain.levels}",
@@ -107,19 +110,20 @@ def _summary(ledger: Ledger) -> list[str]:
     ]
 
 
-def pseudonym_lines(state_dir: Path, pseudonym: str) -> list[str]:
-    """Return what an aggregator has of a pseudonym."""
+def pseudonym_lines(state_dir: Path, pseudonym: str, *, full: bool = False) -> list[str]:
+    """Return what an aggregator has of a pseudonym, ids in full or their first 8 digits."""
     from pipelines.ledger import pseudonym_ledger
 
     lines: list[str] = []
     for found in pseudonym_ledger(state_dir, pseudonym):
-        lines += [*([""] if lines else []), *_counted(found)]
-    return lines or [f"nothing of pseudonym {pseudonym}, or its budget period is closed"]
+        lines += [*([""] if lines else []), *_counted(found, full)]
+    return lines or [f"nothing of pseudonym {_id(pseudonym, full)}, or its budget period is closed"]
 
 
-def _counted(found: PseudonymLedger) -> list[str]:
+def _counted(found: PseudonymLedger, full: bool) -> list[str]:
     return [
-        f"pseudonym {found.pseudonym}, {_day(found.period_start)} to {_day(found.period_end)}",
+        f"pseudonym {_id(found.pseudonym, full)}, "
+        f"{_day(found.period_start)} to {_day(found.period_end)}",
         f"epsilon counted {_epsilon(found.accepted)}, seen {_epsilon(found.observed)}, "
         f"budget {_epsilon(found.budget)}",
         *([f"revoked: {found.revoked}; nothing of it counts"] if found.revoked else []),
@@ -128,7 +132,7 @@ def _counted(found: PseudonymLedger) -> list[str]:
             ("chain", "plan", "metric", "recorded", "rung counted", "epsilon", "payloads a rung"),
             [
                 (
-                    chain.chain,
+                    _id(chain.chain, full),
                     f"{chain.plan} v{chain.version}",
                     chain.metric,
                     _minute(chain.event),
@@ -140,6 +144,15 @@ def _counted(found: PseudonymLedger) -> list[str]:
             ],
         ),
     ]
+
+
+def _id(digits: str, full: bool) -> str:
+    """Return an id as it is shown to people, and left in terminals and tickets.
+
+    >>> _id("0f3c5a7788990011", False)
+    '0f3c5a77'
+    """
+    return digits if full else digits[:8]
 
 
 def _epsilon(micro: int) -> str:

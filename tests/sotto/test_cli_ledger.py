@@ -24,9 +24,14 @@ def test_a_device_s_file(device, tmp_path, capsys):
     period, chain = device.ledger().periods[0], device.ledger().pending[0]
     assert lines[0] == "collector colours.example, consent given"
     assert lines[1] == "epsilon a period: at most 1.000000"
-    assert period.pseudonym in lines[5]
+    assert period.pseudonym not in lines[5]
+    assert lines[5].endswith(f"  {period.pseudonym[:8]}")
     assert lines[5].startswith("2025-06-15 to 2025-06-16")
-    assert lines[8].startswith(f"{chain.chain}  colours/colour  2025-06-15 15:00  1 of 2")
+    assert lines[8].startswith(f"{chain.chain[:8]}  colours/colour  2025-06-15 15:00  1 of 2")
+    assert main(["ledger", str(tmp_path / "device.db"), "--full"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[5].endswith(f"  {period.pseudonym}")
+    assert lines[8].startswith(f"{chain.chain}  colours/colour")
 
 
 def test_nothing_recorded_and_nothing_left(device, tmp_path, capsys):
@@ -95,11 +100,11 @@ def test_a_pseudonym(monkeypatch, capsys):
     monkeypatch.setattr(ledger, "pseudonym_ledger", lambda directory, name: (found,))
     assert main(["ledger", "--state-dir", "state", "--pseudonym", NAME]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"pseudonym {NAME}, 1970-01-01 to 1970-01-08"
+    assert lines[0] == f"pseudonym {NAME[:8]}, 1970-01-01 to 1970-01-08"
     assert lines[1] == "epsilon counted 1.500000, seen 2.500000, budget 12.000000"
     assert lines[2] == "revoked: equivocation; nothing of it counts"
     assert lines[5].split() == [
-        "ab" * 16, "trial", "v3", "colour", "1970-01-01", "00:00", "2", "1.500000", "1", "2", "0"
+        "ab" * 4, "trial", "v3", "colour", "1970-01-01", "00:00", "2", "1.500000", "1", "2", "0"
     ]  # fmt: skip
     assert "none" in lines[6]
     monkeypatch.setattr(ledger, "pseudonym_ledger", lambda directory, name: ())

@@ -583,3 +583,11 @@ def test_scans_stop_where_nothing_can_follow():
     assert [frames.record(data, offset) for offset in found.offsets] == [(1, 3), (2, 3)]
     assert frames.scan(data, 0, len(data) - 1).end == 19
     assert frames.scan(data + bytes(16), 0, len(data) + 16).lost
+
+
+def test_a_lane_whose_writer_died_before_its_first_segment_is_empty(tmp_path):
+    (tmp_path / "lane").mkdir()
+    reader = LogReader(tmp_path / "lane")
+    assert list(reader.records(0, 0)) == []
+    assert len(reader.index(0, 0).position) == 0
+    assert reader.end(0) == 0
