@@ -25,8 +25,13 @@ MAX_DURATION = 36_525 * 86_400_000
 MAX_TIME = 253_402_300_800_000
 MAX_LIMIT = 1_000_000
 MAX_DOMAIN = 1 << 17
+#: A time rounded to less is as good as exact, and every period has states of its own.
+MIN_RESOLUTION = 1000
+MIN_PERIOD = 60_000
 #: Cells of a count vector, of which aggregators keep one a window and level.
 MAX_COUNTS = 1 << 24
+#: Cells of all count vectors of a metric that are open at a time: 512 MiB.
+MAX_OPEN_COUNTS = 1 << 26
 #: Epsilon a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
 
@@ -91,10 +96,13 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
         problems.append(f"version {plan.version} must be at least 1")
     if not 0 < plan.expires <= MAX_TIME:
         problems.append("expires must lie between the years 1970 and 9999")
-    for what, low in (("resolution", 1), ("period", 1), ("grace", 0), ("retention", 1)):
+    shortest = {"resolution": MIN_RESOLUTION, "period": MIN_PERIOD, "grace": 0, "retention": 1}
+    for what, low in shortest.items():
         duration = getattr(plan, what)
         if not low <= duration <= MAX_DURATION:
-            problems.append(f"{what} {duration_text(duration)} must be in [{low}ms, 36525d]")
+            problems.append(
+                f"{what} {duration_text(duration)} must be in [{duration_text(low)}, 36525d]"
+            )
     if not problems and plan.period % plan.resolution:
         problems.append(
             f"period {duration_text(plan.period)} must be a multiple of the resolution, "
@@ -251,6 +259,16 @@ def _mechanism_problems(metric: CompiledMetric) -> list[str]:
         problems.append(f": payloads of {mechanism.payload_width} bytes; at most 65535 are allowed")
     if mechanism.count_length > MAX_COUNTS:
         problems.append(f": {mechanism.count_length} counts; at most {MAX_COUNTS} are allowed")
+    # Those that a report may still belong to, whatever part of the first has passed.
+    windows = -(-metric.horizon // metric.window) + 1
+    cells = windows * len(metric.ladder) * mechanism.count_length
+    if cells > MAX_OPEN_COUNTS:
+        problems.append(
+            f": {windows} windows of {duration_text(metric.window)} within the horizon of "
+            f"{duration_text(metric.horizon)}, times {len(metric.ladder)} rungs, times "
+            f"{mechanism.count_length} counts, are {cells} counts; at most {MAX_OPEN_COUNTS} are "
+            f"allowed"
+        )
     before = 0
     for level, rung in enumerate(metric.ladder):
         certified = mechanism.certified(level)

@@ -84,6 +84,14 @@ def test_all_problems_are_said_at_once():
     assert len(str(caught.value).splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    "fields", ["cohorts: 64, window: 1h,", "bits: 1024, cohorts: 256, window: 1d,"]
+)
+def test_large_counts_of_many_windows_are_allowed_within_reason(fields):
+    plan = parse_plan(PLAN_YAML.replace("string, window: 364d,", f"string, {fields}")).compile()
+    assert plan.metric("dest").window <= DAY
+
+
 def test_an_expired_plan_loads():
     assert parse_plan(PLAN_YAML.replace("2027", "1999")).compile().expired(10**12)
 
