@@ -231,9 +231,15 @@ def main() -> None:
             command = [sys.executable, "-m", "benchmarks.drain", str(log), f"{folder}/{millions}"]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             got = Measured(*json.loads(output))
-            rates = (got.reports / got.cpu, got.reports / got.bound)
-            cells = (f"{got.reports:,}", f"{got.drains}", f"{got.cpu:.2f}", f"{got.wall:.2f}")
-            cells += (*(f"{rate:,.0f}" for rate in rates), f"{got.peak:,.0f}")
+            cells = (
+                f"{got.reports:,}",
+                f"{got.drains}",
+                f"{got.cpu:.2f}",
+                f"{got.wall:.2f}",
+                f"{got.reports / got.cpu:,.0f}",
+                f"{got.reports / got.bound:,.0f}",
+                f"{got.peak:,.0f}",
+            )
             print("  ".join(f"{cell:>13}" for cell in cells), flush=True)
 
 
