@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -78,8 +79,8 @@ def run() -> list[Row]:
     add("128 bits, 4 groups", ROWS, taken, "5 operations a lane", bound)
     for n, n_groups in ((200_000, 48), (200_000, 5000), (SMALL, 48)):
         part, some = rows[:n], np.arange(n) * 7919 % n_groups
-        taken = seconds(lambda a=part, b=some, c=n_groups: grouped_bit_sums(a, b, c))
-        plain = seconds(lambda a=part, b=some, c=n_groups: plain_sums(a, b, c))
+        taken = seconds(partial(grouped_bit_sums, part, some, n_groups))
+        plain = seconds(partial(plain_sums, part, some, n_groups))
         add(f"128 bits, {n:,} rows, {n_groups:,} groups", n, taken, "unpack and add", n / plain)
     symbols = rng.integers(0, 32, ROWS).astype(np.uint8)
     keys = groups * 32 + symbols

@@ -75,6 +75,8 @@ class Sender:
         self._store = store
         self._period_ms = period_ms
         self._publisher = publisher
+        # Asking a protocol at each flush would cost more than the flush.
+        self._buffered = publisher if isinstance(publisher, Buffered) else None
         self._unreadable: dict[int, StoreError] = {}
 
     def flush(self, now: int) -> FlushResult:
@@ -188,9 +190,9 @@ class Sender:
                 published += contents
         except PublishError as failure:
             error = failure
-        if published and isinstance(self._publisher, Buffered):
+        if published and self._buffered is not None:
             try:
-                self._publisher.sync()
+                self._buffered.sync()
             except PublishError as failure:
                 return [], failure
         return published, error
