@@ -21,6 +21,8 @@ from sotto.cli.estimates import table
 from sotto.log import LogWriter
 from sotto.plan import load_plan
 
+pytestmark = pytest.mark.slow
+
 PLAN = """\
 collector: tests.example
 plan: command

@@ -24,6 +24,8 @@ from sotto.errors import DrainError, PlanError
 from sotto.log import LogWriter
 from sotto.wire import decode_message
 
+pytestmark = pytest.mark.slow
+
 WRITE = os.write
 CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}
 
