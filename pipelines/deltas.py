@@ -23,14 +23,14 @@ PASS_CELLS = 1 << 22
 _LEVELS = 8
 
 
-def changes(catalog: Catalog, plus: Rows, minus: Rows) -> Deltas:
+def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
     """Add up rows that count from now on and take off those that no longer do.
 
     Parameters
     ----------
     catalog : Catalog
         The registered metrics.
-    plus, minus : Rows
+    plus, *minus : Rows
         Of one shard and period.
 
     Returns
@@ -38,11 +38,12 @@ def changes(catalog: Catalog, plus: Rows, minus: Rows) -> Deltas:
     dict
         ``(count_length,)`` int64 vectors by (metric, window start, level); none that is all zero.
     """
-    metric = np.concatenate([plus.metric, minus.metric])
+    parts = (plus, *minus)
+    metric = np.concatenate([part.metric for part in parts])
     if not metric.size:
         return {}
-    event = np.concatenate([plus.event, minus.event])
-    level = np.concatenate([plus.level, minus.level])
+    event = np.concatenate([part.event for part in parts])
+    level = np.concatenate([part.level for part in parts])
     window = event // catalog.windows[metric]
     # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
     since = window - (event.min() // catalog.windows)[metric]
@@ -57,7 +58,7 @@ def changes(catalog: Catalog, plus: Rows, minus: Rows) -> Deltas:
         first, end = np.searchsorted(group, [groups.start, groups.stop]).tolist()
         vectors = _difference(
             catalog.mechanisms[metrics[groups.start]],
-            (plus, minus),
+            parts,
             order[first:end],
             group[first:end] - groups.start,
         )
@@ -78,19 +79,23 @@ def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
 
 def _difference(
     mechanism: LadderedMechanism,
-    parts: tuple[Rows, Rows],
+    parts: tuple[Rows, ...],
     at: NDArray[np.intp],
     group: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Count rows of one metric by group: numbers into the first part less those into the second.
+    """Count rows of one metric by group: those of the first part less those of the others.
 
-    The parts are never joined, since the payloads of one may be much wider than the other's.
+    ``at`` numbers the rows of all parts one after another. They are never joined, since the
+    payloads of one may be much wider than another's.
     """
-    groups, ends = int(group[-1]) + 1, len(parts[0])
-    off = at >= ends
-    counts = _counts(mechanism, parts[0], at[~off], group[~off], groups)
-    if off.any():
-        counts -= _counts(mechanism, parts[1], at[off] - ends, group[off], groups)
+    groups, first = int(group[-1]) + 1, 0
+    counts = np.zeros((groups, mechanism.count_length), dtype=np.int64)
+    for number, part in enumerate(parts):
+        own = (at >= first) & (at < first + len(part))
+        if own.any():
+            some = _counts(mechanism, part, at[own] - first, group[own], groups)
+            (np.subtract if number else np.add)(counts, some, out=counts)
+        first += len(part)
     return counts
 
 

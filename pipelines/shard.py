@@ -64,7 +64,8 @@ def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
         state, deltas, refused = step(state, rows)
         for (metric, start, level), vector in deltas.items():
             _matrix(state, changes, metric, start)[level] += vector
-        rejects += rejected(refused, state.registry)
+        for part in refused.parts:
+            rejects += rejected(part, state.registry)
     after = _census(state)
     counted = after.counted - before.counted
     tally = Tally(

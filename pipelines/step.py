@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from pipelines.audit import NEWEST
 from pipelines.deltas import Deltas, changes
 from pipelines.groups import one_of_each, opens
-from pipelines.rows import Rows
+from pipelines.rows import Rows, padded_width
 from pipelines.state import State
 from sotto.errors import ParameterError
 from sotto.reasons import Reason
@@ -45,12 +45,31 @@ class Rejects(NamedTuple):
     reason: NDArray[np.uint8]
 
 
+class Rejected(NamedTuple):
+    """What a step rejects: what was taken back, by padded width, and last the rows of the call.
+
+    The parts are joined only for whoever asks, since one wide payload makes all of them wide.
+    """
+
+    parts: tuple[Rejects, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of all parts, padded to the widest."""
+        return Rows.concat([part.rows for part in self.parts])
+
+    @property
+    def reason(self) -> NDArray[np.uint8]:
+        """The reasons of all parts."""
+        return np.concatenate([part.reason for part in self.parts])
+
+
 class Step(NamedTuple):
     """What a step returns."""
 
     state: State
     deltas: Deltas
-    rejects: Rejects
+    rejects: Rejected
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +106,7 @@ def step(state: State, rows: Rows) -> Step:
     deltas : dict
         Count vectors to add, by (registered metric, window start ms, level); those that would
         add nothing are left out. The sums of all calls are a function of the set of rows.
-    rejects : Rejects
+    rejects : Rejected
         Of pseudonyms revoked in this call: what counted of them until now, and their countable
         rows in this call that are new, with the reason of the revocation. Of pseudonyms revoked
         before: their countable rows that are new, as ``revoked``. No row is ever rejected twice;
@@ -113,16 +132,19 @@ def step(state: State, rows: Rows) -> Step:
     promoted = promoted[~revoked[promoted]]
     plus = rows.select(promoted)
     retracted = _revoke(state, placed.pseudonym[revoked & ~revoked_before])
-    minus = _replace(state, placed.entry[promoted], plus, retracted)
+    superseded = placed.entry[promoted]
+    superseded = superseded[np.flatnonzero(state.entries["counted"][superseded])]
+    back, minus = _counted(state, retracted), _counted(state, superseded)
+    state.discount(retracted)
+    state.count(placed.entry[promoted], plus)
     _keep_first_append(state, rows, placed)
 
     new = _first_of_each(placed.identity, rows.append, np.flatnonzero(placed.fresh & revoked))
     why[revoked_before] = Reason.REVOKED
-    rejects = Rejects(
-        rows=Rows.concat([minus.select(slice(retracted.size)), rows.select(new)]),
-        reason=np.concatenate([_reason_of(state, retracted), why[new]]),
-    )
-    return Step(state, changes(state.catalog, plus, minus), rejects)
+    rejects = [Rejects(part, _reason_of(state, ids)) for ids, part in back]
+    rejects.append(Rejects(rows.select(new), why[new]))
+    deltas = changes(state.catalog, plus, *(part for _, part in back + minus))
+    return Step(state, deltas, Rejected(tuple(rejects)))
 
 
 def _check(state: State, rows: Rows) -> None:
@@ -220,16 +242,12 @@ def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.flatnonzero(revoked[state.entries["pseudonym"]] & (state.entries["counted"] != 0))
 
 
-def _replace(state: State, ids: NDArray[np.intp], rows: Rows, retracted: NDArray[np.intp]) -> Rows:
-    """Let ``rows`` count of the entries ``ids``, and nothing of the entries ``retracted``.
-
-    Returns what counted of them until now: first of those retracted, in their order.
-    """
-    superseded = ids[np.flatnonzero(state.entries["counted"][ids])]
-    minus = state.counted(np.concatenate([retracted, superseded]))
-    state.discount(retracted)
-    state.count(ids, rows)
-    return minus
+def _counted(state: State, ids: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], Rows]]:
+    """Return what counts of entries, in parts of one padded width each, with their ids."""
+    widths = state.catalog.widths[state.entries["metric"][ids]]
+    padded = np.maximum(widths, padded_width(0))
+    parts = [ids[padded == width] for width in np.unique(padded)]
+    return [(part, state.counted(part)) for part in parts]
 
 
 def _reason_of(state: State, entries: NDArray[np.intp]) -> NDArray[np.uint8]:

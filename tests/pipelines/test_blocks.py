@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from pipelines.blocks import arrivals
 from pipelines.rows import Rows, rows_of
 from pipelines.shard import STEP_ROWS, _joined, step_blocks
 from pipelines.state import State
+from pipelines.step import step
 from sotto.columns import row_dtype
 from sotto.decode import Batch
 from sotto.registry import Registry
@@ -130,3 +132,17 @@ def test_periods_may_be_as_far_apart_as_64_bits_allow(shards):
         assert set(shards_of(rows.pseudonym, shards).tolist()) == {rows.shard}
     places = [(rows.shard, rows.period) for rows in parts]
     assert places == sorted(set(places))
+
+
+def test_a_revocation_does_not_widen_what_is_rejected():
+    (wide,) = arrivals(block(message(1, np.full(1, NOW - HOUR))), REGISTRY, 0).rows
+    (narrow,) = arrivals(block(message(0, NOW - HOUR * np.arange(60))), REGISTRY, 0).rows
+    state, _, rejects = step(State(REGISTRY, SHARD, 2800, bytes(16)), wide)
+    assert len(rejects.rows) == 0
+    # The second value of its chain: all that the pseudonym sent is taken back or refused.
+    other = replace(narrow, chain=np.repeat(wide.chain, len(narrow), axis=0))
+    state, deltas, rejects = step(state, other)
+    sizes = [(len(part.rows), part.rows.payload.shape[1]) for part in rejects.parts]
+    assert sizes == [(1, WIDE // 8), (60, 1)]
+    assert [metric for metric, _, _ in deltas] == [1]
+    assert (len(rejects.rows), len(rejects.reason)) == (61, 61)
