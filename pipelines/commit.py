@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,15 @@ from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError
 
 _FOLDERS = ("plans", "states", "counts", "quarantine")
+
+#: By folder, the names that drains give to what a commit may leave behind. Nothing else is removed.
+_LEFT_BEHIND = {
+    "": r"(MANIFEST|intent)\.json\.new(\.tmp)?|summary\.\d+\.tmp(\.tmp)?",
+    "plans": r"[0-9a-f]{64}\.json\.new(\.tmp)?",
+    "states": r"-?\d+\.\d+\.\d+(\.tmp)?",
+    "counts": r"-?\d+\.\d+(\.tmp)?",
+    "quarantine": r"\d+(\.tmp)?",
+}
 
 
 class StateDirectory:
@@ -120,19 +130,30 @@ class StateDirectory:
         Raises
         ------
         DrainError
-            There is state but no manifest, or the manifest is damaged.
+            There is something but no manifest, or the manifest is damaged.
         """
+        if not self._manifest.exists():
+            self._check_unused()
         for folder in _FOLDERS:
             (self.path / folder).mkdir(exist_ok=True)
         if not self._manifest.exists():
-            if any((self.path / "states").iterdir()):
-                raise DrainError(f"{self.path} has states but MANIFEST.json is missing")
             name = SystemSource().bits(128)
             first = Manifest(state=f"{name:032x}", key=new_key())
             files.replace(self._manifest, first.to_json())
         manifest = self.manifest()
         self.collect(manifest)
         return manifest
+
+    def _check_unused(self) -> None:
+        """Refuse a directory with anything in it that only a manifest could explain."""
+        # The first manifest is written before anything else.
+        for name in (*_FOLDERS, "results.db"):
+            path = self.path / name
+            if any(path.iterdir()) if path.is_dir() else path.exists():
+                raise DrainError(
+                    f"{self.path} has {name} but MANIFEST.json is missing: it was lost, "
+                    "or this is not a state directory"
+                )
 
     def intent(self, manifest: Manifest) -> Intent | None:
         """Return what an interrupted drain had undertaken on top of ``manifest``, if any did."""
@@ -166,12 +187,12 @@ class StateDirectory:
         checkpoint("committed")
 
     def collect(self, manifest: Manifest) -> None:
-        """Remove every file that the manifest does not name."""
+        """Remove the files of drains that the manifest does not name, and no others."""
         named = set(self._named(manifest))
-        present = [path for folder in _FOLDERS[1:] for path in (self.path / folder).iterdir()]
-        files.remove(path for path in present if path not in named)
-        partial = [path for folder in (self.path, self.path / "plans") for path in folder.iterdir()]
-        files.remove(path for path in partial if path.suffix in {".tmp", ".new"})
+        for folder, pattern in _LEFT_BEHIND.items():
+            ours = re.compile(pattern, re.ASCII)
+            present = [path for path in (self.path / folder).iterdir() if path not in named]
+            files.remove(path for path in present if ours.fullmatch(path.name))
         if self._intent.exists() and self.intent(manifest) is None:
             files.remove([self._intent])
 

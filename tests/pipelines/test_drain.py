@@ -369,6 +369,38 @@ def test_missing_pieces_are_errors(small: Path, tmp_path: Path) -> None:
         StateDirectory(tmp_path / "nowhere").manifest()
 
 
+@pytest.mark.parametrize("folder", ["plans", "states", "counts", "quarantine", "results.db"])
+def test_a_directory_that_nobody_drained_into_is_not_taken_over(
+    small: Path, tmp_path: Path, folder: str
+) -> None:
+    state = tmp_path / "state"
+    kept = state / folder if folder == "results.db" else state / folder / "12"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    with pytest.raises(DrainError, match=r"MANIFEST\.json is missing"):
+        drain(small, state, plans())
+    assert [path for path in state.rglob("*") if path.is_file() and path.name != "LOCK"] == [kept]
+
+
+def test_only_names_that_drains_give_are_removed(small: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    drain(small, state, plans())
+    before = committed(state)
+    strangers = (
+        "notes.tmp",
+        "a.new",
+        "plans/a.tmp",
+        "counts/a.csv",
+        "quarantine/a.eml",
+        "states/a",
+    )
+    ours = ("summary.7.tmp", "MANIFEST.json.new", "counts/3.9", "quarantine/8.tmp", "states/-1.0.9")
+    for name in (*strangers, *ours):
+        (state / name).write_text("x")
+    drain(small, state, plans())
+    assert set(committed(state)) == {*before, *strangers}
+
+
 class FullDisk:
     """Lets so many writes succeed and then none; the first that fails may write its half."""
 
