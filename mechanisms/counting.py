@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _BYTE_ROWS = 255
 #: Sorted rows spread at once: few enough for the cache, a multiple of ``_BYTE_ROWS``.
 _SPREAD_ROWS = 16 * _BYTE_ROWS
+#: Reports whose keys are held at once.
+_KEYS = 32_768
 #: Groups of at least so many rows go through the adder tree, one by one.
 _TREE_ROWS = 8192
 #: Lanes of one operand of the adder tree: a few of them stay in the second-level cache.
@@ -157,18 +159,25 @@ def grouped_counts(
     """
     import numpy as np
 
-    _check_range("symbols", symbols, m)
-    keys = np.multiply(groups, m, dtype=np.int64)
-    keys += symbols
-    # With symbols in range, a key is out of range exactly if its group is.
-    if keys.size and not (keys.min() >= 0 and keys.max() < n_groups * m):
-        raise ParameterError(f"groups must lie in [0, {n_groups})")
-    counts = np.bincount(keys, minlength=n_groups * m)
-    return counts.astype(np.int64, copy=False).reshape(n_groups, m)
+    counts = np.zeros(n_groups * m, dtype=np.int64)
+    # Keys are made, checked and counted while they are still in the processor's cache.
+    for start in range(0, len(symbols), _KEYS):
+        part = symbols[start : start + _KEYS]
+        _check_range("symbols", part, m)
+        keys = np.multiply(groups[start : start + _KEYS], m, dtype=np.int64)
+        keys += part
+        # With symbols in range, a key is out of range exactly if its group is; seen as unsigned,
+        # a negative one is too large.
+        if not int(keys.view(np.uint64).max()) < counts.size:
+            raise ParameterError(f"groups must lie in [0, {n_groups})")
+        found = np.bincount(keys)
+        counts[: found.size] += found
+    return counts.reshape(n_groups, m)
 
 
 def _check_range(name: str, values: NDArray[np.integer], limit: int) -> None:
-    if values.size and not (int(values.min()) >= 0 and int(values.max()) < limit):
+    unsigned = values.dtype.kind == "u"
+    if values.size and not ((unsigned or int(values.min()) >= 0) and int(values.max()) < limit):
         raise ParameterError(f"{name} must lie in [0, {limit})")
 
 
