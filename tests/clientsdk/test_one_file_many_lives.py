@@ -1,0 +1,167 @@
+"""Rules of sending and erasing that hold between plans, clients and copies of one file."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from device_plans import DAY, START, WEEK, metric, plan, reports
+
+from clientsdk import Ceilings, MemoryPublisher, Outcome
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import PublishError
+from sotto.wire import decode_message
+
+
+def test_two_plans_under_one_pseudonym_share_no_message(tmp_path):
+    path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
+    plans = [plan(), plan(metric("size"), metric("colour"), plan="other")]
+    for number, compiled in enumerate(plans):
+        with SeededClient(
+            compiled, seed=number, state=path, clock=clock, publisher=publisher
+        ) as client:
+            for each in compiled.metrics:
+                assert client.record(each.name, "a") is Outcome.ACCEPTED
+            if number == 1:
+                clock.advance(hours=3)
+                assert client.flush().sent == 3
+    sent = reports(publisher.messages)
+    assert len({report.pseudonym for report in sent}) == 1
+    found = {(decode_message(body).fingerprint, shard) for shard, body in publisher.messages}
+    assert found == {(compiled.fingerprint, sent[0].shard) for compiled in plans}
+    assert len(publisher.messages) == 2
+
+
+def test_what_the_person_agrees_to_beyond_the_plan_is_not_spent_in_a_period():
+    """Else the aggregator, which knows the plan's ceiling alone, would revoke the device."""
+    compiled = plan(ceilings={"period": 2_000_000, "lifetime": 100_000_000})
+    beside = plan(
+        metric("one"),
+        metric("two"),
+        plan="beside",
+        ceilings={"period": 4_000_000, "lifetime": 100_000_000},
+    )
+    client = SeededClient(beside, seed=1, clock=FakeClock(START))
+    client.renew_consent(Ceilings(10**9, 10**9))
+    assert client.record("one", "a") is Outcome.ACCEPTED
+    client._admission._plan = compiled
+    assert client.record("two", "a") is Outcome.OVER_BUDGET
+
+
+def test_rungs_that_were_delivered_are_not_left_in_the_log(tmp_path):
+    """The write-ahead log is emptied by a flush: it has pages from before the erasure."""
+    path = tmp_path / "device.db"
+    compiled = plan(metric("colour", ladder=[(500_000, 0)]))
+    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
+    client.record("colour", "a")
+    (chain,) = client.ledger().pending
+    client.clock.now = chain.due
+    assert client.flush().sent == 1
+    files = sorted(tmp_path.glob("device.db*"))
+    content = subprocess.run(["cat", *files], check=True, capture_output=True).stdout
+    assert bytes.fromhex(chain.chain) not in content
+
+
+def statements(client):
+    """All SQL that a client executes from now on."""
+    seen = []
+    client._store._connection.set_trace_callback(seen.append)
+    return seen
+
+
+def test_charges_are_committed_so_that_they_survive_a_loss_of_power(tmp_path):
+    client = SeededClient(plan(), seed=1, state=tmp_path / "device.db", clock=FakeClock(START))
+    seen = statements(client)
+    client.record("colour", "a")
+    assert [each for each in seen if "synchronous" in each] == ["PRAGMA synchronous = NORMAL"]
+    client.clock.advance(hours=3)
+    seen.clear()
+    client.flush()
+    charge = next(i for i, each in enumerate(seen) if each.startswith("UPDATE ledger SET spent"))
+    modes = [each for each in seen[:charge] if "synchronous" in each]
+    assert modes[-1] == "PRAGMA synchronous = FULL"
+
+
+def test_a_new_period_and_a_withdrawal_rewrite_the_whole_file(tmp_path):
+    """A page that was split may keep copies of rows that moved elsewhere and were erased there."""
+    client = SeededClient(plan(), seed=1, state=tmp_path / "device.db", clock=FakeClock(START))
+    seen = statements(client)
+    client.record("colour", "a")
+    assert "VACUUM" not in seen
+    client.clock.advance(days=7)
+    client.flush()
+    assert seen.count("VACUUM") == 1
+    client.withdraw_consent()
+    assert seen.count("VACUUM") == 2
+
+
+def test_an_older_copy_comes_back_under_the_same_pseudonym(tmp_path):
+    """However many periods either has seen: so the aggregator's audit counts both together."""
+    path, copy = tmp_path / "device.db", tmp_path / "copy.db"
+    clock = FakeClock(START)
+    SeededClient(plan(), seed=1, state=path, clock=clock).close()
+    shutil.copyfile(path, copy)
+    device = SeededClient(plan(), seed=2, state=path, clock=clock)
+    for _ in range(5):
+        clock.advance(days=7)
+        device.record("colour", "a")
+    restored = SeededClient(plan(), seed=3, state=copy, clock=clock)
+    restored.record("colour", "a")
+    assert restored.ledger().periods[-1].pseudonym == device.ledger().periods[-1].pseudonym
+
+
+def test_pseudonyms_do_not_gather_in_a_device_that_sends_everything_in_time(tmp_path):
+    path = tmp_path / "device.db"
+    compiled = plan(metric("colour", ladder=[(500_000, 0)]))
+    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
+    for _ in range(4):
+        client.record("colour", "a")
+        client.clock.advance(hours=3)
+        assert client.flush().sent == 1
+        client.clock.advance(days=7, hours=-3)
+    assert [p.pseudonym is None for p in client.ledger().periods] == [True, True, True, False]
+
+
+def test_a_lifetime_lowered_later_stops_what_was_to_be_released(tmp_path):
+    path, clock = tmp_path / "device.db", FakeClock(START)
+    with SeededClient(plan(), seed=1, state=path, clock=clock) as client:
+        for week in range(2):
+            clock.now = START + week * WEEK
+            client.record("colour", "a")
+            clock.advance(hours=3)
+            assert client.flush().sent == 1 + week
+    low = Ceilings(2_700_000, 2_700_000)
+    with SeededClient(plan(), seed=2, state=path, clock=clock, ceilings=low) as client:
+        assert client.ledger().spent <= low.lifetime
+        clock.advance(days=2)
+        result = client.flush()
+        assert (result.sent, result.lapsed) == (0, 1)
+        assert client.ledger().spent <= low.lifetime
+
+
+def test_a_delivery_does_not_count_for_a_rung_that_another_client_charged_meanwhile(tmp_path):
+    path, clock = tmp_path / "device.db", FakeClock(START)
+
+    class Refusing(MemoryPublisher):
+        def publish(self, shard, message):
+            raise PublishError("no broker")
+
+    other = SeededClient(
+        plan(), seed=2, state=path, clock=FakeClock(START + DAY * 2), publisher=Refusing()
+    )
+
+    class Slow(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            assert other.flush().remaining == 1
+
+    client = SeededClient(plan(), seed=1, state=path, clock=clock, publisher=Slow())
+    client.record("colour", "a")
+    clock.advance(hours=3)
+    client.flush()
+    (chain,) = client.ledger().pending
+    assert (chain.charged, chain.delivered) == (2, 0)
+    client._sender._publisher = publisher = MemoryPublisher()
+    clock.advance(days=1)
+    assert client.flush().sent == 1
+    assert [report.level for report in reports(publisher.messages)] == [1]
