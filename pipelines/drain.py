@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sqlalchemy import URL
+
 from pipelines.commit import StateDirectory
 from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
@@ -21,14 +23,19 @@ from pipelines.job import Job, run
 from pipelines.manifest import Terms, advance
 from pipelines.projection import projection
 from pipelines.results import Results, of_state
-from pipelines.source import FrozenLog, check_lanes
+from pipelines.source import FrozenLog, check_lanes, make_durable
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, FormatError
+from sotto.log import now_ms
 from sotto.registry import Registry
 
 #: Reports that one drain takes at most.
 MAX_REPORTS = 1_000_000
+
+#: How far, in ms, the clock of a log's writer may run ahead of the drain's. A record from later
+#: than that would make all other lanes late: it is left where it is.
+TRUST = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,8 @@ class DrainResult:
         Rejected reports by reason; what could not be decoded counts as one.
     seconds : float
         Wall time.
+    ahead : tuple of str
+        Lanes that hold records from the future, which were left, with all that follows them.
     """
 
     generation: int
@@ -57,6 +66,7 @@ class DrainResult:
     tally: Tally = field(default_factory=Tally)
     rejects: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    ahead: tuple[str, ...] = ()
 
     def plus(self, intent: Intent, written: Written) -> DrainResult:
         """Return this with one more drain."""
@@ -79,7 +89,7 @@ def drain(
     log: str | os.PathLike[str],
     state_dir: str | os.PathLike[str],
     plans: Sequence[CompiledPlan],
-    database: str | None = None,
+    database: str | URL | None = None,
     as_of: int | None = None,
     max_reports: int = MAX_REPORTS,
     progress: Progress | None = None,
@@ -87,6 +97,8 @@ def drain(
     *,
     candidates: Candidates | None = None,
     stop: Callable[[], bool] = lambda: False,
+    trust: int = TRUST,
+    clock: Callable[[], int] = now_ms,
 ) -> DrainResult:
     """Take all of a log up to its ends of now into state, counts and estimates.
 
@@ -99,8 +111,8 @@ def drain(
     plans : sequence of CompiledPlan
         All plans and versions of one collector whose reports the log may hold. Once counted, a
         plan has to be given for ever.
-    database : str, optional
-        URL; ``results.db`` in the state directory if not given.
+    database : str or URL, optional
+        As SQLAlchemy takes it; ``results.db`` in the state directory if not given.
     as_of : int, optional
         Take only what was appended up to then, ms.
     max_reports : int
@@ -113,6 +125,10 @@ def drain(
         Strings to look for, by plan fingerprint and metric.
     stop : callable
         Asked after every drain; draining ends where it says so.
+    trust : int
+        Without ``as_of``, records appended more than so many ms after now are left.
+    clock : callable
+        Says what now is.
 
     Raises
     ------
@@ -137,7 +153,8 @@ def drain(
             driver = _Driver(
                 Path(log), directory, registry, candidates or {}, results, checkpoint or _ignore
             )
-            result = driver.drain(as_of, max_reports, progress or _ignore, stop)
+            trusted = clock() + trust if as_of is None else None
+            result = driver.drain(as_of, trusted, max_reports, progress or _ignore, stop)
         except (OSError, FormatError) as error:
             raise DrainError(f"the drain was not finished: {error}") from error
     return replace(result, seconds=time.monotonic() - began)
@@ -172,6 +189,7 @@ class _Driver:
     def drain(
         self,
         as_of: int | None,
+        trusted: int | None,
         max_reports: int,
         progress: Progress,
         stop: Callable[[], bool],
@@ -182,16 +200,22 @@ class _Driver:
         result = DrainResult(self.manifest.generation)
         undertaken = self.directory.intent(self.manifest)
         if undertaken is not None:
-            check_lanes(self.log, undertaken.ends)
+            if as_of is not None and undertaken.clock is not None and as_of < undertaken.clock:
+                raise DrainError(
+                    f"as of {as_of} ms is before {undertaken.clock} ms, up to which an "
+                    "interrupted drain has undertaken to count"
+                )
+            check_lanes(self.log, undertaken.ends, undertaken.marks)
             result = result.plus(undertaken, self._commit(undertaken))
-        frozen = FrozenLog(self.log, self.manifest, as_of)
+        frozen = FrozenLog(self.log, self.manifest, as_of, trusted)
         total = result.size + frozen.size
         progress(result.size, total)
         while not stop() and (intent := frozen.take(max_reports)) is not None:
+            make_durable(self.log, intent)
             self.directory.begin(intent, self.checkpoint)
             result = result.plus(intent, self._commit(intent))
             progress(result.size, total)
-        return result
+        return replace(result, ahead=() if trusted is None else frozen.ahead)
 
     def _commit(self, intent: Intent) -> Written:
         """Do what an intent says, commit and project it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sotto.errors import DrainError
@@ -34,6 +34,13 @@ class WorkItem(NamedTuple):
     floor: int
 
 
+class Mark(NamedTuple):
+    """A record by which a lane is known again: its position and its frame header."""
+
+    position: int
+    header: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
     """The ranges of the log that one generation takes.
@@ -42,15 +49,18 @@ class Intent:
     ----------
     generation : int
         The one that the drain will commit.
-    clock : int
-        The latest append time, ms, in the ranges.
+    clock : int or None
+        The latest append time, ms, in the ranges; None if no record has ever been taken.
     items : tuple of WorkItem
         Those of a lane are contiguous and in order.
+    marks : mapping
+        Lane to the last record taken of it; none for a lane of which only damage is.
     """
 
     generation: int
-    clock: int
+    clock: int | None
     items: tuple[WorkItem, ...]
+    marks: Mapping[str, Mark] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -70,6 +80,7 @@ class Intent:
                 "generation": self.generation,
                 "clock": self.clock,
                 "items": [list(item) for item in self.items],
+                "marks": dump_marks(self.marks),
             }
         )
 
@@ -90,7 +101,17 @@ class Intent:
         """
         value = load(content, "intent.json", FORMAT)
         items = tuple(WorkItem(*item) for item in value["items"])
-        return cls(value["generation"], value["clock"], items)
+        return cls(value["generation"], value["clock"], items, load_marks(value["marks"]))
+
+
+def dump_marks(marks: Mapping[str, Mark]) -> dict[str, tuple[int, str]]:
+    """Return marks as JSON has them."""
+    return {lane: (mark.position, mark.header.hex()) for lane, mark in marks.items()}
+
+
+def load_marks(value: Mapping[str, tuple[int, str]]) -> dict[str, Mark]:
+    """Return the marks that :func:`dump_marks` made JSON of."""
+    return {lane: Mark(at, bytes.fromhex(header)) for lane, (at, header) in value.items()}
 
 
 def dump(value: Mapping[str, object]) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipelines.audit import Totals
-from pipelines.intent import Intent, dump, load
+from pipelines.intent import Intent, Mark, dump, dump_marks, load, load_marks
 from pipelines.written import Written, numbers_of
 from sotto.registry import Registry
 
@@ -26,10 +26,13 @@ class Held(NamedTuple):
 
 
 class Quarantined(NamedTuple):
-    """A quarantine file: the generation that wrote it, the log's clock then, rows by reason."""
+    """A quarantine file: the generation that wrote it, the log's clock then, rows by reason.
+
+    The clock is None until the log has one.
+    """
 
     generation: int
-    clock: int
+    clock: int | None
     rows: Mapping[str, int]
 
 
@@ -49,6 +52,8 @@ class Manifest:
         Latest append time taken, ms; later records count as no earlier. None before the first.
     lanes : mapping
         Lane to the position up to which it is taken.
+    marks : mapping
+        Lane to the last record taken of it.
     plans : mapping
         Fingerprint, in hexadecimal, to what a person calls the plan.
     first_open : int or None
@@ -70,6 +75,7 @@ class Manifest:
     generation: int = 0
     clock: int | None = None
     lanes: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
     plans: Mapping[str, str] = field(default_factory=dict)
     first_open: int | None = None
     states: Mapping[tuple[int, int], Held] = field(default_factory=dict)
@@ -88,6 +94,7 @@ class Manifest:
                 "generation": self.generation,
                 "clock": self.clock,
                 "lanes": dict(self.lanes),
+                "marks": dump_marks(self.marks),
                 "plans": dict(self.plans),
                 "first_open": self.first_open,
                 "states": [
@@ -117,6 +124,7 @@ class Manifest:
             generation=value["generation"],
             clock=value["clock"],
             lanes=value["lanes"],
+            marks=load_marks(value["marks"]),
             plans=value["plans"],
             first_open=value["first_open"],
             states={(p, s): Held(g, Totals(*rest)) for p, s, g, *rest in value["states"]},
@@ -166,26 +174,54 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
     generation, clock = intent.generation, intent.clock
     states = dict(manifest.states)
     states.update({key: Held(generation, totals) for key, totals in written.states.items()})
-    first_open = open_from(clock, terms)
-    if manifest.first_open is not None:
-        first_open = max(first_open, manifest.first_open)
-    closed = {key: held for key, held in states.items() if key[0] < first_open}
+    first_open = _first_open(manifest.first_open, clock, terms)
+    closed = {
+        key: held for key, held in states.items() if first_open is not None and key[0] < first_open
+    }
     quarantine = manifest.quarantine
     if written.rejects:
         quarantine = (*quarantine, Quarantined(generation, clock, dict(written.rejects)))
-    kept = tuple(entry for entry in quarantine if entry.clock + terms.retention > clock)
+    kept, removed = _expire(quarantine, clock, terms)
     return replace(
         manifest,
         generation=generation,
         clock=clock,
         lanes={**manifest.lanes, **intent.ends},
+        marks={**manifest.marks, **intent.marks},
         first_open=first_open,
         states={key: held for key, held in states.items() if key not in closed},
         pages={**manifest.pages, **dict.fromkeys(written.pages, generation)},
         periods=_with_audits(manifest.periods, closed),
         quarantine=kept,
-        expired=add_rows(manifest.expired, quarantine[: len(quarantine) - len(kept)]),
+        expired=add_rows(manifest.expired, removed),
     )
+
+
+def _first_open(before: int | None, clock: int | None, terms: Terms) -> int | None:
+    """Return the first period that is still open; it never falls."""
+    if clock is None:
+        return before
+    now = open_from(clock, terms)
+    return now if before is None else max(before, now)
+
+
+def _expire(
+    quarantine: tuple[Quarantined, ...], clock: int | None, terms: Terms
+) -> tuple[tuple[Quarantined, ...], list[Quarantined]]:
+    """Return what of a quarantine is kept, and what is not.
+
+    The retention of what was rejected before the log had a clock begins with its first reading.
+    """
+    if clock is None:
+        return quarantine, []
+    kept, removed = [], []
+    for entry in quarantine:
+        since = clock if entry.clock is None else entry.clock
+        if since + terms.retention > clock:
+            kept.append(entry._replace(clock=since))
+        else:
+            removed.append(entry)
+    return tuple(kept), removed
 
 
 def open_from(clock: int, terms: Terms) -> int:

@@ -39,12 +39,21 @@ def projection(
         generation=manifest.generation,
         clock=manifest.clock,
         changed=(
-            rows_of_windows(windows, registry, candidates)
-            for windows in _changed(directory, manifest, since)
+            _rows(windows, registry, candidates) for windows in _changed(directory, manifest, since)
         ),
         periods=list(_periods(manifest, registry)),
         quarantine=list(_quarantine(manifest)),
     )
+
+
+def _rows(
+    windows: list[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Return the rows of windows; no estimates of those whose reports were all taken back."""
+    full = [(key, window) for key, window in windows if window.counts.any()]
+    empty = [(key, window) for key, window in windows if not window.counts.any()]
+    rows, estimates = rows_of_windows(full, registry, candidates)
+    return rows + rows_of_windows(empty, registry, candidates)[0], estimates
 
 
 def _changed(

@@ -24,9 +24,16 @@ from sqlalchemy.pool import NullPool
 
 from sotto.errors import DrainError
 
+#: How long a statement waits for another process that holds a SQLite file, s.
+SQLITE_TIMEOUT = 30
+
 Row: TypeAlias = Mapping[str, object]
 
 METADATA = sql.MetaData()
+
+
+class ProjectionError(DrainError):
+    """What is committed could not be projected; it can be later."""
 
 
 def _window_key() -> list[sql.Column[object]]:
@@ -128,7 +135,8 @@ class Projection:
         The log's clock, ms.
     changed : iterable of (sequence of Row, sequence of Row)
         Rows of windows that changed and of their estimates, some windows at a time; all earlier
-        rows of these windows are replaced. Gone through once, within the transaction.
+        rows of these windows are replaced, those of one without estimates are removed. Gone
+        through once, within the transaction.
     periods, quarantine : sequence of Row
         All there are.
     """
@@ -141,9 +149,9 @@ class Projection:
     quarantine: Sequence[Row]
 
 
-def of_state(state_dir: str | os.PathLike[str]) -> str:
+def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
     """Return the URL of the database that a state directory itself holds."""
-    return f"sqlite:///{Path(state_dir) / 'results.db'}"
+    return sql.URL.create("sqlite", database=str(Path(state_dir) / "results.db"))
 
 
 class Results:
@@ -151,7 +159,7 @@ class Results:
 
     Parameters
     ----------
-    url : str
+    url : str or URL
         As SQLAlchemy takes it, such as ``sqlite:///results.db`` or ``postgresql+psycopg://…``.
     create : bool
         Whether a SQLite file may be made that does not exist.
@@ -162,13 +170,18 @@ class Results:
         Here and in every method: the database cannot be used.
     """
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(self, url: str | sql.URL, *, create: bool = True) -> None:
         try:
-            self._engine = sql.create_engine(url, poolclass=NullPool)
+            parsed = sql.make_url(url)
+            self._sqlite = parsed.get_backend_name() == "sqlite"
+            file = parsed.database or ":memory:"
+            if self._sqlite and (":memory:" in file or parsed.query.get("mode") == "memory"):
+                raise DrainError("results cannot be kept in memory: the database must be a file")
+            wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
+            self._engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
         except (SQLAlchemyError, ImportError) as error:
             raise DrainError(f"the database cannot be used: {_first_line(error)}") from error
-        file = self._engine.url.database
-        if not create and self._engine.dialect.name == "sqlite" and not Path(file or "").is_file():
+        if not create and self._sqlite and not Path(file).is_file():
             raise DrainError(f"there are no results in {file}")
 
     def __enter__(self) -> Results:
@@ -187,15 +200,20 @@ class Results:
 
         Raises
         ------
+        ProjectionError
+            The database cannot be used.
         DrainError
             The results are another state directory's.
         """
         try:
             METADATA.create_all(self._engine)
             with self._engine.connect() as connection:
+                if self._sqlite:
+                    # Who reads does not keep a drain from writing.
+                    connection.exec_driver_sql("PRAGMA journal_mode=WAL")
                 found = connection.execute(sql.select(META)).one_or_none()
         except SQLAlchemyError as error:
-            raise DrainError(f"the database cannot be used: {_first_line(error)}") from error
+            raise ProjectionError(f"the database cannot be used: {_first_line(error)}") from error
         if found is None:
             return 0
         if found.state != state:
@@ -207,6 +225,8 @@ class Results:
 
         Raises
         ------
+        ProjectionError
+            It could not be written.
         DrainError
             The database is no longer behind that commit, or holds another directory's results.
         """
@@ -218,7 +238,7 @@ class Results:
                 _replace_all(connection, PERIODS, projection.periods)
                 _replace_all(connection, QUARANTINE, projection.quarantine)
         except SQLAlchemyError as error:
-            raise DrainError(
+            raise ProjectionError(
                 f"generation {projection.generation} is committed, but its results could not be "
                 f"written: {_first_line(error)}"
             ) from error
@@ -280,6 +300,8 @@ def _replace_windows(
     if not windows:
         return
     stale = [{f"old_{name}": row[name] for name in keys} for row in windows]
+    estimated = {tuple(row[name] for name in keys) for row in estimates}
+    windows = [row for row in windows if tuple(row[name] for name in keys) in estimated]
     for table, rows in ((ESTIMATES, estimates), (WINDOWS, windows)):
         same = (table.c[name] == sql.bindparam(f"old_{name}") for name in keys)
         connection.execute(sql.delete(table).where(*same), stale)

@@ -108,10 +108,19 @@ def run(args: argparse.Namespace) -> int:
 def _follow(
     once: Callable[[Progress], DrainResult], stopped: threading.Event, seconds: float
 ) -> None:
+    from pipelines.results import ProjectionError
+
+    ahead: tuple[str, ...] = ()
     while not stopped.is_set():
-        with _bar() as progress:
-            result = once(progress)
-        if result.drains:
+        try:
+            with _bar() as progress:
+                result = once(progress)
+        except ProjectionError as error:
+            print(f"sotto: error: {error}; it is tried again", file=sys.stderr, flush=True)
+            stopped.wait(seconds)
+            continue
+        if result.drains or result.ahead != ahead:
+            ahead = result.ahead
             print("\n".join(summary(result)), flush=True)
         stopped.wait(seconds)
 
@@ -124,8 +133,12 @@ def summary(result: DrainResult) -> list[str]:
         f"generation {result.generation}: {tally.reports:,} reports, {result.size / 1e6:,.1f} MB, "
         f"{result.drains} drains, {result.seconds:.1f} s, {rate:,.0f} reports a second",
     ]
+    left = [
+        f"lane {lane} has records from the future, which are left, with all that follow them"
+        for lane in result.ahead
+    ]
     if not result.drains:
-        return [f"generation {result.generation}: nothing new in the log"]
+        return [f"generation {result.generation}: nothing new in the log", *left]
     numbers = {
         "counted": tally.counted,
         "superseded by a newer rung": tally.superseded,
@@ -134,7 +147,7 @@ def summary(result: DrainResult) -> list[str]:
         **{f"  {reason}": number for reason, number in result.rejects.items()},
         "pseudonyms revoked": tally.revoked,
     }
-    return lines + [f"{number:>15,}  {what}" for what, number in numbers.items()]
+    return lines + [f"{number:>15,}  {what}" for what, number in numbers.items()] + left
 
 
 def _load(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:

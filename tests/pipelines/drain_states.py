@@ -17,7 +17,7 @@ def committed(state: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(state)): path.read_bytes()
         for path in sorted(state.rglob("*"))
-        if path.is_file() and path.name not in ("LOCK", "results.db")
+        if path.is_file() and path.name != "LOCK" and not path.name.startswith("results.db")
     }
 
 

@@ -10,13 +10,17 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from drain_logs import START, Device, write
 
+from pipelines.drain import DrainResult
+from pipelines.results import ProjectionError
 from sotto.cli import main
+from sotto.cli.aggregate import _follow
 from sotto.cli.estimates import table
 from sotto.log import LogWriter
 from sotto.plan import load_plan
@@ -219,3 +223,18 @@ def test_following_goes_on_until_it_is_told_to_stop(
         assert process.wait(60) == 0
         assert process.stderr.read() == ""
     assert counted >= 60
+
+
+def test_following_tries_a_failed_projection_again(capsys: pytest.CaptureFixture[str]) -> None:
+    stopped, rounds = threading.Event(), iter([False, True])
+
+    def once(progress: object) -> DrainResult:
+        if not next(rounds):
+            raise ProjectionError("locked")
+        stopped.set()
+        return DrainResult(generation=2, drains=1)
+
+    _follow(once, stopped, 0.01)
+    out, error = capsys.readouterr()
+    assert error == "sotto: error: locked; it is tried again\n"
+    assert out.startswith("generation 2: ")

@@ -12,7 +12,7 @@ import pytest
 from drain_logs import START, Device, Sent, faulty, honest, write
 from drain_reference import Expected, expected
 from drain_states import committed, counted, projected
-from step_plans import DAY, PERIOD, plans, registry
+from step_plans import DAY, HOUR, PERIOD, plans, registry
 
 from pipelines import files, quarantine
 from pipelines.commit import StateDirectory
@@ -20,9 +20,10 @@ from pipelines.counts import pack_matrix, unpack_matrix
 from pipelines.drain import DrainResult, drain
 from pipelines.manifest import Manifest
 from pipelines.results import of_state
+from sotto.cli.aggregate import summary
 from sotto.errors import DrainError, PlanError
 from sotto.log import LogWriter
-from sotto.wire import decode_message
+from sotto.wire import Row, decode_message
 
 pytestmark = pytest.mark.slow
 
@@ -203,6 +204,20 @@ def test_a_window_is_estimated_again_only_when_it_changes(tmp_path: Path) -> Non
     drain(log, tmp_path / "state", plans())
     revisions = [row["revision"] for row in projected(tmp_path / "state")["windows"]]
     assert revisions == [1, 2]
+
+
+def test_a_window_whose_reports_are_all_taken_back_has_no_results(tmp_path: Path) -> None:
+    device = Device(plans()[0], __import__("random").Random(4))
+    colour = device.plan.metric("colour")
+    event = START - START % HOUR
+    row = Row(0, device.pseudonym, bytes(16), event, b"\0")
+    log = write(tmp_path / "log", [device.send(event + DAY, colour, row)], lanes=1)
+    drain(log, tmp_path / "state", plans())
+    assert len(projected(tmp_path / "state")["windows"]) == 1
+    write(log, [device.send(event + DAY, colour, row._replace(payload=b"\1"))], lanes=1)
+    assert drain(log, tmp_path / "state", plans()).rejects == {"equivocation": 2}
+    content = projected(tmp_path / "state")
+    assert (content["windows"], content["estimates"]) == ([], [])
 
 
 @pytest.fixture
@@ -469,6 +484,35 @@ def test_what_was_undertaken_is_not_taken_from_another_log(small: Path, tmp_path
         drain(other, state, plans())
     assert drain(small, state, plans()).drains == 1
     assert counted(state) == expected(small, registry()).counts
+
+
+def test_an_interrupted_drain_is_not_finished_beyond_as_of(small: Path, tmp_path: Path) -> None:
+    class StoppedError(Exception):
+        pass
+
+    def stop(step: str) -> None:
+        if step == "begun":
+            raise StoppedError
+
+    state = tmp_path / "state"
+    with pytest.raises(StoppedError):
+        drain(small, state, plans(), checkpoint=stop)
+    with pytest.raises(DrainError, match="interrupted drain"):
+        drain(small, state, plans(), as_of=START + DAY)
+    assert StateDirectory(state).manifest().generation == 0
+    assert drain(small, state, plans()).drains == 1
+
+
+def test_a_record_from_the_future_does_not_end_all_counting(small: Path, tmp_path: Path) -> None:
+    now = START + 100 * DAY
+    with LogWriter(small, "wrong", fsync="never") as writer:
+        writer.append(b"no report", now + 2 * HOUR)
+    result = drain(small, tmp_path / "state", plans(), clock=lambda: now)
+    assert result.ahead == ("wrong",)
+    assert "lane wrong has records from the future" in summary(result)[-1]
+    assert counted(tmp_path / "state") != {}
+    later = drain(small, tmp_path / "state", plans(), clock=lambda: now + HOUR)
+    assert (later.ahead, later.rejects) == ((), {"malformed": 1})
 
 
 def test_a_results_database_that_fails_is_brought_up_to_date(

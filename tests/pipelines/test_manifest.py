@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipelines.audit import Totals
-from pipelines.intent import Intent, WorkItem
+from pipelines.intent import Intent, Mark, WorkItem
 from pipelines.manifest import Held, Manifest, Quarantined, Terms, advance
 from pipelines.written import Tally, Written
 from sotto.errors import DrainError
@@ -24,6 +24,7 @@ def manifest() -> Manifest:
         generation=4,
         clock=40,
         lanes={"x": 100, "y": 50},
+        marks={"x": Mark(58, bytes(range(16)))},
         plans={"ab": "plan version 1"},
         first_open=1,
         states={(1, 0): Held(3, ONE), (1, 2): Held(4, TWO), (3, 0): Held(4, ONE)},
@@ -34,8 +35,11 @@ def manifest() -> Manifest:
     )
 
 
-def intent(clock: int) -> Intent:
-    return Intent(5, clock, (WorkItem("y", 50, 70, 40), WorkItem("z", 0, 30, 40)))
+MARKS = {"y": Mark(52, bytes(16))}
+
+
+def intent(clock: int | None) -> Intent:
+    return Intent(5, clock, (WorkItem("y", 50, 70, 40), WorkItem("z", 0, 30, 40)), MARKS)
 
 
 def test_it_comes_back_as_it_was_stored() -> None:
@@ -61,6 +65,7 @@ def test_a_commit_takes_over_what_was_written() -> None:
         generation=5,
         clock=44,
         lanes={"x": 100, "y": 70, "z": 30},
+        marks={**manifest().marks, **MARKS},
         states={
             (1, 0): Held(5, TWO),
             (1, 2): Held(4, TWO),
@@ -98,3 +103,13 @@ def test_quarantine_is_kept_for_its_retention() -> None:
     much_later = advance(after, intent(1000), Written(), TERMS)
     assert much_later.quarantine == ()
     assert much_later.expired == {"late": 12, "future": 2}
+
+
+def test_retention_begins_when_the_log_has_a_clock() -> None:
+    none = Manifest(state="a", key=bytes(16))
+    before = advance(none, intent(None), Written(rejects={"corrupt_log": 1}), TERMS)
+    assert (before.clock, before.first_open) == (None, None)
+    assert before.quarantine == (Quarantined(5, None, {"corrupt_log": 1}),)
+    first = advance(before, intent(1000), Written(), TERMS)
+    assert first.quarantine == (Quarantined(5, 1000, {"corrupt_log": 1}),)
+    assert advance(first, intent(1030), Written(), TERMS).expired == {"corrupt_log": 1}

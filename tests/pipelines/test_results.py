@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,16 @@ import pytest
 import sqlalchemy as sql
 
 from pipelines import results
-from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Projection, Results
+from pipelines.results import (
+    ESTIMATES,
+    META,
+    PERIODS,
+    QUARANTINE,
+    WINDOWS,
+    Projection,
+    Results,
+    of_state,
+)
 from sotto.errors import DrainError
 
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
@@ -174,6 +185,38 @@ def test_a_database_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
         pytest.raises(DrainError, match="no such table"),
     ):
         database.estimates()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory"])
+def test_results_are_not_kept_in_memory(url: str) -> None:
+    with pytest.raises(DrainError, match="must be a file"):
+        Results(url)
+
+
+@pytest.mark.parametrize("name", ["a?mode=ro", "pc%20x", "a#b"])
+def test_a_state_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with Results(of_state(tmp_path / name)) as database:
+        database.projected("mine")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["results.db"]
+    assert (tmp_path / name / "results.db").exists()
+
+
+def test_who_reads_does_not_keep_a_drain_from_writing(database: Results, tmp_path: Path) -> None:
+    database.project(FIRST)
+    with closing(sqlite3.connect(tmp_path / "results.db", isolation_level=None)) as reader:
+        reader.execute("begin")
+        before = reader.execute("select projected_generation from meta").fetchall()
+        database.project(replace(FIRST, generation=4))
+        assert reader.execute("select projected_generation from meta").fetchall() == before
+    assert database.projected("mine") == 4
+
+
+def test_a_window_without_estimates_is_removed(database: Results) -> None:
+    database.project(FIRST)
+    database.project(replace(FIRST, generation=4, changed=[([window(0, 4)], [])]))
+    for table in (WINDOWS, ESTIMATES):
+        assert [row["window_start"] for row in database.table(table)] == [10]
 
 
 def test_the_tables_are_made_in_postgresql_too() -> None:

@@ -57,6 +57,7 @@ def after(manifest: Manifest, intent: Intent) -> Manifest:
         generation=intent.generation,
         clock=intent.clock,
         lanes={**manifest.lanes, **intent.ends},
+        marks={**manifest.marks, **intent.marks},
     )
 
 
@@ -221,3 +222,58 @@ def test_a_damaged_end_of_a_lane_is_taken(tmp_path: Path) -> None:
     (intent,) = take_all(tmp_path, 100)
     assert intent.clock == 10
     assert intent == take_one_by_one(tmp_path, 100)[0]
+
+
+@pytest.mark.parametrize("times", [[11, 20, 30], [10, 21, 30]])
+def test_a_lane_that_was_cut_and_written_again_is_refused(tmp_path: Path, times: list[int]) -> None:
+    write(tmp_path / "log", [[10, 20]])
+    (intent,) = take_all(tmp_path / "log", 100)
+    manifest = after(MANIFEST, intent)
+    write(tmp_path / "same", [[10, 20, 30]])
+    assert take_all(tmp_path / "same", 100, manifest)
+    write(tmp_path / "other", [times], body=ROW[:-1] + b"x")
+    with pytest.raises(DrainError, match="lane '000' has another record"):
+        FrozenLog(tmp_path / "other", manifest)
+
+
+def test_what_is_taken_is_forced_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, [[10, 20, 30], [5]], segment_bytes=150)
+    first = FrozenLog(tmp_path, MANIFEST, as_of=20).take(100)
+    assert first is not None
+    forced: list[str] = []
+    fsync = source.files.os.fsync
+
+    def note(descriptor: int) -> None:
+        forced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(tmp_path)))
+        fsync(descriptor)
+
+    monkeypatch.setattr(source.files.os, "fsync", note)
+    source.make_durable(tmp_path, first)
+    segments = {
+        lane: sorted(path.relative_to(tmp_path) for path in (tmp_path / lane).glob("*.seg"))
+        for lane in ("000", "001")
+    }
+    taken = [*segments["000"][:2], *segments["001"]]
+    assert sorted(forced) == sorted([".", "000", "001", *map(str, taken)])
+
+
+def test_records_from_the_future_are_left_and_told(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20], [15, 4_000, 16]])
+    frozen = FrozenLog(tmp_path, MANIFEST, trusted=100)
+    intent = frozen.take(100)
+    assert intent is not None
+    assert (intent.clock, frozen.take(100), frozen.ahead) == (20, None, ("001",))
+    assert len(read(tmp_path, intent)) == 3
+    later = FrozenLog(tmp_path, after(MANIFEST, intent), trusted=5)
+    assert later.take(100) is None
+
+
+def test_damage_before_any_record_has_no_clock(tmp_path: Path) -> None:
+    (tmp_path / "000").mkdir()
+    (tmp_path / "000" / f"{0:020d}.seg").write_bytes(bytes([90]) * 100)
+    write(tmp_path, [[]])
+    (intent,) = take_all(tmp_path, 100)
+    assert (intent.clock, intent.marks) == (None, {})
+    write(tmp_path, [[10]])
+    (following,) = take_all(tmp_path, 100, after(MANIFEST, intent))
+    assert following.clock == 10
