@@ -240,9 +240,14 @@ class _Driver:
                 f"the database has generation {since}, but the state directory only "
                 f"{manifest.generation}: one of them was restored from a copy"
             )
+        # The results may be of a copy of the state directory that went another way.
+        anew = since > 0 and self.results.lineage() != manifest.digest(since)
+        since = 0 if anew else since
         if since < manifest.generation:
             self.results.project(
-                projection(self.directory, manifest, self.registry, self.candidates, since)
+                projection(
+                    self.directory, manifest, self.registry, self.candidates, since, anew=anew
+                )
             )
             self.checkpoint("projected")
 

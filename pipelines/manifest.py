@@ -6,6 +6,7 @@ a commit decides: which states are dropped because their time is over, and which
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -16,6 +17,9 @@ from pipelines.written import Written, numbers_of
 from sotto.registry import Registry
 
 FORMAT = 1
+
+#: Of so many last generations the lineage is kept.
+LINEAGE = 256
 
 
 class Held(NamedTuple):
@@ -68,6 +72,9 @@ class Manifest:
         The files kept, oldest first.
     expired : mapping
         Reason to the rows whose quarantine has been removed after the plans' retention.
+    lineage : tuple of str
+        Digests, the last that of this generation, each of the one before and of what the
+        generation took: two copies of a state directory that went different ways differ in them.
     """
 
     state: str
@@ -83,6 +90,7 @@ class Manifest:
     periods: Mapping[int, Totals] = field(default_factory=dict)
     quarantine: tuple[Quarantined, ...] = ()
     expired: Mapping[str, int] = field(default_factory=dict)
+    lineage: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
@@ -105,6 +113,7 @@ class Manifest:
                 "periods": [[p, *numbers_of(totals)] for p, totals in sorted(self.periods.items())],
                 "quarantine": [[q.generation, q.clock, dict(q.rows)] for q in self.quarantine],
                 "expired": dict(self.expired),
+                "lineage": list(self.lineage),
             }
         )
 
@@ -132,7 +141,13 @@ class Manifest:
             periods={period: Totals(*rest) for period, *rest in value["periods"]},
             quarantine=tuple(Quarantined(*entry) for entry in value["quarantine"]),
             expired=value["expired"],
+            lineage=tuple(value["lineage"]),
         )
+
+    def digest(self, generation: int) -> str | None:
+        """Return the digest of a generation; None if it is not known (any more)."""
+        back = self.generation - generation
+        return self.lineage[-1 - back] if 0 <= back < len(self.lineage) else None
 
     def audit(self) -> dict[int, Totals]:
         """Return the audit of every period, open and closed, summed over shards."""
@@ -194,7 +209,13 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
         periods=_with_audits(manifest.periods, closed),
         quarantine=kept,
         expired=add_rows(manifest.expired, removed),
+        lineage=(*manifest.lineage, _digest(manifest, intent))[-LINEAGE:],
     )
+
+
+def _digest(manifest: Manifest, intent: Intent) -> str:
+    before = manifest.lineage[-1] if manifest.lineage else ""
+    return hashlib.sha256(before.encode() + intent.to_json()).hexdigest()[:32]
 
 
 def _first_open(before: int | None, clock: int | None, terms: Terms) -> int | None:

@@ -20,6 +20,8 @@ def projection(
     registry: Registry,
     candidates: Candidates,
     since: int,
+    *,
+    anew: bool = False,
 ) -> Projection:
     """Return what brings a database from one generation to the committed one.
 
@@ -33,6 +35,8 @@ def projection(
         By which windows are estimated.
     since : int
         The generation that the database has; 0 for none. Windows changed after it are estimated.
+    anew : bool
+        Whether the database is emptied first.
     """
     return Projection(
         state=manifest.state,
@@ -43,6 +47,8 @@ def projection(
         ),
         periods=list(_periods(manifest, registry)),
         quarantine=list(_quarantine(manifest)),
+        lineage=manifest.digest(manifest.generation),
+        anew=anew,
     )
 
 

@@ -54,6 +54,7 @@ META = sql.Table(
     sql.Column("state", sql.String, nullable=False),
     sql.Column("projected_generation", sql.BigInteger, nullable=False),
     sql.Column("clock", sql.BigInteger),
+    sql.Column("lineage", sql.String),
 )
 
 #: The windows that have reports.
@@ -139,6 +140,10 @@ class Projection:
         through once, within the transaction.
     periods, quarantine : sequence of Row
         All there are.
+    lineage : str, optional
+        Digest of the generation.
+    anew : bool
+        Whether all that the database holds goes first.
     """
 
     state: str
@@ -147,6 +152,8 @@ class Projection:
     changed: Iterable[tuple[Sequence[Row], Sequence[Row]]]
     periods: Sequence[Row]
     quarantine: Sequence[Row]
+    lineage: str | None = None
+    anew: bool = False
 
 
 def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
@@ -220,6 +227,11 @@ class Results:
             raise DrainError("the database holds the results of another state directory")
         return int(found.projected_generation)
 
+    def lineage(self) -> str | None:
+        """Return the digest of the generation that is projected."""
+        found = self.table(META)
+        return str(found[0]["lineage"]) if found else None
+
     def project(self, projection: Projection) -> None:
         """Write what a commit changed, in one transaction.
 
@@ -232,6 +244,9 @@ class Results:
         """
         try:
             with self._engine.begin() as connection:
+                if projection.anew:
+                    for table in METADATA.sorted_tables:
+                        connection.execute(sql.delete(table))
                 _raise_generation(connection, projection)
                 for windows, estimates in projection.changed:
                     _replace_windows(connection, windows, estimates)
@@ -279,6 +294,7 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
     now = {
         "projected_generation": projection.generation,
         "clock": projection.clock,
+        "lineage": projection.lineage,
     }
     raised = connection.execute(
         sql.update(META)

@@ -263,6 +263,18 @@ def test_a_database_ahead_of_the_state_is_refused(small: Path, tmp_path: Path) -
         drain(small, tmp_path / "new", plans(), of_state(state))
 
 
+def test_results_of_a_copy_that_went_another_way_are_made_anew(small: Path, tmp_path: Path) -> None:
+    state, copy = tmp_path / "state", tmp_path / "copy"
+    database = f"sqlite:///{tmp_path / 'results.db'}"
+    stops = iter([False, True, False, True])
+    drain(small, state, plans(), database, max_reports=20, stop=lambda: next(stops))
+    shutil.copytree(state, copy)
+    drain(small, state, plans(), database, max_reports=30, stop=lambda: next(stops))
+    drain(small, copy, plans(), max_reports=20)
+    drain(small, copy, plans(), database)
+    assert projected(database) == projected(copy)
+
+
 def test_a_plan_may_be_added_but_not_left_out(tmp_path: Path) -> None:
     first, second = plans()
     state = tmp_path / "state"

@@ -74,7 +74,9 @@ def test_a_commit_takes_over_what_was_written() -> None:
         },
         pages={-1: 2, 3: 5, 4: 5},
         quarantine=(*manifest().quarantine, Quarantined(5, 44, {"malformed": 1})),
+        lineage=after.lineage,
     )
+    assert len(after.lineage) == 1
 
 
 def test_a_period_is_closed_when_its_horizon_has_passed() -> None:
