@@ -120,6 +120,8 @@ def test_pseudonyms_do_not_gather_in_a_device_that_sends_everything_in_time(tmp_
         assert client.flush().sent == 1
         client.clock.advance(days=7, hours=-3)
     assert [p.pseudonym is None for p in client.ledger().periods] == [True, True, True, False]
+    client.flush()
+    assert [p.pseudonym is None for p in client.ledger().periods] == [True] * 4
 
 
 def test_a_lifetime_lowered_later_stops_what_was_to_be_released(tmp_path):
