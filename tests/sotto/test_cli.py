@@ -242,7 +242,10 @@ def test_an_interrupt_is_quiet(tmp_path):
     fifo = tmp_path / "plan.yaml"
     os.mkfifo(fifo)
     with subprocess.Popen(
-        [sys.executable, "-m", "sotto.cli", "plan", "check", fifo], stderr=subprocess.PIPE
+        [sys.executable, "-m", "sotto.cli", "plan", "check", fifo],
+        stderr=subprocess.PIPE,
+        # A test run in the background ignores interrupts, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as waiting:
         # Opening blocks until the command has opened its end.
         with open(fifo, "wb"):
