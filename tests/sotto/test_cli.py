@@ -247,10 +247,11 @@ def test_an_interrupt_is_quiet(tmp_path):
         # A test run in the background ignores interrupts, and its children would too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as waiting:
-        # Opening blocks until the command has opened its end.
+        # Opening blocks until the command has opened its end. Closing ends its reading, should the
+        # signal have come just before that began.
         with open(fifo, "wb"):
             waiting.send_signal(signal.SIGINT)
-            assert waiting.wait(timeout=60) == 130
+        assert waiting.wait(timeout=60) == 130
         assert waiting.stderr is not None
         assert waiting.stderr.read() == b""
 
