@@ -172,10 +172,14 @@ class BitChain:
             current ^= bits
         else:
             current = current & ~bits | bernoulli_mask(self.one_planes, width, source) & bits
-        out = [current]
+        return [*self.weaker(current, source), current]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the vectors of all rungs but the last, weakest first, from that of the last."""
+        out = []
         for planes in self.flip_planes:
-            current ^= bernoulli_mask(planes, width, source)
-            out.append(current)
+            last ^= bernoulli_mask(planes, self.width, source)
+            out.append(last)
         out.reverse()
         return out
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.bits import BitChain
 from mechanisms.errors import ParameterError
@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 Prior = Sequence[tuple[int, int]]
 
 
+class Chain(Protocol):
+    """Outputs as integers, each weaker one drawn from the next stronger; weakest first."""
+
+    def draw(self, value: int, source: Source, /) -> list[int]:
+        """Draw the outputs of all rungs from a value."""
+        ...
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the outputs of all rungs but the last from that of the last."""
+        ...
+
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
+        """Draw the output of ``level`` given that of the level below."""
+        ...
+
+
 @dataclass(frozen=True)
 class Ladder(ABC):
     """What all ladders have in common.
@@ -36,10 +52,13 @@ class Ladder(ABC):
         Names the domains of the public coins.
     amounts : Amounts
         Nominal and certified amounts, weakest rung first.
+    chain : Chain
+        What is drawn.
     """
 
     metric: str
     amounts: Amounts
+    chain: Chain
 
     @property
     def levels(self) -> int:
@@ -54,19 +73,23 @@ class Ladder(ABC):
         """Return the micro-epsilon that a chain up to a rung costs at most."""
         return self.amounts.certified[level]
 
-    def _previous(self, payload: bytes, level: int, outputs: int) -> int:
-        """Return the output in a payload that is to be relaxed to ``level``, after a check."""
-        if not 1 <= level < self.levels:
-            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
-        output = int.from_bytes(payload, "little")
-        if not (len(payload) == self.payload_width and output < outputs):
-            raise ParameterError("the previous payload is none of this mechanism")
-        return output
-
     @property
     @abstractmethod
     def payload_width(self) -> int:
         """Bytes of a payload."""
+
+    @property
+    @abstractmethod
+    def _outputs(self) -> int:
+        """The number of outputs of a rung."""
+
+    @abstractmethod
+    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return what the chain is drawn from."""
+
+    @abstractmethod
+    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        """Return all that :meth:`_encoded` may return, with integer weights."""
 
     @abstractmethod
     def rungs(self, level: int) -> tuple[Rung, ...]:
@@ -75,6 +98,73 @@ class Ladder(ABC):
     def rung_probabilities(self, level: int) -> tuple[tuple[float, float], ...]:
         """Return ``(p, q)`` of a rung as floats: a single pair for all bits, or one a bit."""
         return tuple((float(rung.p), float(rung.q)) for rung in self.rungs(level))
+
+    def draw(
+        self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
+    ) -> tuple[bytes, ...]:
+        """Draw the payloads of all rungs, weakest first, from a value."""
+        return self._payloads(
+            self.chain.draw(self._encoded(symbol, chain, pseudonym, source), source)
+        )
+
+    def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
+        """Draw the payload of the last rung alone: a permanent response to a value.
+
+        See :meth:`weaker`, and :mod:`mechanisms.gradual.constant` for when this is of use.
+        """
+        return self.draw(symbol, chain, pseudonym, source)[-1]
+
+    def weaker(self, last: bytes, source: Source) -> tuple[bytes, ...]:
+        """Draw the payloads of the other rungs, weakest first, backward from that of the last.
+
+        Together with ``last`` they are a chain as :meth:`draw` gives it. However often they are
+        drawn anew, all of them say about the value no more than ``last`` does, and every drawing
+        by itself no more than its strongest rung that is seen.
+
+        Parameters
+        ----------
+        last : bytes
+            The payload of the last rung.
+        source : Source
+
+        Returns
+        -------
+        tuple of bytes
+            Of rungs 0 to ``levels - 2``.
+
+        Raises
+        ------
+        ParameterError
+            The payload is none of this mechanism.
+        """
+        return self._payloads(self.chain.weaker(self._output(last), source))
+
+    def forward(
+        self,
+        symbol: Any,
+        previous: bytes,
+        level: int,
+        chain: bytes,
+        pseudonym: bytes,
+        source: Source,
+    ) -> bytes:
+        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
+        if not 1 <= level < self.levels:
+            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
+        before = self._output(previous)
+        prior = self._prior(symbol, chain, pseudonym)
+        return self._payloads([self.chain.forward(prior, before, level, source)])[0]
+
+    def _output(self, payload: bytes) -> int:
+        """Return the output in a payload, after a check."""
+        output = int.from_bytes(payload, "little")
+        if not (len(payload) == self.payload_width and output < self._outputs):
+            raise ParameterError("the payload is none of this mechanism")
+        return output
+
+    def _payloads(self, outputs: Sequence[int]) -> tuple[bytes, ...]:
+        width = self.payload_width
+        return tuple([output.to_bytes(width, "little") for output in outputs])
 
 
 @dataclass(frozen=True)
@@ -115,27 +205,15 @@ class SymbolLadder(Ladder):
         """Return the exact probabilities of a rung."""
         return (self.chain.rungs[level],)
 
-    def draw(
-        self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
-    ) -> tuple[bytes, ...]:
-        """Draw the payloads of all rungs, weakest first, from a value."""
-        width = self.payload_width
-        drawn = self.chain.draw(self.encode(symbol, chain, source), source)
-        return tuple([out.to_bytes(width, "little") for out in drawn])
+    @property
+    def _outputs(self) -> int:
+        return self.chain.size
 
-    def forward(
-        self,
-        symbol: Any,
-        previous: bytes,
-        level: int,
-        chain: bytes,
-        pseudonym: bytes,
-        source: Source,
-    ) -> bytes:
-        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
-        before = self._previous(previous, level, self.chain.size)
-        out = self.chain.forward(self.prior(symbol, chain), before, level, source)
-        return out.to_bytes(self.payload_width, "little")
+    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        return self.encode(symbol, chain, source)
+
+    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        return self.prior(symbol, chain)
 
     def randomize(
         self,
@@ -225,27 +303,15 @@ class VectorLadder(Ladder):
         """Return the exact probabilities of a rung: one for all bits, or one a bit."""
         return tuple(ladder.rungs[level] for ladder in self.chain.ladders)
 
-    def draw(
-        self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
-    ) -> tuple[bytes, ...]:
-        """Draw the payloads of all rungs, weakest first, from a value."""
-        width = self.payload_width
-        drawn = self.chain.draw(self.encode(symbol, pseudonym, source), source)
-        return tuple([out.to_bytes(width, "little") for out in drawn])
+    @property
+    def _outputs(self) -> int:
+        return 1 << self.chain.width
 
-    def forward(
-        self,
-        symbol: Any,
-        previous: bytes,
-        level: int,
-        chain: bytes,
-        pseudonym: bytes,
-        source: Source,
-    ) -> bytes:
-        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
-        before = self._previous(previous, level, 1 << self.chain.width)
-        out = self.chain.forward(self.prior(symbol, pseudonym), before, level, source)
-        return out.to_bytes(self.payload_width, "little")
+    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        return self.encode(symbol, pseudonym, source)
+
+    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        return self.prior(symbol, pseudonym)
 
     def randomize(
         self,

@@ -74,6 +74,14 @@ class LadderedMechanism(Protocol):
         """Draw the payloads of all rungs, weakest first, from a value."""
         ...
 
+    def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
+        """Draw the payload of the last rung alone: a permanent response to a value."""
+        ...
+
+    def weaker(self, last: bytes, source: Source) -> tuple[bytes, ...]:
+        """Draw the payloads of the other rungs, weakest first, backward from that of the last."""
+        ...
+
     def forward(
         self,
         symbol: Any,

@@ -86,13 +86,23 @@ class SymbolChain:
         """Draw a chain backward; return its symbols, weakest rung first."""
         if not 0 <= symbol < self.size:
             raise ParameterError(f"a symbol must lie in [0, {self.size})")
-        levels = len(self.rungs)
-        words = source.bits(64 * levels)
-        out = [0] * levels
-        out[-1] = symbol = self.strongest.apply(symbol, words & (GRAINS - 1))
-        for level in range(levels - 2, -1, -1):
+        words = source.bits(64 * len(self.rungs))
+        last = self.strongest.apply(symbol, words & (GRAINS - 1))
+        return [*self._weaker(last, words >> 64), last]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
+        if not 0 <= last < self.size:
+            raise ParameterError(f"an output must lie in [0, {self.size})")
+        return self._weaker(last, source.bits(64 * len(self.degradations)))
+
+    def _weaker(self, symbol: int, words: int) -> list[int]:
+        out = []
+        for step in reversed(self.degradations):
+            symbol = step.apply(symbol, words & (GRAINS - 1))
+            out.append(symbol)
             words >>= 64
-            out[level] = symbol = self.degradations[level].apply(symbol, words & (GRAINS - 1))
+        out.reverse()
         return out
 
     def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
