@@ -286,7 +286,9 @@ def test_what_is_no_output_is_not_valid(case: Case) -> None:
     ).reshape(len(outputs), -1)
     assert mechanism.valid(rows).tolist() == [x < limit for x in outputs]
     if limit < room and mechanism.levels > 1:
-        with pytest.raises(ParameterError, match="previous payload"):
+        with pytest.raises(ParameterError, match="the payload is none of this mechanism"):
+            mechanism.weaker(rows[-1].tobytes(), SeededSource(1))
+        with pytest.raises(ParameterError, match="the payload is none of this mechanism"):
             mechanism.forward(
                 fixed_symbol(mechanism),
                 rows[-1].tobytes(),
