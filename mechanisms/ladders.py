@@ -1,27 +1,24 @@
 """Ladders: every mechanism, relaxed over several epsilons, behind one interface.
 
 :func:`build` makes one from the ``mechanism`` object of a compiled plan. Importing this module
-needs the standard library alone; numpy is imported by the vectorised methods.
+loads no mechanism, and each needs the standard library alone; numpy is imported by the vectorised
+methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mechanisms.errors import ParameterError
-from mechanisms.grr import grr_ladder
-from mechanisms.random_threshold import threshold_ladder
-from mechanisms.randomness import Source
-from mechanisms.rappor import rappor_ladder
-from mechanisms.rungs import Rung
-from mechanisms.sampled_bit import sampled_bit_ladder
-from mechanisms.split_bits import split_bits_ladder
-from mechanisms.unary import unary_ladder
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from mechanisms.randomness import Source
+    from mechanisms.rungs import Rung
 
 
 class LadderedMechanism(Protocol):
@@ -150,54 +147,55 @@ def build(spec: Mapping[str, object], ladder: Sequence[int], metric: str) -> Lad
     [500000, 1000000]
     """
     name = spec.get("name")
-    if not isinstance(name, str) or name not in _BUILDERS:
-        raise ParameterError(f"mechanism must be one of {', '.join(_BUILDERS)}, not {name!r}")
+    if not isinstance(name, str) or name not in REGISTRY:
+        raise ParameterError(f"mechanism must be one of {', '.join(REGISTRY)}, not {name!r}")
     if not isinstance(metric, str):
         raise ParameterError(f"metric must be a string, not {metric!r}")
-    fields, builder = _BUILDERS[name]
+    fields, builder = REGISTRY[name]
     extra = sorted(set(spec) - set(fields) - {"name"})
     if extra:
-        raise ParameterError(f"mechanism {name} takes {', '.join(fields)}, not {', '.join(extra)}")
+        wanted = ", ".join(fields) or "no parameters"
+        raise ParameterError(f"mechanism {name} takes {wanted}, not {', '.join(extra)}")
     for field, kind in fields.items():
         value = spec.get(field)
         if type(value) is not kind:
             raise ParameterError(
                 f"mechanism {name}: {field} must be of type {kind.__name__}, not {value!r}"
             )
-    return builder(spec, ladder, metric)
+    module, _, function = builder.partition(":")
+    make = getattr(import_module(module), function)
+    mechanism: LadderedMechanism = make(*(spec[field] for field in fields), ladder, metric)
+    return mechanism
 
 
-def _grr(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
-    return grr_ladder(spec["domain_size"], ladder, metric)
+class Entry(NamedTuple):
+    """A mechanism of the registry.
+
+    Parameters
+    ----------
+    fields : mapping of str to type
+        Its parameters, in the order in which the builder takes them, and their exact types; a
+        ``tuple`` is one of integers.
+    builder : str
+        ``"module:function"``, imported at first use: a device loads what its plan names. The
+        function takes the parameters, the ladder and the metric's name.
+    """
+
+    fields: Mapping[str, type]
+    builder: str
 
 
-def _unary(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
-    return unary_ladder(spec["name"], spec["domain_size"], ladder, metric)
-
-
-def _rappor(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
-    return rappor_ladder(spec["bits"], spec["hashes"], spec["cohorts"], ladder, metric)
-
-
-def _threshold(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
-    return threshold_ladder(spec["missing"], ladder, metric)
-
-
-def _sampled_bit(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
-    return sampled_bit_ladder(spec["bits"], spec["missing"], ladder, metric)
-
-
-def _split_bits(spec: Mapping[str, Any], ladder: Sequence[int], metric: str) -> LadderedMechanism:
-    return split_bits_ladder(spec["bits"], spec["missing"], ladder, metric)
-
-
-_Builder = Callable[[Mapping[str, Any], Sequence[int], str], LadderedMechanism]
-_BUILDERS: Mapping[str, tuple[Mapping[str, type], _Builder]] = {
-    "grr": ({"domain_size": int}, _grr),
-    "sue": ({"domain_size": int}, _unary),
-    "oue": ({"domain_size": int}, _unary),
-    "rappor": ({"bits": int, "hashes": int, "cohorts": int}, _rappor),
-    "threshold": ({"missing": bool}, _threshold),
-    "sampled_bit": ({"bits": int, "missing": bool}, _sampled_bit),
-    "split_bits": ({"bits": int, "missing": bool}, _split_bits),
+_CATEGORY = {"domain_size": int}
+_BITS = {"bits": int, "missing": bool}
+#: The mechanisms of plans, by name.
+REGISTRY: Mapping[str, Entry] = {
+    "grr": Entry(_CATEGORY, "mechanisms.grr:grr_ladder"),
+    "sue": Entry(_CATEGORY, "mechanisms.unary:sue_ladder"),
+    "oue": Entry(_CATEGORY, "mechanisms.unary:oue_ladder"),
+    "rappor": Entry(
+        {"bits": int, "hashes": int, "cohorts": int}, "mechanisms.rappor:rappor_ladder"
+    ),
+    "threshold": Entry({"missing": bool}, "mechanisms.random_threshold:threshold_ladder"),
+    "sampled_bit": Entry(_BITS, "mechanisms.sampled_bit:sampled_bit_ladder"),
+    "split_bits": Entry(_BITS, "mechanisms.split_bits:split_bits_ladder"),
 }

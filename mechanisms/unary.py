@@ -154,3 +154,13 @@ def unary_ladder(name: str, domain_size: int, ladder: Sequence[int], metric: str
         bit = one_sided_bit([Fraction(micro, MICRO) for micro in rungs])
     chain = BitChain(domain_size, (bit,))
     return UnaryLadder(metric, certify(rungs, bit.ratios()), chain, name)
+
+
+def sue_ladder(domain_size: int, ladder: Sequence[int], metric: str) -> UnaryLadder:
+    """Build a ladder of symmetric unary encoding."""
+    return unary_ladder("sue", domain_size, ladder, metric)
+
+
+def oue_ladder(domain_size: int, ladder: Sequence[int], metric: str) -> UnaryLadder:
+    """Build a ladder of optimized unary encoding."""
+    return unary_ladder("oue", domain_size, ladder, metric)
