@@ -79,7 +79,7 @@ def exp_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
     return max(Fraction(1), value * (1 - _GUARD)), value * (1 + _GUARD)
 
 
-def exp_micro(micro: int) -> tuple[Fraction, Fraction]:
+def exp_micro(micro: int | Fraction) -> tuple[Fraction, Fraction]:
     """Enclose e^epsilon for an amount in micro-epsilon; see :func:`exp_bounds`."""
     return exp_bounds(Fraction(micro, MICRO))
 

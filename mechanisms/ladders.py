@@ -197,5 +197,9 @@ REGISTRY: Mapping[str, Entry] = {
     ),
     "threshold": Entry({"missing": bool}, "mechanisms.random_threshold:threshold_ladder"),
     "sampled_bit": Entry(_BITS, "mechanisms.sampled_bit:sampled_bit_ladder"),
+    "sampled_bits": Entry(
+        {"bits": int, "count": int, "missing": bool},
+        "mechanisms.vectors.sampled_bits:sampled_bits_ladder",
+    ),
     "split_bits": Entry(_BITS, "mechanisms.split_bits:split_bits_ladder"),
 }

@@ -19,6 +19,7 @@ from mechanisms.sampled_bit import SampledBitLadder
 from mechanisms.split_bits import SplitBitsLadder
 from mechanisms.strata import EXPECTED_REPORTS, MeanRegion, Strata, stratify
 from mechanisms.survival import Cdf, Survival
+from mechanisms.vectors.sampled_bits import SampledBitsLadder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +70,7 @@ def numeric(
     Parameters
     ----------
     mechanism : LadderedMechanism
-        ``threshold``, ``sampled_bit`` or ``split_bits``.
+        ``threshold``, ``sampled_bit``, ``sampled_bits`` or ``split_bits``.
     counts : array_like, shape (levels, count_length), integers
         Counts of the newest reports, by level, as the mechanism's ``accumulate`` lays them out.
     low, high : float
@@ -113,62 +114,93 @@ def numeric(
     if not all(0 < tau < 1 for tau in quantiles):
         raise ParameterError("quantiles must lie in (0, 1)")
     if isinstance(mechanism, ThresholdLadder):
-        return _threshold(mechanism, table, low, high, quantiles)
-    if isinstance(mechanism, SampledBitLadder):
-        return _sampled_bit(mechanism, table, low, high)
+        cells = table.reshape(len(table), BINS, -1)
+        return threshold_estimates(cells, channel_pairs(mechanism, 0), low, high, quantiles)
+    if isinstance(mechanism, SampledBitLadder | SampledBitsLadder):
+        cells = table.reshape(len(table), mechanism.bits, -1)
+        draws = mechanism.count if isinstance(mechanism, SampledBitsLadder) else 1
+        return bit_estimates(cells, channel_pairs(mechanism, 0), low, high, draws)
     if isinstance(mechanism, SplitBitsLadder):
         return _split_bits(mechanism, table, low, high)
     raise ParameterError(f"{mechanism.name} is no mechanism of a number")
 
 
-def _threshold(
-    mechanism: ThresholdLadder,
-    table: NDArray[np.int64],
+def threshold_estimates(
+    cells: NDArray[np.int64],
+    pairs: NDArray[np.float64],
     low: float,
     high: float,
-    quantiles: Sequence[float],
+    quantiles: Sequence[float] = QUANTILES,
+    share: float = 1.0,
 ) -> NumericEstimates:
+    """Estimate mean, distribution and quantiles from answers about random thresholds.
+
+    Parameters
+    ----------
+    cells : ndarray, shape (levels, bins, symbols), integers
+        Answers by the bin of their threshold; the number of bins is a power of two.
+    pairs : ndarray, shape (levels, 2)
+        Probability that an answer is kept, and that it becomes a given other one.
+    low, high : float
+        The range.
+    quantiles : sequence of float in (0, 1)
+    share : float in (0, 1]
+        Share of the clients that answer, where the coins choose them too.
+    """
     import numpy as np
 
-    levels = len(table)
-    cells = table.reshape(levels, BINS, -1)
-    pairs = channel_pairs(mechanism, 0)
+    levels, bins = cells.shape[:2]
     reports = cells.sum(axis=(1, 2))
     by_level, n = _by_level(reports), int(reports.sum())
     missing = _missing_share(cells, pairs)
     if n == 0:
         return NumericEstimates(nothing(by_level), missing)
-    most = min(max(n // EXPECTED_REPORTS, 1), BINS)
+    most = min(max(n // EXPECTED_REPORTS, 1), bins)
     count = 1 << (most.bit_length() - 1)
-    joined = cells.reshape(levels, count, BINS // count, -1).sum(axis=2)
+    joined = cells.reshape(levels, count, bins // count, -1).sum(axis=2)
     strata = stratify(joined, np.full(count, 1 / count), pairs)
     present = _present(strata)
     if present is None:
         return NumericEstimates(nothing(by_level), missing)
     survival = Survival(strata, present, low, high)
     return NumericEstimates(
-        _mean(strata, present, by_level, low, high, survival.least_variance()),
+        _mean(strata, present, by_level, low, high, share * survival.least_variance()),
         missing,
         cdf=survival.cdf(),
         quantiles={tau: survival.quantile(tau, by_level) for tau in quantiles},
     )
 
 
-def _sampled_bit(
-    mechanism: SampledBitLadder, table: NDArray[np.int64], low: float, high: float
+def bit_estimates(
+    cells: NDArray[np.int64],
+    pairs: NDArray[np.float64],
+    low: float,
+    high: float,
+    draws: int = 1,
 ) -> NumericEstimates:
+    """Estimate a mean and the means of bits from answers about sampled bits.
+
+    Parameters
+    ----------
+    cells : ndarray, shape (levels, bits, symbols), integers
+        Answers by their bit, most significant first.
+    pairs : ndarray, shape (levels, 2)
+        Probability that an answer is kept, and that it becomes a given other one.
+    low, high : float
+        The range.
+    draws : int
+        Answers that a report has, each about a bit of its own.
+    """
     import numpy as np
 
-    pairs = channel_pairs(mechanism, 0)
-    cells = table.reshape(len(table), mechanism.bits, -1)
     reports = cells.sum(axis=(1, 2))
-    by_level, n = _by_level(reports), int(reports.sum())
-    missing = _missing_share(cells, pairs)
+    by_level, n = _by_level(reports // draws), int(reports.sum())
+    missing = _missing_share(cells, pairs, draws)
     weights = _bit_weights(cells.shape[1])
     bits = tuple(_bit_mean(cells[:, i], pairs) for i in range(len(weights)))
     if n == 0:
         return NumericEstimates(nothing(by_level), missing, bit_means=bits)
-    # The least significant bits share a stratum until it expects enough reports.
+    # The least significant bits share a stratum until it expects enough answers.
     tails = np.cumsum(weights[::-1])[::-1]
     alone = max(int((n * tails >= EXPECTED_REPORTS).sum()) - 1, 0)
     starts = np.arange(alone + 1)
@@ -221,12 +253,16 @@ def _bit_weights(bits: int) -> NDArray[np.float64]:
     return np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
 
 
-def _missing_share(cells: NDArray[np.int64], pairs: NDArray[np.float64]) -> Estimate | None:
+def _missing_share(
+    cells: NDArray[np.int64], pairs: NDArray[np.float64], draws: int = 1
+) -> Estimate | None:
     """Estimate the share of missing values, whose answer does not depend on the coin."""
     if cells.shape[2] < 3:
         return None
-    gone = cells[:, :, 2].sum(axis=1)
-    return shares(gone[:, None], cells.sum(axis=(1, 2)), pairs)[0]
+    gone, answers = cells[:, :, 2].sum(axis=1), cells.sum(axis=(1, 2))
+    by_level = _by_level(answers // draws)
+    [estimate] = shares(gone[:, None], answers, pairs)
+    return replace(estimate, n=sum(by_level), reports_by_level=by_level)
 
 
 def _usable(present: float, standard_error: float) -> bool:

@@ -155,8 +155,8 @@ class SymbolChain:
         return choose(weights, source)
 
 
-def symbol_chain(size: int, ladder: Sequence[int]) -> SymbolChain:
-    """Build the chain whose rungs honour the nominal amounts of ``ladder``.
+def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
+    """Build the chain whose rungs honour the nominal amounts of ``ladder``, in micro-epsilon.
 
     The strongest rung has ``other = ceil(2**64 / (e**eps + size - 1))``. A degradation has the
     smallest ``other`` for which the exact product stays within the weaker rung's amount.

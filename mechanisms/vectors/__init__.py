@@ -1,0 +1,1 @@
+"""Bits of numbers and of vectors: encodings, several sampled answers a report, BitRand."""
