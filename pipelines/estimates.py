@@ -18,9 +18,11 @@ from mechanisms.decoding import decode
 from mechanisms.estimate import Estimate
 from mechanisms.frequency import frequencies, norm_sub
 from mechanisms.numeric import NumericEstimates, numeric
+from mechanisms.rappor import RapporLadder
 from pipelines.counts import Matrix, Window, WindowKey
-from sotto.compiled import MISSING_STRING, CompiledMetric, CompiledPlan
+from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.registry import Registry
+from sotto.values import MISSING_STRING
 
 #: Candidates of string metrics, by plan fingerprint and metric name.
 Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
@@ -117,7 +119,8 @@ def _shares(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
 def _strings(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) -> Iterator[Item]:
     strings = list(dict.fromkeys([*candidates, *([MISSING_STRING] if metric.missing else [])]))
     if not strings:
-        cohorts = counts.reshape(len(counts), int(metric.spec["cohorts"]), -1)
+        assert isinstance(metric.mechanism, RapporLadder)
+        cohorts = counts.reshape(len(counts), metric.mechanism.cohorts, -1)
         reports = tuple(cohorts[:, :, -1].sum(axis=1).tolist())
         yield Item("unexplained", "", Estimate(1.0, 0.0, sum(reports), reports))
         return

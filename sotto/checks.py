@@ -6,13 +6,14 @@ library alone is needed, so a device refuses the same plans as the compiler.
 
 from __future__ import annotations
 
-import math
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sotto.durations import duration_text
 from sotto.errors import ParameterError, PlanError
+from sotto.metrictypes import MECHANISMS
+from sotto.typechecks import type_problems
 
 if TYPE_CHECKING:
     from sotto.compiled import CompiledMetric, CompiledPlan
@@ -24,7 +25,6 @@ MAX_DURATION = 36_525 * 86_400_000
 #: The year 9999.
 MAX_TIME = 253_402_300_800_000
 MAX_LIMIT = 1_000_000
-MAX_DOMAIN = 1 << 17
 #: A time rounded to less is as good as exact, and every period has states of its own.
 MIN_RESOLUTION = 1000
 MIN_PERIOD = 60_000
@@ -34,23 +34,6 @@ MAX_COUNTS = 1 << 24
 MAX_OPEN_COUNTS = 1 << 26
 #: Epsilon a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
-
-#: The mechanisms that a metric type may use, and the parameters of each.
-MECHANISMS = {
-    "category": ("grr", "sue", "oue"),
-    "boolean": ("grr", "sue", "oue"),
-    "string": ("rappor",),
-    "number": ("threshold", "sampled_bit", "split_bits"),
-}
-PARAMETERS = {
-    "grr": ("domain_size",),
-    "sue": ("domain_size",),
-    "oue": ("domain_size",),
-    "rappor": ("bits", "cohorts", "hashes"),
-    "threshold": ("missing",),
-    "sampled_bit": ("bits", "missing"),
-    "split_bits": ("bits", "missing"),
-}
 
 
 def amount(micro: int) -> str:
@@ -143,15 +126,38 @@ def _metric_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
         )
     if not 1 <= metric.limit <= MAX_LIMIT:
         problems.append(f": repeat: limit {metric.limit} must be in [1, {MAX_LIMIT}]")
-    if metric.kind not in ("first", "reservoir", "every"):
-        problems.append(f": repeat: kind {metric.kind!r} must be first, reservoir or every")
-    elif metric.kind != "every" and metric.limit != 1:
-        problems.append(f": repeat: {metric.kind} is once a period, not {metric.limit} times")
+    problems += _repeat_problems(metric)
     problems += _ladder_problems(plan, metric)
-    problems += _domain_problems(metric)
-    problems += _range_problems(metric)
-    problems += _parameter_problems(metric)
-    return problems
+    return problems + type_problems(metric)
+
+
+def _repeat_problems(metric: CompiledMetric) -> list[str]:
+    kinds = ("first", "reservoir", "every", "constant")
+    if metric.kind not in kinds:
+        *most, last = kinds
+        return [f": repeat: kind {metric.kind!r} must be {', '.join(most)} or {last}"]
+    if metric.kind != "every" and metric.limit != 1:
+        return [f": repeat: {metric.kind} is once a period, not {metric.limit} times"]
+    if metric.type == "top_item" and metric.kind != "first":
+        return [": repeat: a top item is one a period, so that it must be {once: first}"]
+    return _constant_problems(metric) if metric.kind == "constant" else []
+
+
+def _constant_problems(metric: CompiledMetric) -> list[str]:
+    """Of a value that is hidden once, and noise added to that in every period."""
+    if len(metric.ladder) < 2:
+        return [
+            ": repeat: a constant metric has at least two rungs, the last of which is its "
+            "permanent response and is never sent"
+        ]
+    *_, sent, permanent = metric.ladder
+    if permanent.after != sent.after:
+        return [
+            f", rung {len(metric.ladder)}: after {duration_text(permanent.after)} must be rung "
+            f"{len(metric.ladder) - 1}'s {duration_text(sent.after)}: the permanent response of a "
+            f"constant metric is never sent"
+        ]
+    return []
 
 
 def _ladder_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
@@ -181,70 +187,6 @@ def _ladder_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
         problems.append(
             f", rung 1: after {duration_text(ladder[0].after)} must be at least the period, "
             f"{duration_text(plan.period)}: a reservoir may replace its value until that ends"
-        )
-    return problems
-
-
-def _domain_problems(metric: CompiledMetric) -> list[str]:
-    if metric.type != "category":
-        return [": only a category has a domain"] if metric.domain is not None else []
-    domain = metric.domain or ()
-    if not 1 <= len(domain) <= MAX_DOMAIN:
-        return [f": domain must have 1 to {MAX_DOMAIN} values, not {len(domain)}"]
-    problems = []
-    if not all(0 < len(value) <= 256 for value in domain):
-        problems.append(": the values of a domain have 1 to 256 characters")
-    seen: set[str] = set()
-    twice = sorted({value for value in domain if value in seen or seen.add(value)})  # type: ignore[func-returns-value]
-    if twice:
-        problems.append(f": domain has {', '.join(map(repr, twice))} more than once")
-    if metric.outside != "other" and metric.outside not in domain:
-        problems.append(f": outside {metric.outside!r} must be 'other' or a value of the domain")
-    if metric.missing and "missing" in domain:
-        problems.append(": a domain cannot have the value 'missing' where missing is true")
-    if len(metric.labels) < 2:
-        problems.append(": a category has at least two symbols, 'other' and 'missing' included")
-    return problems
-
-
-def _range_problems(metric: CompiledMetric) -> list[str]:
-    if metric.type == "number":
-        low, high = metric.range or (math.nan, math.nan)
-        problems = []
-        # NaN fails every comparison; the difference of two finite numbers may still overflow.
-        if not (low < high and math.isfinite(high - low)):
-            problems.append(f": range [{low}, {high}] must be two finite numbers, low below high")
-        if metric.outside != "clip":
-            problems.append(f": outside {metric.outside!r} must be 'clip' for a number")
-        return problems
-    problems = [": only a number has a range"] if metric.range is not None else []
-    if metric.unit is not None:
-        problems.append(": only a number has a unit")
-    if metric.type != "category" and metric.outside is not None:
-        problems.append(f": a {metric.type} has no outside")
-    return problems
-
-
-def _parameter_problems(metric: CompiledMetric) -> list[str]:
-    spec = metric.spec
-    name = spec.pop("name", None)
-    allowed = MECHANISMS[metric.type]
-    if name not in allowed:
-        return [f": mechanism {name!r} must be one of {', '.join(allowed)} for a {metric.type}"]
-    wanted = PARAMETERS[str(name)]
-    if tuple(sorted(spec)) != wanted:
-        return [f": mechanism {name} has the parameters {', '.join(wanted)}"]
-    problems = []
-    for key, value in spec.items():
-        if key == "missing":
-            if value is not metric.missing:
-                problems.append(f": mechanism {name}: missing must be {metric.missing}")
-        elif type(value) is not int or not 1 <= value <= MAX_DOMAIN:
-            problems.append(f": mechanism {name}: {key} must be a number in [1, {MAX_DOMAIN}]")
-    if spec.get("domain_size", len(metric.labels)) != len(metric.labels):
-        problems.append(
-            f": mechanism {name}: domain_size {spec['domain_size']} must be the number of symbols, "
-            f"{len(metric.labels)}"
         )
     return problems
 
@@ -282,10 +224,22 @@ def _mechanism_problems(metric: CompiledMetric) -> list[str]:
 
 
 def _ceiling_problems(plan: CompiledPlan) -> list[str]:
-    if plan.cost <= plan.ceilings.period:
-        return []
     each = ", ".join(f"{metric.name} {amount(metric.cost)}" for metric in plan.metrics)
-    return [
-        f"ceilings: period {amount(plan.ceilings.period)} is less than the {amount(plan.cost)} "
-        f"that the metrics can spend in a period ({each})"
-    ]
+    problems = []
+    if plan.cost > plan.ceilings.period:
+        problems.append(
+            f"ceilings: period {amount(plan.ceilings.period)} is less than the "
+            f"{amount(plan.cost)} that the metrics can spend in a period ({each})"
+        )
+    once = plan.permanent + plan.recurring
+    if plan.permanent and once > plan.ceilings.lifetime:
+        permanent = ", ".join(
+            f"{metric.name} {amount(metric.permanent)}"
+            for metric in plan.metrics
+            if metric.permanent
+        )
+        problems.append(
+            f"ceilings: lifetime {amount(plan.ceilings.lifetime)} is less than the "
+            f"{amount(once)} that the permanent responses ({permanent}) and one period cost"
+        )
+    return problems

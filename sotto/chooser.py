@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.errors import ParameterError
-from mechanisms.ladders import build
+from mechanisms.ladders import REGISTRY, build
 from sotto.errors import PlanError
+from sotto.metrictypes import Parameter
 
 #: Up to here the random threshold has the least worst-case variance of all mechanisms for
 #: numbers (the crossover with the hybrid mechanism is at epsilon 1.901).
@@ -18,8 +19,71 @@ THRESHOLD_LIMIT = 1_900_000
 class Choice(NamedTuple):
     """A mechanism's name and parameters, and why it was chosen."""
 
-    spec: dict[str, str | int | bool]
+    spec: dict[str, Parameter]
     why: str
+
+
+def spec_of(name: str, given: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Return a mechanism with its parameters, of those that are known.
+
+    Parameters
+    ----------
+    name : str
+        In the registry.
+    given : mapping
+        What the metric tells, and what is written. Parameters that no mechanism's are stay, so
+        that they are refused.
+
+    Examples
+    --------
+    >>> spec_of("grr", {"domain_size": 5, "missing": False})
+    {'name': 'grr', 'domain_size': 5}
+    """
+    fields = REGISTRY[name].fields
+    known = {**DEFAULTS.get(name, {}), **given}
+    derived = {"domain_size", "missing", "clip", "dimensions"}
+    return {
+        "name": name,
+        **{key: value for key, value in known.items() if key in fields or key not in derived},
+    }
+
+
+def choose(kind: str, given: Mapping[str, Parameter], ladder: Sequence[int], metric: str) -> Choice:
+    """Choose a mechanism for a metric.
+
+    Parameters
+    ----------
+    kind : str
+        Its type.
+    given : mapping
+        What it tells of its mechanism's parameters.
+    ladder : sequence of int
+        Nominal micro-epsilon, weakest first.
+    metric : str
+        Its name.
+    """
+    if kind == "number":
+        return choose_number(bool(given["missing"]), ladder)
+    if kind in ("category", "boolean"):
+        size = given["domain_size"]
+        assert isinstance(size, int)
+        try:
+            return choose_category(size, ladder, metric)
+        except PlanError:
+            # Which rung or size it is about is said by the checks, as if grr had been asked for.
+            return Choice(spec_of("grr", given), "")
+    name, why = _ONLY[kind]
+    return Choice(spec_of(name, given), why)
+
+
+#: The mechanisms of types that have a best one whatever the ladder.
+_ONLY = {
+    "string": ("rappor", "the mechanism for strings that are not known in advance"),
+    "ordinal": ("grr", "the only one for an ordinal"),
+    "survey": ("grr", ""),
+}
+#: Parameters that need not be written.
+DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {}
 
 
 def choose_category(domain_size: int, ladder: Sequence[int], metric: str) -> Choice:

@@ -10,24 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING
 
-from sotto.errors import PlanError, UnknownMetricError, ValueTypeError
+from sotto.errors import PlanError, UnknownMetricError
+from sotto.metrictypes import Parameter
+from sotto.values import Symbol, labels_of, symbol_of
 
 if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
 
-#: What a mechanism randomizes: a category's number, a string's UTF-8, a number scaled to
-#: ``[0, 1]``; None where a number is missing.
-Symbol: TypeAlias = int | bytes | float | None
-
 FORMAT = 1
-#: Stands for a missing string, as a candidate like any other.
-MISSING_STRING = "\0"
 
 
 @dataclass(frozen=True)
@@ -55,36 +49,41 @@ class CompiledMetric:
     index : int
         Its number in the plan, as on the wire.
     name, type : str
-        The type is ``category``, ``boolean``, ``string`` or ``number``.
+        The type is one of :data:`sotto.metrictypes.MECHANISMS`.
     parameters : tuple of (str, value)
         The mechanism's name and parameters, sorted; see :attr:`spec`.
     domain : tuple of str, or None
-        The values of a category.
+        The values of a category, of an ordinal metric without a range, or a top item's items.
     outside : str or None
         What becomes of a value outside the domain or range: ``other`` or a value of the domain
-        for a category, ``clip`` for a number.
+        for a category or item, ``missing`` or a value of the domain for an ordinal metric,
+        ``clip`` where there is a range.
     missing : bool
         Whether None may be recorded.
     range : (float, float) or None
-        Lowest and highest value of a number.
+        Lowest and highest value of a number, of a vector's coordinates, of an ordinal's points.
     unit : str or None
     window : int
         Milliseconds over which an estimate is made.
     kind : str
-        ``first`` or ``reservoir`` (one value a period) or ``every`` (the first ``limit``).
+        ``first`` or ``reservoir`` (one value a period), ``every`` (the first ``limit``) or
+        ``constant`` (one value for the device's life).
     limit : int
         Values a period.
     ladder : tuple of Rung
-        Weakest first.
+        Weakest first. The last rung of a constant metric is its permanent response, which never
+        leaves the device.
     horizon : int
         Milliseconds after an event until which its reports are accepted: last delay, one budget
         period, grace.
+    question : str or None
+        Of a survey.
     """
 
     index: int
     name: str
     type: str
-    parameters: tuple[tuple[str, str | int | bool], ...]
+    parameters: tuple[tuple[str, Parameter], ...]
     domain: tuple[str, ...] | None
     outside: str | None
     missing: bool
@@ -95,9 +94,10 @@ class CompiledMetric:
     limit: int
     ladder: tuple[Rung, ...]
     horizon: int
+    question: str | None = None
 
     @property
-    def spec(self) -> dict[str, str | int | bool]:
+    def spec(self) -> dict[str, Parameter]:
         """The mechanism's name and parameters, as :func:`mechanisms.ladders.build` takes them."""
         return dict(self.parameters)
 
@@ -109,28 +109,41 @@ class CompiledMetric:
         return build(self.spec, [rung.epsilon for rung in self.ladder], self.name)
 
     @property
+    def sent(self) -> int:
+        """The number of rungs that leave the device: all but a permanent response."""
+        return len(self.ladder) - (self.kind == "constant")
+
+    @property
     def delays(self) -> tuple[int, ...]:
-        """Milliseconds after which each rung is released, weakest first."""
-        return tuple(rung.after for rung in self.ladder)
+        """Milliseconds after which each rung that is sent is released, weakest first."""
+        return tuple(rung.after for rung in self.ladder[: self.sent])
 
     @cached_property
     def cost(self) -> int:
-        """Micro-epsilon that this metric can spend in a period: limit times the last rung's."""
-        return self.limit * self.mechanism.certified(len(self.ladder) - 1)
+        """Micro-epsilon that this metric can spend in a period: limit times the last rung sent."""
+        return self.limit * self.mechanism.certified(self.sent - 1)
+
+    @cached_property
+    def permanent(self) -> int:
+        """Micro-epsilon that it costs once in a device's life, instead of in every period.
+
+        All periods of a constant metric together cost no more than its permanent response, since
+        they are drawn from that alone; 0 for all others.
+        """
+        return self.mechanism.certified(len(self.ladder) - 1) if self.kind == "constant" else 0
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The symbols of a category or boolean, by number; empty for other types."""
-        if self.type == "boolean":
-            return ("false", "true", "missing")[: 2 + self.missing]
-        if self.domain is None:
-            return ()
-        other = ("other",) if self.outside not in self.domain else ()
-        return self.domain + other + (("missing",) if self.missing else ())
+        """The names of the symbols, by number; empty for a string, a number and a vector."""
+        return labels_of(self)
 
     @cached_property
-    def _symbols(self) -> dict[str, int]:
-        return {label: number for number, label in enumerate(self.domain or ())}
+    def symbols(self) -> dict[str, int]:
+        """The number of each listed value, and of ``missing``."""
+        listed = {label: number for number, label in enumerate(self.domain or ())}
+        if self.missing and self.outside == "missing":
+            listed.setdefault("missing", len(listed))
+        return listed
 
     def window_of(self, time: int) -> int:
         """Return the number of the window that contains ``time`` (ms)."""
@@ -139,62 +152,23 @@ class CompiledMetric:
     def encode(self, value: object) -> Symbol:
         """Return the symbol of a value: what the mechanism randomizes.
 
-        Only a wrong type is refused, never a value: numbers are clipped to the range, categories
-        outside the domain become what ``outside`` says. Where missing values are allowed, None
-        and NaN are missing; where they are not, NaN counts as the lowest value.
+        Only a wrong type is refused, never a value: numbers are clipped to the range, values
+        that are not listed become what ``outside`` says. Where missing values are allowed, None
+        and NaN are missing; where they are not, NaN counts as the lowest value. Of an ordinal
+        metric with a range the symbol is the nearest point; of a top item it is that of one
+        event, of which the device counts a period's.
 
         Raises
         ------
         ValueTypeError
-            The value has the wrong type. The message never contains the value.
+            The value has the wrong type (of a vector also the wrong length). The message never
+            contains the value.
 
         Privacy
         -------
         Whether a report is sent must not depend on the value; so this is total on each type.
         """
-        if value is None and self.missing:
-            return self._missing_symbol()
-        if self.type == "category" and isinstance(value, str):
-            return self._encode_category(value)
-        if self.type == "boolean" and isinstance(value, bool):
-            return int(value)
-        if self.type == "string" and isinstance(value, str):
-            return value.encode("utf-8", "surrogatepass")
-        if self.type == "number" and isinstance(value, Real) and not isinstance(value, bool):
-            return self._encode_number(cast(float, value))
-        wanted = {"category": "str", "boolean": "bool", "string": "str", "number": "int or float"}
-        raise ValueTypeError(
-            f"metric {self.name!r}: {wanted[self.type]}{' or None' if self.missing else ''} "
-            f"wanted, not {type(value).__name__}"
-        )
-
-    def _missing_symbol(self) -> Symbol:
-        if self.type == "number":
-            return None
-        if self.type == "string":
-            return MISSING_STRING.encode()
-        return len(self.labels) - 1
-
-    def _encode_category(self, value: str) -> int:
-        symbol = self._symbols.get(value)
-        if symbol is None:
-            symbol = self._symbols.get(str(self.outside), len(self._symbols))
-        return symbol
-
-    def _encode_number(self, value: float) -> float | None:
-        assert self.range is not None
-        low, high = self.range
-        try:
-            # Narrow numpy floats would overflow, and warn, for some values and not for others.
-            value = float(value)
-        except OverflowError:
-            value = math.inf if value > 0 else -math.inf
-        if value >= high:
-            return 1.0
-        if value > low:
-            return (value - low) / (high - low)
-        # NaN compares false with everything.
-        return None if self.missing and not value <= low else 0.0
+        return symbol_of(self, value)
 
 
 @dataclass(frozen=True)
@@ -294,6 +268,16 @@ class CompiledPlan:
     def cost(self) -> int:
         """Micro-epsilon that all metrics together can spend in a period."""
         return sum(metric.cost for metric in self.metrics)
+
+    @cached_property
+    def permanent(self) -> int:
+        """Micro-epsilon that constant metrics cost once in a device's life."""
+        return sum(metric.permanent for metric in self.metrics)
+
+    @cached_property
+    def recurring(self) -> int:
+        """Micro-epsilon that a full period takes from the lifetime's: without constant metrics."""
+        return sum(metric.cost for metric in self.metrics if not metric.permanent)
 
     def period_of(self, time: int) -> int:
         """Return the number of the budget period that contains ``time`` (ms)."""

@@ -290,7 +290,7 @@ def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) ->
         (Reason.FUTURE, batch.event > append + registry.resolution),
         (Reason.MISALIGNED_TIME, batch.event % registry.resolution != 0),
         (Reason.OUT_OF_DOMAIN, ~metric.mechanism.valid(batch.payload)),
-        (Reason.IMPOSSIBLE_LEVEL, batch.level >= len(metric.ladder)),
+        (Reason.IMPOSSIBLE_LEVEL, batch.level >= metric.sent),
         (Reason.WRONG_SHARD, shards_of(batch.pseudonym, registry.shards) != shard),
     )
     reasons = np.zeros(len(batch), dtype=np.uint8)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sotto.errors import PlanError
+from sotto.metrictypes import Parameter
 
 if TYPE_CHECKING:
     from sotto.compiled import CompiledMetric, CompiledPlan
@@ -43,11 +44,15 @@ def _metric_document(metric: CompiledMetric) -> dict[str, object]:
         "outside": metric.outside,
         "range": None if metric.range is None else list(metric.range),
         "unit": metric.unit,
+        "question": metric.question,
     }
     return {
         "name": metric.name,
         "type": metric.type,
-        "mechanism": metric.spec,
+        "mechanism": {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in metric.parameters
+        },
         "missing": metric.missing,
         "window": metric.window,
         "repeat": {"kind": metric.kind, "limit": metric.limit},
@@ -102,6 +107,9 @@ def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
         for number, item in enumerate(fields.take("ladder", list), start=1)
     ]
     ladder = tuple(Rung(rung.take("epsilon", int), rung.take("after", int)) for rung in rungs)
+    kind = repeat.take("kind", str)
+    # The last rung of a constant metric is never sent.
+    sent = ladder[:-1] if kind == "constant" else ladder
     limits = fields.items("range", (int, float))
     if limits is not None and len(limits) != 2:
         raise PlanError(f"metric {name!r}: range must be two numbers, low and high")
@@ -116,10 +124,11 @@ def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
         range=None if limits is None else (_float(limits[0]), _float(limits[1])),
         unit=fields.take("unit", str, None),
         window=fields.take("window", int),
-        kind=repeat.take("kind", str),
+        kind=kind,
         limit=repeat.take("limit", int),
         ladder=ladder,
-        horizon=(ladder[-1].after if ladder else 0) + lateness,
+        horizon=(sent[-1].after if sent else 0) + lateness,
+        question=fields.take("question", str, None),
     )
 
 
@@ -130,13 +139,16 @@ def _float(number: int | float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _parameters(
-    document: Mapping[str, object], name: str
-) -> tuple[tuple[str, str | int | bool], ...]:
-    for key, value in document.items():
-        if not isinstance(value, str | int | bool):
-            raise PlanError(f"metric {name!r}: mechanism parameter {key!r} has the wrong type")
-    return cast(tuple[tuple[str, str | int | bool], ...], tuple(sorted(document.items())))
+def _parameters(document: Mapping[str, object], name: str) -> tuple[tuple[str, Parameter], ...]:
+    return tuple((key, _parameter(name, key, document[key])) for key in sorted(document))
+
+
+def _parameter(name: str, key: str, value: object) -> Parameter:
+    if isinstance(value, list) and all(type(each) is int for each in value):
+        return tuple(value)
+    if not isinstance(value, str | int | bool):
+        raise PlanError(f"metric {name!r}: mechanism parameter {key!r} has the wrong type")
+    return value
 
 
 class _Fields:

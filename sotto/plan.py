@@ -15,17 +15,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sotto.checks import check
-from sotto.chooser import Choice, choose_category, choose_number
+from sotto.chooser import Choice, choose, spec_of
 from sotto.compiled import FORMAT, CompiledPlan
 from sotto.documents import plan_of
 from sotto.errors import PlanError
+from sotto.metrictypes import Parameter
 from sotto.planfile import (
     BooleanFile,
     CategoryFile,
     MetricFile,
     NumberFile,
+    OrdinalFile,
     PlanFile,
+    RungFile,
     StringFile,
+    SurveyFile,
+    TopItemFile,
+    VectorFile,
     read_plan,
 )
 
@@ -133,54 +139,78 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
 
 
 def _metric_document(
-    name: str, metric: MetricFile, spec: dict[str, str | int | bool]
+    name: str, metric: MetricFile, spec: dict[str, Parameter]
 ) -> dict[str, object]:
-    document: dict[str, object] = {
+    return {
         "name": name,
         "type": metric.type,
-        "mechanism": spec,
+        "mechanism": {
+            key: list(value) if isinstance(value, tuple) else value for key, value in spec.items()
+        },
         "missing": metric.missing,
         "window": metric.window,
         "repeat": {"kind": metric.repeat.kind, "limit": metric.repeat.limit},
-        "ladder": [rung.model_dump() for rung in metric.ladder],
+        "ladder": [rung.model_dump() for rung in _ladder(metric)],
+        **{key: value for key, value in _about(metric).items() if value is not None},
     }
-    if isinstance(metric, CategoryFile):
-        document |= {"domain": list(metric.domain), "outside": metric.outside}
-    if isinstance(metric, NumberFile):
-        document |= {"range": list(metric.range), "outside": metric.outside}
-        if metric.unit is not None:
-            document["unit"] = metric.unit
-    return document
+
+
+def _ladder(metric: MetricFile) -> tuple[RungFile, ...]:
+    """Return the rungs; a permanent response that says nothing of when has its neighbour's time."""
+    *others, last = metric.ladder or (None,)
+    if last is None or not others or metric.repeat.kind != "constant" or last.after:
+        return metric.ladder
+    return (*metric.ladder[:-1], last.model_copy(update={"after": metric.ladder[-2].after}))
+
+
+def _about(metric: MetricFile) -> dict[str, object]:
+    """Return what a type's metrics say beyond those of others, absent keys as None."""
+    match metric:
+        case CategoryFile() | TopItemFile():
+            return {"domain": list(metric.domain), "outside": metric.outside}
+        case NumberFile() | VectorFile():
+            return {"range": list(metric.range), "outside": metric.outside, "unit": metric.unit}
+        case OrdinalFile(range=None):
+            values = list(metric.values or ())
+            middle = values[(len(values) - 1) // 2] if values else None
+            outside = metric.outside or ("missing" if metric.missing else middle)
+            return {"domain": values, "outside": outside, "unit": metric.unit}
+        case OrdinalFile():
+            limits = list(metric.range or ())
+            return {"range": limits, "outside": metric.outside or "clip", "unit": metric.unit}
+        case SurveyFile():
+            return {"question": metric.question}
+    return {}
 
 
 def _mechanism(metric: MetricFile, name: str) -> Choice:
     """Return the mechanism that a metric names, or the one chosen for it and why."""
-    ladder = [rung.epsilon for rung in metric.ladder]
-    if isinstance(metric, StringFile):
-        bloom = {"bits": metric.bits, "hashes": metric.hashes, "cohorts": metric.cohorts}
-        why = "" if metric.mechanism else "the mechanism for strings that are not known in advance"
-        return Choice({"name": "rappor", **bloom}, why)
-    if isinstance(metric, NumberFile):
-        if metric.mechanism is None:
-            return choose_number(metric.missing, ladder)
-        if metric.mechanism == "threshold":
-            return Choice({"name": "threshold", "missing": metric.missing}, "")
-        bits = {"sampled": "sampled_bit", "split": "split_bits"}[metric.mechanism.bit_aware]
-        return Choice({"name": bits, "bits": metric.mechanism.bits, "missing": metric.missing}, "")
-    size = _symbols(metric)
-    if metric.mechanism is not None:
-        return Choice({"name": metric.mechanism, "domain_size": size}, "")
-    try:
-        return choose_category(size, ladder, name)
-    except PlanError:
-        # Which rung or size it is about is said by the checks, as if grr had been asked for.
-        return Choice({"name": "grr", "domain_size": size}, "")
+    given = _given(metric)
+    if metric.mechanism is None:
+        return choose(metric.type, given, [rung.epsilon for rung in metric.ladder], name)
+    written = metric.mechanism.named
+    return Choice(spec_of(written.name, {**given, **written.parameters}), "")
 
 
-def _symbols(metric: CategoryFile | BooleanFile) -> int:
-    if isinstance(metric, BooleanFile):
-        return 2 + metric.missing
-    return len(metric.domain) + (metric.outside not in metric.domain) + metric.missing
+def _given(metric: MetricFile) -> dict[str, Parameter]:
+    """Return what a metric itself tells of its mechanism's parameters."""
+    match metric:
+        case StringFile():
+            return {"bits": metric.bits, "hashes": metric.hashes, "cohorts": metric.cohorts}
+        case BooleanFile() | SurveyFile():
+            size = 2
+        case OrdinalFile():
+            size = metric.points or len(metric.values or ())
+        case CategoryFile() | TopItemFile():
+            size = len(metric.domain) + (metric.outside not in metric.domain)
+        case _:
+            size = 0
+    given: dict[str, Parameter] = {"domain_size": size + metric.missing, "missing": metric.missing}
+    if isinstance(metric, TopItemFile):
+        given["clip"] = metric.clip
+    if isinstance(metric, VectorFile):
+        given["dimensions"] = metric.dimensions
+    return given
 
 
 def _read_text(path: Path) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sotto.metrictypes import MECHANISMS
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _MOST = 20
 #: What pydantic puts into an error's place to say which form of a value it tried.
-_FORMS = frozenset({"category", "boolean", "string", "number", "named", "bits"})
+_FORMS = frozenset({*MECHANISMS, "named", "bits", "sampled"})
 
 
 def explain(error: ValidationError) -> str:
