@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import log
+from math import exp, expm1, log1p
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
@@ -190,7 +190,7 @@ def differing_bits_epsilon(differing: int, f: float) -> float:
     """
     if not 0 < f < 1:
         raise ParameterError(f"f must lie in (0, 1), not {f}")
-    return differing * log((1 - f / 2) / (f / 2))
+    return differing * log1p(2 * (1 - f) / f)
 
 
 def expected_differing_bits(bits: int, hashes: int) -> float:
@@ -201,5 +201,9 @@ def expected_differing_bits(bits: int, hashes: int) -> float:
     >>> round(expected_differing_bits(128, 2), 2)
     3.92
     """
-    clear = (1 - 1 / bits) ** hashes
-    return 2 * bits * clear * (1 - clear)
+    if not (bits >= 1 and hashes >= 0):
+        raise ParameterError(f"bits must be positive and hashes not negative: {bits}, {hashes}")
+    if bits == 1:
+        return 0.0
+    exponent = hashes * log1p(-1 / bits)
+    return 2 * bits * exp(exponent) * -expm1(exponent)

@@ -14,9 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import exp, expm1
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+
+#: Probabilities given as floats may miss what they stand for by so much.
+_ROUNDING = Fraction(1, 10**12)
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,70 @@ def chain_probability(
         step = degradation_probabilities(domain_size, epsilons[level], epsilons[level + 1])
         probability *= step.same if outputs[level] == outputs[level + 1] else step.other
     return probability
+
+
+def chain_log_ratio(
+    domain_size: int, epsilons: Sequence[float], outputs: Sequence[int], one: int, other: int
+) -> float:
+    """Return ln of how much likelier a chain is for one value than for another (Lemma 3.1).
+
+    The last report alone decides; the ratio is finite even where both probabilities underflow.
+
+    Parameters, errors: as :func:`chain_probability`.
+
+    Examples
+    --------
+    >>> chain_log_ratio(3, [0.1, 0.5, 1.0], [0, 1, 1], 1, 0)
+    1.0
+    """
+    if len(outputs) != len(epsilons) or not epsilons:
+        raise ParameterError(f"{len(outputs)} outputs do not fit {len(epsilons)} epsilons")
+    for weak, strong in zip(epsilons, [*epsilons[1:], epsilons[-1]], strict=True):
+        _check(domain_size, weak, strong)
+    return epsilons[-1] * ((outputs[-1] == one) - (outputs[-1] == other))
+
+
+def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> tuple[float, float]:
+    """Return the T of C1 = C2 T between two channels of one bit, whatever they are.
+
+    With k = (p1 − p0)/(P1 − P0) and s = p0 − P0 k there is one if and only if s and s + k are
+    probabilities. A T that misses that by less than 1e-12 is taken to be rounded.
+
+    Parameters
+    ----------
+    weak, strong : (float, float)
+        The probabilities (p1, p0) and (P1, P0) that a 1, and a 0, is reported as 1.
+
+    Returns
+    -------
+    (float, float)
+        The probability that a 0, and a 1, of the stronger report becomes a 1 of the weaker one.
+
+    Raises
+    ------
+    ParameterError
+        A number is no probability.
+    UnrelatedRungsError
+        The weaker channel is no degradation of the stronger one.
+
+    Examples
+    --------
+    >>> bit_degradation((0.6, 0.4), (0.9, 0.1))
+    (0.375, 0.625)
+    """
+    if not all(0 <= probability <= 1 for probability in (*weak, *strong)):
+        raise ParameterError(f"probabilities must lie in [0, 1], not {weak}, {strong}")
+    p1, p0, s1, s0 = (Fraction(probability) for probability in (*weak, *strong))
+    keep = (p1 - p0) / (s1 - s0) if s1 != s0 else Fraction(0)
+    zero = p0 - s0 * keep
+    one = zero + keep
+    related = s1 != s0 or abs(p1 - p0) <= _ROUNDING
+    if not (related and all(-_ROUNDING <= t <= 1 + _ROUNDING for t in (zero, one))):
+        raise UnrelatedRungsError(
+            f"no relaxation from {weak} to {strong}: the weaker bit is no degradation of the "
+            "stronger one"
+        )
+    return float(min(max(zero, 0), 1)), float(min(max(one, 0), 1))
 
 
 def _kept(domain_size: int, epsilon1: float, epsilon2: float) -> float:

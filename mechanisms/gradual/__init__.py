@@ -1,0 +1,1 @@
+"""Gradual release: what one value may say when its budget is released step by step."""
