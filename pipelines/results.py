@@ -91,6 +91,7 @@ ESTIMATES = sql.Table(
     sql.Column("p_value", sql.Float),
     sql.Column("confounded_with", sql.JSON(none_as_null=True)),
     sql.Column("unit", sql.String),
+    sql.Column("method", sql.String),
     sql.Column("revision", sql.BigInteger, nullable=False),
 )
 
@@ -214,6 +215,7 @@ class Results:
         """
         try:
             METADATA.create_all(self._engine)
+            self._complete()
             with self._engine.connect() as connection:
                 if self._sqlite:
                     # Who reads does not keep a drain from writing.
@@ -226,6 +228,16 @@ class Results:
         if found.state != state:
             raise DrainError("the database holds the results of another state directory")
         return int(found.projected_generation)
+
+    def _complete(self) -> None:
+        """Add the columns that an older database lacks; in its rows they are null."""
+        have = {column["name"] for column in sql.inspect(self._engine).get_columns("estimates")}
+        with self._engine.begin() as connection:
+            for column in ESTIMATES.columns:
+                if column.name not in have:
+                    kind = column.type.compile(self._engine.dialect)
+                    added = f"ALTER TABLE estimates ADD COLUMN {column.name} {kind}"
+                    connection.exec_driver_sql(added)
 
     def lineage(self) -> str | None:
         """Return the digest of the generation that is projected."""

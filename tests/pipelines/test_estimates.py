@@ -13,7 +13,8 @@ from mechanisms.frequency import frequencies, norm_sub
 from mechanisms.numeric import numeric
 from mechanisms.testing import SeededSource
 from pipelines.counts import Window, WindowKey
-from pipelines.estimates import estimate, rows_of_windows
+from pipelines.estimates import rows_of_windows
+from pipelines.items import estimate
 from pipelines.results import ESTIMATES, WINDOWS
 from sotto.compiled import CompiledMetric
 from sotto.registry import Registry

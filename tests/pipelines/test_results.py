@@ -62,6 +62,7 @@ def estimate(start: int, item: str, value: float, revision: int = 1) -> dict[str
         "p_value": None,
         "confounded_with": None,
         "unit": "share",
+        "method": "unbiased",
     }
 
 
@@ -225,3 +226,18 @@ def test_the_tables_are_made_in_postgresql_too() -> None:
     for table in TABLES:
         statement = sql.schema.CreateTable(table).compile(dialect=postgresql.dialect())
         assert "PRIMARY KEY" in str(statement)
+
+
+def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path: Path) -> None:
+    file = tmp_path / "results.db"
+    with Results(f"sqlite:///{file}") as database:
+        database.projected("mine")
+        database.project(FIRST)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("ALTER TABLE estimates DROP COLUMN method")
+    with Results(f"sqlite:///{file}") as database:
+        assert database.projected("mine") == 3
+        assert {row["method"] for row in database.estimates()} == {None}
+        later = Projection("mine", 4, 99, [([window(0, 4)], [estimate(0, "red", 0.5, 4)])], [], [])
+        database.project(later)
+        assert [row["method"] for row in database.estimates()] == ["unbiased", None]

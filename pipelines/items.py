@@ -1,0 +1,149 @@
+"""All that the counts of a window tell about a metric, by its type; the formulas are elsewhere.
+
+Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
+``quantile``, ``cdf`` and ``bit`` of a number; ``mean`` of an ordinal metric and of each coordinate
+of a vector; ``string``, ``missing`` and ``unexplained`` of a string metric. ``display`` is the
+Norm-Sub value of what sums to one: it stands beside the estimate, and the interval does not belong
+to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from mechanisms.decoding import decode
+from mechanisms.estimate import Estimate
+from mechanisms.frequency import frequencies, norm_sub
+from mechanisms.numeric import NumericEstimates, numeric
+from mechanisms.rappor import RapporLadder
+from pipelines.counts import Matrix
+from sotto.compiled import CompiledMetric
+from sotto.values import MISSING_STRING
+
+
+class Method(StrEnum):
+    """How far an estimate can be relied on.
+
+    ``unbiased``: right on average (a ratio, to order 1/n), and its interval covers what it says.
+    ``monotone``: isotonic regression, biased where it evens out; its interval covers at least what
+    it says. ``em``: the most likely shares; biased toward them near zero, and the interval, from
+    the curvature of the likelihood, holds only for large n and away from zero. ``biased``: of what
+    was reported, and not of what was true.
+    """
+
+    UNBIASED = "unbiased"
+    MONOTONE = "monotone"
+    EM = "em"
+    BIASED = "biased"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One estimate of a window, with what it is of.
+
+    Parameters
+    ----------
+    kind, item : str
+        Together unique in a window.
+    estimate : Estimate
+    unit : str or None
+        ``share``, or the metric's own.
+    display : float or None
+        Norm-Sub value.
+    p_value, significant : float, bool or None
+        Of a candidate string.
+    confounded_with : tuple of str
+        The candidates between which reports cannot tell; nothing is determined of them.
+    method : Method
+        How far value and interval can be relied on.
+    """
+
+    kind: str
+    item: str
+    estimate: Estimate
+    unit: str | None = "share"
+    display: float | None = None
+    p_value: float | None = None
+    significant: bool | None = None
+    confounded_with: tuple[str, ...] = ()
+    method: Method = Method.UNBIASED
+
+
+def estimate(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) -> Iterator[Item]:
+    """Yield all that the counts of a window tell about a metric; at least one item.
+
+    Parameters
+    ----------
+    metric : CompiledMetric
+    counts : (rungs, length) int64
+    candidates : sequence of str
+        For a string metric.
+    """
+    if metric.type == "string":
+        return _strings(metric, counts, candidates)
+    return _BY_TYPE[metric.type](metric, counts)
+
+
+def _shares(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    estimates = frequencies(metric.mechanism, counts)
+    values = np.array([each.value for each in estimates])
+    shown = norm_sub(values).tolist() if np.isfinite(values).all() else [None] * len(values)
+    for label, each, display in zip(metric.labels, estimates, shown, strict=True):
+        yield Item("share", label, each, display=display)
+
+
+def _strings(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) -> Iterator[Item]:
+    strings = list(dict.fromkeys([*candidates, *([MISSING_STRING] if metric.missing else [])]))
+    if not strings:
+        assert isinstance(metric.mechanism, RapporLadder)
+        cohorts = counts.reshape(len(counts), metric.mechanism.cohorts, -1)
+        reports = tuple(cohorts[:, :, -1].sum(axis=1).tolist())
+        yield Item("unexplained", "", Estimate(1.0, 0.0, sum(reports), reports))
+        return
+    # A pseudonym has at most so many reports in a window, all in one cohort.
+    found = decode(metric.mechanism, counts, strings, design_effect=metric.limit)
+    yield Item("unexplained", "", found.unexplained)
+    for each, display in zip(found.items, found.display, strict=True):
+        missing = each.candidate == MISSING_STRING
+        yield Item(
+            "missing" if missing else "string",
+            "" if missing else each.candidate,
+            each.estimate,
+            display=display,
+            p_value=each.p_value,
+            significant=each.significant,
+            confounded_with=each.confounded_with,
+        )
+
+
+def _number(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    assert metric.range is not None
+    found = numeric(metric.mechanism, counts, *metric.range)
+    yield Item("mean", "", found.mean, metric.unit)
+    if found.missing is not None:
+        yield Item("missing", "", found.missing)
+    for probability, each in (found.quantiles or {}).items():
+        yield Item("quantile", repr(probability), each, metric.unit, method=Method.MONOTONE)
+    for number, each in enumerate(found.bit_means or (), start=1):
+        yield Item("bit", str(number), each)
+    yield from _distribution(found)
+
+
+def _distribution(found: NumericEstimates) -> Iterator[Item]:
+    if found.cdf is None:
+        return
+    columns = (found.cdf.grid, found.cdf.values, found.cdf.standard_errors)
+    for at, value, error in zip(*(column.tolist() for column in columns), strict=True):
+        point = Estimate(value, error, found.mean.n, found.mean.reports_by_level)
+        yield Item("cdf", repr(at), point, method=Method.MONOTONE)
+
+
+_BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
+    "category": _shares,
+    "boolean": _shares,
+    "number": _number,
+}
