@@ -201,5 +201,9 @@ REGISTRY: Mapping[str, Entry] = {
         {"bits": int, "count": int, "missing": bool},
         "mechanisms.vectors.sampled_bits:sampled_bits_ladder",
     ),
+    "sampled_vector": Entry(
+        {"dimensions": int, "sampled": int, "bits": int},
+        "mechanisms.vectors.sampled_vector:sampled_vector_ladder",
+    ),
     "split_bits": Entry(_BITS, "mechanisms.split_bits:split_bits_ladder"),
 }

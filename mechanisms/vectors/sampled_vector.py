@@ -1,0 +1,278 @@
+"""Some coordinates of a vector, which ones and what is asked of each being public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO
+from mechanisms.grid import (
+    MAX_BITS,
+    check_unit,
+    exponent_of,
+    exponents_of,
+    round_to_grid,
+    rounds_to_grid,
+    threshold_of,
+    thresholds_of,
+    unit_array,
+)
+from mechanisms.laddered import Prior
+from mechanisms.randomness import Source
+from mechanisms.single import CoinMechanism
+from mechanisms.vectors.draws import DrawsLadder, coin, coin_column, packed_chain
+from mechanisms.vectors.optimum import optimal_sampled
+from mechanisms.vectors.sampled_bits import bit_prior
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.numeric import NumericEstimates
+
+#: A vector has at most so many coordinates, and a report at most so many answers.
+MAX_DIMENSIONS, MAX_SAMPLED = 1024, 64
+#: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
+VECTOR_BINS = 16
+
+
+@dataclass(frozen=True)
+class SampledVector(CoinMechanism):
+    """Answer by randomized response about a few coordinates of a vector, chosen by public coins.
+
+    Parameters
+    ----------
+    epsilon : float
+        In [1e-6, 40 sampled], the nominal amount of the whole vector.
+    dimensions : int
+        In [1, 1024], the number of coordinates, each scaled to [0, 1].
+    sampled : int, optional
+        In [1, min(dimensions, 64)], how many different coordinates a report is about, each at
+        epsilon / sampled; by default :func:`~mechanisms.vectors.optimum.optimal_sampled`.
+    bits : int
+        0 asks whether a coordinate is above a random threshold; 1 to 32 asks for one bit of the
+        coordinate, rounded at random to a grid of 2**bits points.
+    metric : str
+        Separates the coins of different metrics.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    Any two vectors are neighbours: all coordinates can change. All answers can then change, so
+    that the largest likelihood ratio is exactly (p/q)**sampled. The coins are hashes of the chain
+    id, which is drawn before the vector is looked at. That there is a vector is not protected.
+
+    Relaxation
+    ----------
+    Each answer is relaxed as binary randomized response; its coins stay.
+
+    Utility
+    -------
+    With k of d coordinates and f(ε) = e^ε/(e^ε−1)², n times the variance of the mean of a
+    coordinate X in [0, 1] is to leading order (d/k) (f(ε/k) + E|X−X'|/2) − Var(X) for thresholds,
+    and (d/k) (f(ε/k) + Σ w_i π_i(1−π_i)) − Var(X) for bits of weights w_i and means π_i. The
+    former is never more: |X−X'| is at most the weighted sum of the bits in which they differ.
+
+    Use
+    ---
+    For the means of many numbers of one person. Thresholds unless the bits are asked for.
+    All bits of each sampled coordinate, the epsilon split over them, are not offered: for uniform
+    values, at the best number of coordinates for each, two split bits have 11 % more variance than
+    a threshold and four have 38 % more, and on any data they tell less of the distribution.
+
+    References
+    ----------
+    N. Wang et al., "Collecting and Analyzing Multidimensional Data with Local Differential
+    Privacy", ICDE 2019, section 4 (sampling of coordinates).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mechanisms.testing import SeededSource
+    >>> vector = SampledVector(epsilon=4.0, dimensions=3, sampled=2)
+    >>> vector.certified
+    4000000
+    >>> chains = np.arange(4, dtype=np.uint64).reshape(2, 2)
+    >>> vectors = np.array([[0.1, 0.5, 0.9], [1.0, 0.0, 0.2]])
+    >>> vector.randomize(vectors, chains, SeededSource(1)).shape
+    (2, 1)
+    """
+
+    dimensions: int
+    sampled: int | None = None
+    bits: int = 0
+    metric: str = ""
+
+    def _build(self, micro: int) -> SampledVectorLadder:
+        if not 1 <= self.dimensions <= MAX_DIMENSIONS:
+            raise ParameterError(
+                f"dimensions must lie in [1, {MAX_DIMENSIONS}], not {self.dimensions}"
+            )
+        if self.sampled is None:
+            sampled = min(optimal_sampled(self.dimensions, micro / MICRO), MAX_SAMPLED)
+            object.__setattr__(self, "sampled", sampled)
+        sampled = self.sampled or 0
+        return sampled_vector_ladder(self.dimensions, sampled, self.bits, [micro], self.metric)
+
+    def estimate(
+        self, counts: ArrayLike, low: float = 0.0, high: float = 1.0
+    ) -> tuple[NumericEstimates, ...]:
+        """Estimate each coordinate; see :func:`mechanisms.vectors.means.vector_estimates`."""
+        import numpy as np
+
+        from mechanisms.vectors.means import vector_estimates
+
+        ladder = self.ladder
+        assert isinstance(ladder, SampledVectorLadder)
+        return vector_estimates(ladder, np.asarray(counts)[np.newaxis], low, high)
+
+
+@dataclass(frozen=True)
+class SampledVectorLadder(DrawsLadder):
+    """Answers about some of the ``dimensions`` coordinates, relaxed along a ladder."""
+
+    name = "sampled_vector"
+
+    dimensions: int
+    bits: int
+
+    @property
+    def sampled(self) -> int:
+        """Coordinates that a report is about."""
+        return self.chain.count
+
+    @property
+    def slots(self) -> int:
+        """What is told apart of a coordinate: bits, most significant first, or bins."""
+        return self.bits or VECTOR_BINS
+
+    @property
+    def count_length(self) -> int:
+        """A count for each coordinate, slot and answer."""
+        return self.dimensions * self.slots * 2
+
+    def coordinates(self, seed: int) -> list[int]:
+        """Return the different coordinates that the coins choose, by Floyd's algorithm."""
+        chosen: list[int] = []
+        for place in range(self.count):
+            last = self.dimensions - self.count + place
+            drawn = coin(seed, place) % (last + 1)
+            chosen.append(last if drawn in chosen else drawn)
+        return chosen
+
+    def encode(self, symbol: Any, seed: int, source: Source) -> list[int]:
+        """Return the answers about the chosen coordinates of a sequence of numbers."""
+        values = self._values(symbol)
+        out = []
+        for place, coordinate in enumerate(self.coordinates(seed)):
+            asked, value = coin(seed, self.count + place), values[coordinate]
+            if self.bits:
+                point = round_to_grid(value, self.bits, source)
+                out.append(point >> exponent_of(asked, self.bits) & 1)
+            else:
+                out.append(int(value > threshold_of(asked)))
+        return out
+
+    def priors(self, symbol: Any, seed: int) -> list[Prior]:
+        """Return the answers with their weights: two where a coordinate is rounded."""
+        values = self._values(symbol)
+        out: list[Prior] = []
+        for place, coordinate in enumerate(self.coordinates(seed)):
+            asked, value = coin(seed, self.count + place), values[coordinate]
+            if self.bits:
+                out.append(bit_prior(value, self.bits, exponent_of(asked, self.bits)))
+            else:
+                out.append(((int(value > threshold_of(asked)), 1),))
+        return out
+
+    def _values(self, symbol: Any) -> Sequence[float]:
+        if not (isinstance(symbol, (tuple, list)) and len(symbol) == self.dimensions):
+            raise ParameterError(f"a vector must be a tuple of {self.dimensions} numbers")
+        for value in symbol:
+            check_unit(value, missing=False)
+        return symbol
+
+    def coordinates_many(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Vectorised :meth:`coordinates`: ``(n, sampled)``."""
+        import numpy as np
+
+        chosen = np.empty((len(seeds), self.count), dtype=np.int64)
+        for place in range(self.count):
+            last = self.dimensions - self.count + place
+            drawn = (coin_column(seeds, place) % np.uint64(last + 1)).astype(np.int64)
+            taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
+            chosen[:, place] = np.where(taken, last, drawn)
+        return chosen
+
+    def encode_many(
+        self, symbols: Any, seeds: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.int64]:
+        """Return ``(n, sampled)`` answers for ``(n, dimensions)`` numbers."""
+        import numpy as np
+
+        values = unit_array(symbols, missing=False)[0].reshape(len(seeds), -1)
+        if values.shape[1] != self.dimensions and len(values):
+            raise ParameterError(f"vectors must have shape (n, {self.dimensions})")
+        coordinates = self.coordinates_many(seeds)
+        out = np.empty_like(coordinates)
+        for place in range(self.count):
+            column = values[np.arange(len(values)), coordinates[:, place]]
+            asked = coin_column(seeds, self.count + place)
+            if self.bits:
+                points = rounds_to_grid(column, self.bits, source)
+                out[:, place] = points >> exponents_of(asked, self.bits) & 1
+            else:
+                out[:, place] = column > thresholds_of(asked)
+        return out
+
+    def places(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the slot of each answer within its coordinate: ``(n, sampled)``."""
+        import numpy as np
+
+        asked = [coin_column(seeds, self.count + place) for place in range(self.count)]
+        if self.bits:
+            exponents = [exponents_of(coins, self.bits) for coins in asked]
+            return self.bits - 1 - np.stack(exponents, axis=1)
+        shift = np.uint64(64 - (VECTOR_BINS.bit_length() - 1))
+        return (np.stack(asked, axis=1) >> shift).astype(np.int64)
+
+    def cells(self, answers: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count an answer at its coordinate, then its slot, then what it says."""
+        cells: NDArray[np.int64] = self.coordinates_many(seeds) * self.slots + self.places(seeds)
+        return cells * 2 + answers
+
+
+def sampled_vector_ladder(
+    dimensions: int, sampled: int, bits: int, ladder: Sequence[int], metric: str
+) -> SampledVectorLadder:
+    """Build a ladder of answers about sampled coordinates.
+
+    Parameters
+    ----------
+    dimensions, sampled, bits : int
+        As of :class:`SampledVector`.
+    ladder : sequence of int
+        Nominal micro-epsilons, increasing, at most 8.
+    metric : str
+        Separates the coins of different metrics.
+
+    Raises
+    ------
+    ParameterError, UnrelatedRungsError
+        As :func:`mechanisms.ladders.build`.
+    """
+    if not 1 <= dimensions <= MAX_DIMENSIONS:
+        raise ParameterError(f"dimensions must lie in [1, {MAX_DIMENSIONS}], not {dimensions}")
+    most = min(dimensions, MAX_SAMPLED)
+    if not 1 <= sampled <= most:
+        raise ParameterError(f"sampled must lie in [1, {most}], not {sampled}")
+    if not 0 <= bits <= MAX_BITS:
+        raise ParameterError(f"bits must lie in [0, {MAX_BITS}], not {bits}")
+    chain, amounts = packed_chain(2, sampled, ladder)
+    return SampledVectorLadder(metric, amounts, chain, dimensions, bits)
