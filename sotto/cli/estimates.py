@@ -1,9 +1,12 @@
 """Print the estimates that an aggregator has made.
 
-An estimate is unbiased, and so may lie below zero or above one; its interval covers the truth
-about the reports counted with 95 % probability over the randomization. 'shown' is the closest
-set of shares that can be: for charts, without an interval. 'floor' is the smallest true share
-that would be told from none.
+An estimate is unbiased where nothing else is said, and so may lie below zero or above one; its
+interval covers the truth about the reports counted with 95 % probability over the randomization.
+'shown' is the closest set of shares that can be: for charts, without an interval. 'floor' is the
+smallest true share that would be told from none. 'method' says what is not unbiased: 'monotone'
+(isotonic regression; the interval covers at least as much), 'em' (the most likely shares; the
+interval is good only for many reports and away from 0 and 1) or 'biased' (of what was reported,
+not of what was true).
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ examples:
 
 Row: TypeAlias = Mapping[str, object]
 
-_HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports")
+_HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +88,10 @@ def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
     for row, following in zip(shown, [*shown[1:], None], strict=True):
         block.append(row)
         if following is None or _title(following) != _title(row):
-            lines += [_title(row), *_aligned([_HEADS, *map(_cells, block)]), ""]
+            cells = [_HEADS, *map(_cells, block)]
+            if not any(method for *_, method in cells[1:]):
+                cells = [most[:-1] for most in cells]
+            lines += [_title(row), *_aligned(cells), ""]
             block = []
     if len(shown) < len(rows):
         lines.append(f"{len(rows) - len(shown):,} more with --all: distributions, and strings")
@@ -110,7 +116,9 @@ def _cells(row: Row) -> tuple[str, ...]:
     interval = "" if row["low"] is None else f"{_number(row['low'])} to {_number(row['high'])}"
     floor = row["detection_floor"]
     numbers = (_number(row["value"]), interval, _number(row["display"]), _number(floor))
-    return (name.removeprefix("share "), *numbers, f"{row['n']:,}")
+    method = row.get("method") or "unbiased"
+    remark = "" if method == "unbiased" else str(method)
+    return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
 
 
 def _number(value: object) -> str:

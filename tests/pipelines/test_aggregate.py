@@ -183,6 +183,20 @@ def test_what_is_not_determined_is_left_blank() -> None:
     lines = table([row], everything=False)
     assert lines[0] == f"m, 1970-01-01 to {2**62} ms (p version 1, revision 3)"
     assert lines[2].split() == ["mean", "0"]
+    assert "method" not in lines[1]
+
+
+def test_what_is_not_unbiased_is_said() -> None:
+    row: dict[str, object] = dict.fromkeys(("low", "high", "display", "detection_floor", "unit"))
+    row |= {"metric": "m", "kind": "share", "n": 7, "plan": "p", "version": 1, "revision": 3}
+    row |= {"window_start": 0, "window_end": 1, "significant": None, "value": 0.5}
+    lines = table(
+        [row | {"item": "a", "method": "em"}, row | {"item": "b", "method": "unbiased"}],
+        everything=False,
+    )
+    assert lines[1].split()[-1] == "method"
+    assert lines[2].split() == ["a", "0.5", "7", "em"]
+    assert lines[3].split() == ["b", "0.5", "7"]
 
 
 @pytest.mark.slow
