@@ -7,10 +7,13 @@ STAMP := $(VENV)/.installed
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-unit lint bench lock clean
+PEERS := .venv-peers
+PEERS_STAMP := $(PEERS)/.installed
+
+.PHONY: help venv demo test test-unit lint bench bench-peers lock clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 venv: $(STAMP)  ## make the environment in .venv from the committed lock
 
@@ -34,13 +37,24 @@ lint: venv  ## format, lint and types, checked
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: venv  ## measure the figures that the README and docs/ quote
+bench: venv bench-peers  ## measure the figures that the README and docs/ quote
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(PEERS_STAMP)  ## the comparison with other packages alone, in an environment of their own
+	$(PEERS)/bin/python -m benchmarks.peers
+
+$(PEERS_STAMP): benchmarks/peers/requirements.lock
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
 
 lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --extra pipelines --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --output-file benchmarks/peers/requirements.lock benchmarks/peers/requirements.in
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(PEERS) build dist *.egg-info
