@@ -6,15 +6,19 @@ Consent, time, count and budget decide; the value is looked at last, and only to
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
+from typing import cast
 
-from clientsdk import draws
+from clientsdk import claims, draws, permanent
 from clientsdk.database import Access
+from clientsdk.itemcounts import ItemCounts
 from clientsdk.ledger import tally_name
 from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.spool import Chain
 from clientsdk.store import Store
 from mechanisms.randomness import Source
 from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.errors import StoreError
 
 
 class Admission:
@@ -27,6 +31,11 @@ class Admission:
         The plan that the store was opened with.
     source : Source
         Draws chain ids, jitter, the reservoir's coin and the randomized outputs.
+
+    Attributes
+    ----------
+    counts : ItemCounts
+        The items counted in this process.
     """
 
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
@@ -34,6 +43,8 @@ class Admission:
         self._plan = plan
         self._source = source
         self._tallies = {metric.name: tally_name(plan.plan, metric.name) for metric in plan.metrics}
+        self._bindings: dict[str, bytes] = {}
+        self.counts = ItemCounts(store, plan, source)
 
     def record(self, metric: CompiledMetric, value: object, now: int) -> Outcome:
         """Record a value, or say why not.
@@ -60,6 +71,11 @@ class Admission:
         A value that is accepted costs at most the certified epsilon of the strongest rung, which
         is reserved here. The outputs of all rungs are drawn now and the value is forgotten.
         """
+        if self.counts:
+            with suppress(StoreError):
+                self.counts.settle(now)
+            if metric.type == "top_item" and self.counts.add(metric, value, now):
+                return Outcome.ACCEPTED
         store, plan = self._store, self._plan
         with store.transaction(Access.WRITE) as connection:
             owed = store.owed
@@ -69,15 +85,24 @@ class Admission:
                 outcome = Outcome.NO_CONSENT
             elif plan.expired(moment):
                 outcome = Outcome.EXPIRED
-            elif metric.kind == "reservoir":
-                outcome = self._sample(connection, metric, value, moment)
             else:
-                outcome = self._take(connection, metric, value, moment)
+                outcome = self._admit(connection, metric, value, moment)
         if store.owed > owed:
             # The log still has the secret from which older pseudonyms could be computed, or a
             # chain that was displaced.
             store.scrub(compact=False)
         return outcome
+
+    def _admit(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
+    ) -> Outcome:
+        if metric.type == "top_item":
+            return self._count(connection, metric, value)
+        if metric.kind == "reservoir":
+            return self._sample(connection, metric, value, moment)
+        if metric.kind == "constant":
+            return self._repeat(connection, metric, value, moment)
+        return self._take(connection, metric, value, moment)
 
     def _take(
         self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
@@ -88,7 +113,7 @@ class Admission:
         if seen > metric.limit:
             return self._refuse(metric, Outcome.PERIOD_FULL)
         cost = _cost(metric)
-        if not self._affordable(cost):
+        if not self._affordable(cost, cost):
             return self._refuse(metric, Outcome.OVER_BUDGET)
         self._store.keep(connection, self._chain(metric, value, moment))
         self._store.book(connection, tally, seen, cost)
@@ -111,7 +136,7 @@ class Admission:
         kept = draws.replaces(self._source, seen)
         held = held or 0
         reserved = max(held, _cost(metric))
-        if kept and not self._affordable(reserved - held):
+        if kept and not self._affordable(reserved - held, reserved - held):
             # A later value that displaces nothing, or costs nothing more, is affordable.
             return self._refuse(metric, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
         chain = self._chain(metric, value, moment)
@@ -121,11 +146,64 @@ class Admission:
         store.book(connection, tally, seen, reserved - held if kept else 0)
         return Outcome.ACCEPTED
 
-    def _affordable(self, cost: int) -> bool:
+    def _repeat(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
+    ) -> Outcome:
+        """Say again what the permanent response says; the first value of all is what it is of.
+
+        A later value is not randomized, nor compared with anything: what becomes of it is the
+        same whatever it is.
+        """
+        store, source, tally = self._store, self._source, self._tallies[metric.name]
+        seen = store.tallies.get(tally, 0) + 1
+        if seen > metric.limit:
+            return self._refuse(metric, Outcome.PERIOD_FULL)
+        binding = self._binding(metric)
+        response = permanent.response(connection, binding)
+        cost, once = _cost(metric), 0 if response else metric.permanent
+        if not self._affordable(cost, once):
+            return self._refuse(metric, Outcome.OVER_BUDGET)
+        chain_id, jitter = self._coins()
+        symbol = metric.encode(value)
+        if response is None:
+            response = metric.mechanism.draw_last(symbol, chain_id, store.pseudonym, source)
+            permanent.keep(connection, binding, tally, once, response)
+        payloads = metric.mechanism.weaker(response, source)
+        store.keep(connection, self._chain_of(metric, moment, chain_id, jitter, payloads))
+        store.book(connection, tally, seen, cost, lifetime=once)
+        return Outcome.ACCEPTED
+
+    def _count(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object
+    ) -> Outcome:
+        """Begin to count the items of a period, and count the first."""
+        store, tally = self._store, self._tallies[metric.name]
+        count = self.counts.current(connection, metric)
+        if count is not None:
+            # Another thread has begun.
+            count.add(cast(int, metric.encode(value)))
+            return Outcome.ACCEPTED
+        begun = store.tallies.get(tally, 0)
+        claim = claims.find(connection, store.period, tally)
+        if begun and (claim is None or claim.holder != claims.NOBODY):
+            # Another client counts them, or another version of the plan has used the period.
+            return self._refuse(metric, Outcome.PERIOD_FULL)
+        held = claim.cost if claim else 0
+        reserved = max(held, _cost(metric))
+        if not self._affordable(reserved - held, reserved - held):
+            return self._refuse(metric, Outcome.OVER_BUDGET)
+        count = self.counts.begin(connection, metric, tally, reserved)
+        count.add(cast(int, metric.encode(value)))
+        store.book(connection, tally, begun + 1, reserved - held)
+        self.counts.hold(count)
+        return Outcome.ACCEPTED
+
+    def _affordable(self, cost: int, lifetime: int) -> bool:
+        """Whether the period can bear ``cost`` and the device's life ``lifetime`` more."""
         store, pinned, planned = self._store, self._store.ceilings, self._plan.ceilings
         return cost == 0 or (
             store.reserved + cost <= min(pinned.period, planned.period)
-            and store.lifetime_reserved + cost <= min(pinned.lifetime, planned.lifetime)
+            and store.lifetime_reserved + lifetime <= min(pinned.lifetime, planned.lifetime)
         )
 
     def _refuse(self, metric: CompiledMetric, outcome: Outcome) -> Outcome:
@@ -135,12 +213,30 @@ class Admission:
         store.refusals[metric.name] = Refusal(outcome, until)
         return outcome
 
+    def _binding(self, metric: CompiledMetric) -> bytes:
+        if metric.name not in self._bindings:
+            self._bindings[metric.name] = permanent.binding_of(self._plan, metric)
+        return self._bindings[metric.name]
+
+    def _coins(self) -> tuple[bytes, int]:
+        """Draw a chain id and its jitter, before the value is looked at."""
+        return draws.identifier(self._source), draws.below(self._source, self._plan.resolution)
+
     def _chain(self, metric: CompiledMetric, value: object, moment: int) -> Chain:
-        store, plan, source = self._store, self._plan, self._source
-        chain_id = draws.identifier(source)
-        jitter = draws.below(source, plan.resolution)
+        chain_id, jitter = self._coins()
         symbol = metric.encode(value)
-        payloads = metric.mechanism.draw(symbol, chain_id, store.pseudonym, source)
+        payloads = metric.mechanism.draw(symbol, chain_id, self._store.pseudonym, self._source)
+        return self._chain_of(metric, moment, chain_id, jitter, payloads)
+
+    def _chain_of(
+        self,
+        metric: CompiledMetric,
+        moment: int,
+        chain_id: bytes,
+        jitter: int,
+        payloads: tuple[bytes, ...],
+    ) -> Chain:
+        store, plan = self._store, self._plan
         event = plan.truncate(moment)
         return Chain(
             period=store.period,
@@ -157,5 +253,5 @@ class Admission:
 
 
 def _cost(metric: CompiledMetric) -> int:
-    """Return what a chain costs at its last rung, in micro-epsilon."""
-    return metric.mechanism.certified(len(metric.ladder) - 1)
+    """Return what a chain costs at the last rung that is sent, in micro-epsilon."""
+    return metric.mechanism.certified(metric.sent - 1)

@@ -114,7 +114,9 @@ class Client:
             Its name in the plan.
         value : object
             As the metric's type says. A number outside its range is clipped, a category outside
-            its domain becomes what the plan says.
+            its domain becomes what the plan says. Of a constant metric the first value ever is
+            what all its reports are of; later ones only say that a period is to have a report. Of
+            a top item a value is one occurrence, counted in memory until the period is over.
 
         Returns
         -------
@@ -167,6 +169,7 @@ class Client:
             # A value of the wrong type is told of whatever became of it.
             metric.encode(value)
         if outcome in (Outcome.NO_CONSENT, Outcome.EXPIRED) and not self._store.stopped:
+            self._admission.counts.forget()
             # Periods pass all the same, and old secrets go; if that fails now, it is tried again.
             with suppress(StoreError):
                 self._store.keep_up(self.plan.period_of(now))
@@ -204,12 +207,20 @@ class Client:
         lets the jitter of each chain keep them apart.
         """
         self._withdraw_if_owed()
-        return self._sender.flush(self._now())
+        now = self._now()
+        self._settle(now)
+        return self._sender.flush(now)
 
     def next_due(self) -> int | None:
-        """Return when the next report is due, in ms since the epoch, or None if there is none."""
+        """Return when the next report is due, in ms since the epoch, or None if there is none.
+
+        Where items are being counted, that of their period is among them.
+        """
+        self._settle(self._now())
         with self._store.transaction(Access.READ) as connection:
-            return spool.next_due(connection)
+            due = spool.next_due(connection)
+        counted = self._admission.counts.next_due()
+        return min((each for each in (due, counted) if each is not None), default=None)
 
     def give_consent(self) -> None:
         """Write down that the person agrees; from now on values are recorded.
@@ -249,6 +260,7 @@ class Client:
             again at its next flush.
         """
         asked = self._store.stop()
+        self._admission.counts.forget()
         with self._store.transaction(Access.DURABLE) as connection:
             self._write_withdrawal(connection)
         self._store.heed(asked)
@@ -268,10 +280,17 @@ class Client:
     def _write_withdrawal(self, connection: sqlite3.Connection) -> None:
         self._store.advance(connection, self.plan.period_of(self._now()))
         self._store.agree(connection, Consent.WITHDRAWN)
+        # An item that another thread was counting meanwhile goes too.
+        self._admission.counts.forget()
 
     def _clean_since(self, owed: int) -> None:
         if self._store.owed > owed:
             self._store.scrub(compact=False)
+
+    def _settle(self, now: int) -> None:
+        """Draw from what was counted in periods that are over; if that fails, again later."""
+        with suppress(StoreError):
+            self._admission.counts.settle(now)
 
     def _now(self) -> int:
         return int(self._clock())
@@ -307,14 +326,20 @@ class Client:
         StoreError
             The store cannot be read.
         """
+        self._settle(self._now())
         return self._store.ledger()
 
     def close(self) -> None:
         """Let go of the store; what is not delivered stays there. May be called again.
 
-        From now on :meth:`record` answers ``store_full`` and all else raises StoreError.
+        Items counted in a period that is not over are lost; what they cost stays reserved, for
+        another client to go on counting. From now on :meth:`record` answers ``store_full`` and
+        all else raises StoreError.
         """
         try:
+            self._settle(self._now())
+            with suppress(StoreError):
+                self._admission.counts.release()
             self._store.scrub(compact=False)
             self._store.settle()
         finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clientsdk import schema
+from clientsdk.permanent import PermanentCharge, charges
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
 
@@ -43,7 +44,11 @@ class LedgerPeriod:
     spent : int
         Sum of the certified epsilons of the newest rungs that may have left the device.
     recordings : dict
-        Values recorded a metric, by ``"plan/metric"``. For a reservoir, those that took part.
+        Values recorded a metric, by ``"plan/metric"``. For a reservoir, those that took part; for
+        a top item, how often counting was begun.
+    degraded_reserved, degraded_spent : int
+        What of ``reserved`` and ``spent`` was drawn from permanent responses: it counts in the
+        period, and the lifetime has been charged for the responses instead.
     """
 
     number: int
@@ -53,6 +58,8 @@ class LedgerPeriod:
     reserved: int
     spent: int
     recordings: dict[str, int]
+    degraded_reserved: int = 0
+    degraded_spent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +78,9 @@ class PendingChain:
         Rungs charged for, and rungs that the publisher has taken, counted from the weakest; a
         rung skipped because a newer one went instead counts with it.
     levels : int
-        Rungs in all.
+        Rungs in all that are sent.
     spent, reserved : int
-        What it has cost so far and will have cost at its last rung, in micro-epsilon.
+        What it has cost so far and will have cost at the last of them, in micro-epsilon.
     """
 
     chain: str
@@ -105,6 +112,8 @@ class Ledger:
         Oldest first; those without a recording are absent.
     pending : tuple of PendingChain
         Earliest release first.
+    permanent : tuple of PermanentCharge
+        What constant metrics have cost, once, for all periods.
     """
 
     collector: str
@@ -113,16 +122,24 @@ class Ledger:
     period: int
     periods: tuple[LedgerPeriod, ...]
     pending: tuple[PendingChain, ...]
+    permanent: tuple[PermanentCharge, ...] = ()
 
     @property
     def reserved(self) -> int:
-        """Micro-epsilon reserved over all periods; never more than the lifetime's ceiling."""
-        return sum(period.reserved for period in self.periods)
+        """Micro-epsilon reserved over all periods; never more than the lifetime's ceiling.
+
+        Permanent responses count once, and what the periods drew from them does not.
+        """
+        return self._permanent + sum(p.reserved - p.degraded_reserved for p in self.periods)
 
     @property
     def spent(self) -> int:
-        """Micro-epsilon spent over all periods."""
-        return sum(period.spent for period in self.periods)
+        """Micro-epsilon spent over all periods; a permanent response is as soon as it is drawn."""
+        return self._permanent + sum(p.spent - p.degraded_spent for p in self.periods)
+
+    @property
+    def _permanent(self) -> int:
+        return sum(charge.cost for charge in self.permanent)
 
 
 def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
@@ -153,7 +170,14 @@ def read(
         Inside a transaction, so that all parts are of one moment.
     plan : callable
         The plan that the store has under a number, as :func:`stored_plan`.
+
+    Raises
+    ------
+    StoreError
+        It is no store that this version can read.
     """
+    # A file that no app has opened since version 3 came has no permanent responses.
+    current = schema.check(connection) == schema.VERSION
     collector, period_ms, *ceilings, consent, period = connection.execute(
         "SELECT collector, period_ms, ceiling_period, ceiling_lifetime, consent, period FROM device"
     ).fetchone()
@@ -162,8 +186,9 @@ def read(
         Consent(consent),
         Ceilings(*ceilings),
         period,
-        _periods(connection, period_ms),
+        _periods(connection, period_ms, current),
         _pending(connection, plan or stored_plan),
+        charges(connection) if current else (),
     )
 
 
@@ -181,7 +206,6 @@ def read_file(path: Path) -> Ledger:
     try:
         with closing(_reader(path)) as connection:
             connection.execute("BEGIN")
-            schema.check(connection)
             return read(connection)
     except sqlite3.Error as error:
         raise StoreError(f"{path} cannot be read as a device's file: {error}") from error
@@ -217,20 +241,28 @@ def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
     return plan
 
 
-def _periods(connection: sqlite3.Connection, period_ms: int) -> tuple[LedgerPeriod, ...]:
+def _periods(
+    connection: sqlite3.Connection, period_ms: int, current: bool
+) -> tuple[LedgerPeriod, ...]:
     rows = connection.execute(
         "SELECT ledger.period, lower(hex(value)), reserved, spent, tallies"
         " FROM ledger LEFT JOIN pseudonym USING (period) ORDER BY ledger.period"
     )
+    degraded = (
+        {period: amounts for period, *amounts in connection.execute("SELECT * FROM degraded")}
+        if current
+        else {}
+    )
     return tuple(
         LedgerPeriod(
-            number=number,
-            start=number * period_ms,
-            end=(number + 1) * period_ms,
-            pseudonym=pseudonym or None,
-            reserved=reserved,
-            spent=spent,
-            recordings=json.loads(tallies),
+            number,
+            number * period_ms,
+            (number + 1) * period_ms,
+            pseudonym or None,
+            reserved,
+            spent,
+            json.loads(tallies),
+            *degraded.get(number, (0, 0)),
         )
         for number, pseudonym, reserved, spent, tallies in rows
     )
@@ -259,9 +291,9 @@ def _pending(
                 due=due,
                 charged=charged,
                 delivered=delivered,
-                levels=mechanism.levels,
+                levels=metric.sent,
                 spent=mechanism.certified(charged - 1) if charged else 0,
-                reserved=mechanism.certified(mechanism.levels - 1),
+                reserved=mechanism.certified(metric.sent - 1),
             )
         )
     return tuple(pending)

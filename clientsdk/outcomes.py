@@ -17,11 +17,25 @@ class Outcome(StrEnum):
     """
 
     ACCEPTED = "accepted"
-    """Its randomized outputs are in the store (or, for a reservoir, it took part in the draw)."""
+    """Its randomized outputs are in the store, and charged.
+
+    For a reservoir: it took part in the draw. For a constant metric: the period has a report,
+    drawn from the permanent response to the first value. For a top item: it was counted, in
+    memory, and what the count will cost is charged; if the process ends before the period does,
+    the count is lost.
+    """
     OVER_BUDGET = "over_budget"
-    """The strongest rung would exceed the ceiling of the period or of the device's life."""
+    """The strongest rung would exceed the ceiling of the period or of the device's life.
+
+    For a constant metric: that of the strongest rung sent would exceed the period's, or that of
+    its permanent response, unless there is one, the lifetime's.
+    """
     PERIOD_FULL = "period_full"
-    """The metric has had all the reports that its plan allows in a budget period."""
+    """The metric has had all the reports that its plan allows in a budget period.
+
+    For a top item: another process or client counts the items of this period, or one did that
+    died.
+    """
     NO_CONSENT = "no_consent"
     """Consent was not given, or was withdrawn."""
     STORE_FULL = "store_full"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sotto.errors import StoreError
 
-VERSION = 2
+VERSION = 3
 APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
@@ -63,6 +63,30 @@ _TABLES = (
         tally TEXT PRIMARY KEY, due INTEGER NOT NULL, chain BLOB NOT NULL, cost INTEGER NOT NULL
     ) WITHOUT ROWID""",
 )
+#: What the tables of version 2 lack: permanent responses, the parts of the ledger that they have
+#: paid for, and who counts the items of a period.
+_SINCE_3 = (
+    """CREATE TABLE permanent (
+        binding BLOB PRIMARY KEY,
+        tally TEXT NOT NULL,
+        cost INTEGER NOT NULL CHECK (cost > 0),
+        response BLOB NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE degraded (
+        period INTEGER PRIMARY KEY,
+        reserved INTEGER NOT NULL,
+        spent INTEGER NOT NULL,
+        CHECK (spent BETWEEN 0 AND reserved)
+    )""",
+    """CREATE TABLE counting (
+        period INTEGER NOT NULL,
+        tally TEXT NOT NULL,
+        holder BLOB NOT NULL,
+        cost INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        PRIMARY KEY (period, tally)
+    ) WITHOUT ROWID""",
+)
 
 
 def connect(path: Path | None, *, create: bool) -> sqlite3.Connection:
@@ -107,40 +131,41 @@ def is_busy(error: sqlite3.OperationalError) -> bool:
 
 
 def prepare(connection: sqlite3.Connection) -> bool:
-    """Create the tables if there are none; return whether they are new.
+    """Create the tables if there are none, bring older ones forward; return whether all are new.
 
     Runs inside the caller's transaction.
 
     Raises
     ------
     StoreError
-        The database belongs to another application or to another version.
+        The database belongs to another application or to a version that this one cannot read.
     """
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if objects:
-        check(connection)
+    version = check(connection) if objects else 0
+    if version == VERSION:
         return False
-    for table in _TABLES:
+    for table in _SINCE_3 if objects else _TABLES + _SINCE_3:
         connection.execute(table)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    return True
+    return not objects
 
 
-def check(connection: sqlite3.Connection) -> None:
-    """Refuse a database that is no device's store of this version.
+def check(connection: sqlite3.Connection) -> int:
+    """Return the version of a device's store: this one, or 2, which had fewer tables.
 
     Raises
     ------
     StoreError
-        It belongs to another application or to another version.
+        The database belongs to another application or to a version that this one cannot read.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise StoreError("the state file is a database of another application")
-    if version != VERSION:
-        raise StoreError(f"the state file has schema {version}; this version reads {VERSION}")
+    if version not in (2, VERSION):
+        raise StoreError(f"the state file has schema {version}; this version reads 2 and {VERSION}")
+    return int(version)
 
 
 def _opened(database: str) -> sqlite3.Connection:

@@ -176,7 +176,8 @@ class Sender:
         cost = certified(report.chain.charged - 1)
         if before.charged:
             cost -= certified(before.charged - 1)
-        return self._store.charge(connection, before.period, cost)
+        degraded = report.metric.kind == "constant"
+        return self._store.charge(connection, before.period, cost, degraded=degraded)
 
     def _publish(self, batch: Batch) -> tuple[list[Report], PublishError | None]:
         """Publish reports; return those that the publisher has taken for good."""
@@ -211,7 +212,7 @@ class Sender:
         through: list[Chain] = []
         waiting: list[tuple[Chain, int]] = []
         for chain, plan, metric, _ in reports:
-            if chain.charged == len(metric.ladder):
+            if chain.charged == metric.sent:
                 through.append(chain)
             else:
                 waiting.append((chain, due_time(chain, plan, metric.ladder[chain.charged].after)))
@@ -233,7 +234,7 @@ def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
         return None
     metric = plan.metrics[chain.metric]
     width = metric.mechanism.payload_width
-    return metric if len(chain.payloads) == len(metric.ladder) * width else None
+    return metric if len(chain.payloads) == metric.sent * width else None
 
 
 def _bare(error: SottoError) -> SottoError:
@@ -250,10 +251,10 @@ def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, moment: int)
     if plan.expired(moment) or moment - chain.event > metric.horizon:
         return None
     start = due_time(chain, plan, 0)
-    due = sum(start + rung.after <= moment for rung in metric.ladder)
+    due = sum(start + after <= moment for after in metric.delays)
     # A rung that was charged for before a clock was set back is still the newest.
     level = max(due, chain.charged) - 1
-    width = len(chain.payloads) // len(metric.ladder)
+    width = metric.mechanism.payload_width
     payload = chain.payloads[level * width : (level + 1) * width]
     row = Row(level, pseudonym, chain.id, chain.event, payload)
     return Report(chain._replace(charged=level + 1), plan, metric, row)

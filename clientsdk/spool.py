@@ -93,6 +93,11 @@ def pseudonyms(connection: sqlite3.Connection) -> dict[int, bytes]:
     return dict(connection.execute("SELECT period, value FROM pseudonym").fetchall())
 
 
+def remember(connection: sqlite3.Connection, period: int, pseudonym: bytes) -> None:
+    """Keep the pseudonym of a period for as long as it has chains."""
+    connection.execute("INSERT OR IGNORE INTO pseudonym VALUES (?, ?)", (period, pseudonym))
+
+
 def mark(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
     """Write down how many rungs of each chain are charged for."""
     connection.executemany(

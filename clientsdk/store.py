@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from clientsdk import ledger, ratchet, schema, spool
+from clientsdk import claims, ledger, permanent, ratchet, schema, spool
 from clientsdk.database import Access, Database
 from clientsdk.ledger import Consent, Ledger
 from clientsdk.outcomes import Refusal
@@ -59,8 +59,11 @@ class Store(Database):
         The budget period of the ledger; never goes back.
     pseudonym : bytes
         Of that period.
-    reserved, lifetime_reserved, lifetime_spent : int
-        Micro-epsilon: of that period, and over all periods.
+    reserved : int
+        Micro-epsilon, of that period.
+    lifetime_reserved, lifetime_spent : int
+        Micro-epsilon over all periods: what is drawn from a permanent response is left out, and
+        the response counted instead.
     tallies : dict of str to int
         Recordings of that period.
     consents : int
@@ -154,9 +157,7 @@ class Store(Database):
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (self.period,)
         ).fetchone()
         self.reserved, self.tallies = (row[0], json.loads(row[1])) if row else (0, {})
-        self.lifetime_reserved, self.lifetime_spent = connection.execute(
-            "SELECT coalesce(sum(reserved), 0), coalesce(sum(spent), 0) FROM ledger"
-        ).fetchone()
+        self.lifetime_reserved, self.lifetime_spent = permanent.lifetime(connection)
         named = connection.execute("SELECT 1 FROM pseudonym WHERE period = ?", (self.period,))
         self._named = named.fetchone() is not None
         self.refusals.clear()
@@ -215,8 +216,10 @@ class Store(Database):
         if consent is not Consent.GIVEN:
             for table in ("chain", "pseudonym"):
                 connection.execute(f"DELETE FROM {table}")
-            # That a reservoir was used in this period is not forgotten.
+            # That a reservoir or a count was used in this period is not forgotten.
             connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
+            claims.abandon(connection)
+            permanent.erase(connection)
             self._named = False
             self.owe_erasure(connection)
 
@@ -243,6 +246,7 @@ class Store(Database):
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))
         connection.execute("DELETE FROM reservoir")
+        claims.forget(connection, period)
         self.period = period
         self.pseudonym = ratchet.pseudonym(self._collector, period, secret)
         self.reserved, self.tallies, self._named = 0, {}, False
@@ -310,14 +314,30 @@ class Store(Database):
     def keep(self, connection: sqlite3.Connection, chain: Chain) -> None:
         """Store a chain of this period, which :meth:`book` charges in the same transaction."""
         if not self._named:
-            connection.execute("INSERT INTO pseudonym VALUES (?, ?)", (self.period, self.pseudonym))
+            spool.remember(connection, self.period, self.pseudonym)
             self._named = True
         spool.insert(connection, chain)
 
-    def book(self, connection: sqlite3.Connection, tally: str, seen: int, cost: int) -> None:
-        """Reserve ``cost`` micro-epsilon, with the ``seen``-th recording under ``tally``."""
+    def book(
+        self,
+        connection: sqlite3.Connection,
+        tally: str,
+        seen: int,
+        cost: int,
+        lifetime: int | None = None,
+    ) -> None:
+        """Reserve ``cost`` micro-epsilon, with the ``seen``-th recording under ``tally``.
+
+        Of the lifetime the same, unless ``lifetime`` says how much: what is drawn from a
+        permanent response costs nothing beyond that response.
+        """
         self.reserved += cost
-        self.lifetime_reserved += cost
+        if lifetime is None:
+            self.lifetime_reserved += cost
+        else:
+            permanent.reserve(connection, self.period, cost)
+            self.lifetime_reserved += lifetime
+            self.lifetime_spent += lifetime
         begun = bool(self.tallies)
         self.tallies[tally] = seen
         connection.execute(
@@ -351,9 +371,15 @@ class Store(Database):
 
     # Sending: in a transaction.
 
-    def charge(self, connection: sqlite3.Connection, period: int, cost: int) -> bool:
-        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it."""
-        if self.lifetime_spent + cost > self.ceilings.lifetime:
+    def charge(
+        self, connection: sqlite3.Connection, period: int, cost: int, *, degraded: bool = False
+    ) -> bool:
+        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
+
+        What is ``degraded`` from a permanent response adds nothing to the lifetime.
+        """
+        lifetime = 0 if degraded else cost
+        if self.lifetime_spent + lifetime > self.ceilings.lifetime:
             return False
         charged = connection.execute(
             "UPDATE ledger SET spent = spent + ?1"
@@ -362,7 +388,9 @@ class Store(Database):
         )
         if charged.rowcount == 0:
             return False
-        self.lifetime_spent += cost
+        if degraded:
+            permanent.spend(connection, period, cost)
+        self.lifetime_spent += lifetime
         return True
 
     def plan(self, connection: sqlite3.Connection, number: int) -> CompiledPlan:

@@ -1,0 +1,253 @@
+"""The items of a period, counted in memory, and one chain drawn from the counts when it is over.
+
+Nothing of a count is ever written: it is lost when the process ends. What it will cost is
+reserved when the first item of a period comes, before it is counted. A release says which item
+was most frequent, drawn from all counts at once; so it can be drawn only when the period is over,
+and its event time is the last step of the period, whatever was recorded and when.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from typing import cast
+
+from clientsdk import claims, draws, spool
+from clientsdk.claims import Claim
+from clientsdk.database import Access
+from clientsdk.spool import Chain
+from clientsdk.store import Store
+from mechanisms.randomness import Source
+from sotto.compiled import CompiledMetric, CompiledPlan
+
+_HOLDER_BITS = 128
+
+
+class Count:
+    """The items of one metric in one period; what is said of it never tells them.
+
+    Attributes
+    ----------
+    metric : CompiledMetric
+    tally : str
+        ``"plan/metric"``.
+    period : int
+    event, jitter, due : int
+        Milliseconds: of the chain that is to be drawn, as :class:`~clientsdk.spool.Chain` has
+        them.
+    holder : bytes
+        Under which the claim is held.
+    chain : Chain or None
+        What was drawn, until it is stored; the count is gone then.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_id",
+        "_plan_id",
+        "_pseudonym",
+        "chain",
+        "due",
+        "event",
+        "holder",
+        "jitter",
+        "metric",
+        "period",
+        "tally",
+    )
+
+    def __init__(
+        self, store: Store, plan: CompiledPlan, metric: CompiledMetric, tally: str, source: Source
+    ) -> None:
+        self.metric = metric
+        self.tally = tally
+        self.period = store.period
+        self._plan_id = store.plan_id
+        self._pseudonym = store.pseudonym
+        self._id = draws.identifier(source)
+        self.holder = draws.identifier(source)
+        self.jitter = draws.below(source, plan.resolution)
+        end = (store.period + 1) * plan.period
+        self.event = end - plan.resolution
+        self.due = end + self.jitter + metric.delays[0]
+        self.chain: Chain | None = None
+        self._counts = [0] * len(metric.labels)
+
+    def add(self, item: int) -> None:
+        """Count one occurrence, unless its item is at the plan's bound."""
+        if self._counts[item] < cast(int, self.metric.spec["clip"]):
+            self._counts[item] += 1
+
+    def draw(self, source: Source) -> Chain:
+        """Draw the chain and forget the count, or return what was drawn already."""
+        if self.chain is None:
+            payloads = self.metric.mechanism.draw(
+                tuple(self._counts), self._id, self._pseudonym, source
+            )
+            self.chain = Chain(
+                period=self.period,
+                due=self.due,
+                id=self._id,
+                plan=self._plan_id,
+                metric=self.metric.index,
+                event=self.event,
+                jitter=self.jitter,
+                charged=0,
+                delivered=0,
+                payloads=b"".join(payloads),
+            )
+            self._counts = []
+        return self.chain
+
+    def store(self, connection: sqlite3.Connection, source: Source) -> None:
+        """Put the chain into the store, under the pseudonym that the period had."""
+        spool.remember(connection, self.period, self._pseudonym)
+        spool.insert(connection, self.draw(source))
+
+
+class ItemCounts:
+    """What one client has counted and not yet drawn from.
+
+    Parameters
+    ----------
+    store : Store
+    plan : CompiledPlan
+        The plan that the store was opened with.
+    source : Source
+
+    Privacy
+    -------
+    Counts are in memory alone. A process that was forked has none of its parent's.
+    """
+
+    def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
+        self._store = store
+        self._plan = plan
+        self._source = source
+        self._process = os.getpid()
+        self._counts: list[Count] = []
+
+    def __bool__(self) -> bool:
+        """Whether there is any count."""
+        if self._counts and self._process != os.getpid():
+            # They are the parent's, which will draw from them.
+            self._counts.clear()
+        return bool(self._counts)
+
+    def add(self, metric: CompiledMetric, value: object, now: int) -> bool:
+        """Count an item if its count is begun; False if more is to be decided.
+
+        Raises
+        ------
+        ValueTypeError
+            The item has the wrong type; nothing was counted.
+        StoreError
+            The store cannot be used; nothing was counted.
+        """
+        if not self:
+            return False
+        store, plan = self._store, self._plan
+        with store.transaction(Access.READ) as connection:
+            if store.stopped or not store.consented or plan.period_of(now) > store.period:
+                return False
+            if plan.expired(max(now, store.period * plan.period)):
+                return False
+            count = self.current(connection, metric)
+            if count is not None:
+                count.add(cast(int, metric.encode(value)))
+            return count is not None
+
+    def current(self, connection: sqlite3.Connection, metric: CompiledMetric) -> Count | None:
+        """Return the count of a metric in the store's period if its claim stands."""
+        for count in list(self._counts) if self else ():
+            if count.metric is metric and count.period == self._store.period:
+                claim = claims.find(connection, count.period, count.tally)
+                if claim is not None and claim.holder == count.holder:
+                    return count
+                self.discard(count)
+        return None
+
+    def begin(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, tally: str, cost: int
+    ) -> Count:
+        """Claim the items of the store's period, in a transaction, and return an empty count."""
+        count = Count(self._store, self._plan, metric, tally, self._source)
+        last = self._plan.period_of(count.event + metric.horizon)
+        claims.take(connection, count.period, tally, Claim(count.holder, cost), last)
+        return count
+
+    def hold(self, count: Count) -> None:
+        """Add a count, whose claim is in the transaction under way."""
+        self._process = os.getpid()
+        self._counts.append(count)
+
+    def discard(self, count: Count) -> None:
+        """Drop a count."""
+        # Another thread may have dropped it.
+        with suppress(ValueError):
+            self._counts.remove(count)
+
+    def forget(self) -> None:
+        """Drop all counts."""
+        self._counts.clear()
+
+    def settle(self, now: int) -> None:
+        """Draw from the counts of periods that are over, and store the chains.
+
+        Whatever comes of it, no count is drawn from twice. One that could not be stored is kept
+        as it was drawn, for a later call. If nothing may be released any more, the count is
+        dropped.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be used now.
+        """
+        if not self:
+            return
+        store, plan = self._store, self._plan
+        reached = max(store.period, plan.period_of(now))
+        if all(count.period >= reached for count in self._counts):
+            return
+        with store.transaction(Access.WRITE) as connection:
+            owed = store.owed
+            store.advance(connection, plan.period_of(now))
+            moment = max(now, store.period * plan.period)
+            over = [count for count in self._counts if count.period < store.period]
+            for count in over:
+                if claims.use(connection, count.period, count.tally, count.holder) and (
+                    self._releasable(count, moment)
+                ):
+                    count.store(connection, self._source)
+        for count in over:
+            self.discard(count)
+        if store.owed > owed:
+            store.scrub(compact=False)
+
+    def _releasable(self, count: Count, moment: int) -> bool:
+        return (
+            self._store.consented
+            and not self._store.stopped
+            and not self._plan.expired(moment)
+            and moment - count.event <= count.metric.horizon
+        )
+
+    def release(self) -> None:
+        """Forget all counts, and let other clients count in the rest of the period.
+
+        Raises
+        ------
+        StoreError
+            It could not be written; the counts are forgotten all the same.
+        """
+        counts = list(self._counts) if self else []
+        self.forget()
+        if counts:
+            with self._store.transaction(Access.WRITE) as connection:
+                for count in counts:
+                    claims.release(connection, count.period, count.tally, count.holder)
+
+    def next_due(self) -> int | None:
+        """Return when the first report of a count will be due (ms), None if there is no count."""
+        return min((count.due for count in self._counts), default=None) if self else None
