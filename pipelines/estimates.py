@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from pipelines.counts import Window, WindowKey
-from pipelines.items import Item, estimate
+from pipelines.items import Item, estimate, reports_by_level
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.registry import Registry
 
@@ -35,13 +35,14 @@ def rows_of_windows(
         common = _common(plan, metric, key, window)
         strings = candidates.get(key.fingerprint, {}).get(metric.name, ())
         items = list(estimate(metric, window.counts, strings))
+        reports = reports_by_level(metric, window.counts, items)
         window_rows.append(
             {
                 **common,
                 "type": metric.type,
                 "mechanism": metric.mechanism.name,
-                "n": items[0].estimate.n,
-                "reports_by_level": list(items[0].estimate.reports_by_level),
+                "n": sum(reports),
+                "reports_by_level": reports,
             }
         )
         estimate_rows += [{**common, **_row(i, item)} for i, item in enumerate(items)]

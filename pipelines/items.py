@@ -20,6 +20,8 @@ from mechanisms.estimate import Estimate
 from mechanisms.frequency import frequencies, norm_sub
 from mechanisms.numeric import NumericEstimates, numeric
 from mechanisms.rappor import RapporLadder
+from mechanisms.vectors.means import vector_means
+from mechanisms.vectors.sampled_vector import SampledVectorLadder
 from pipelines.counts import Matrix
 from sotto.compiled import CompiledMetric
 from sotto.values import MISSING_STRING
@@ -88,6 +90,14 @@ def estimate(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) 
     return _BY_TYPE[metric.type](metric, counts)
 
 
+def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
+    """Return how many reports of each rung the counts of a window are of."""
+    if isinstance(metric.mechanism, SampledVectorLadder):
+        answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
+        return answers
+    return list(items[0].estimate.reports_by_level)
+
+
 def _shares(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     estimates = frequencies(metric.mechanism, counts)
     values = np.array([each.value for each in estimates])
@@ -142,8 +152,17 @@ def _distribution(found: NumericEstimates) -> Iterator[Item]:
         yield Item("cdf", repr(at), point, method=Method.MONOTONE)
 
 
+def _vector(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    assert isinstance(metric.mechanism, SampledVectorLadder)
+    assert metric.range is not None
+    # An answer is about one coordinate: its n is that of the answers about it.
+    for number, each in enumerate(vector_means(metric.mechanism, counts, *metric.range), start=1):
+        yield Item("mean", str(number), each, metric.unit)
+
+
 _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
     "category": _shares,
     "boolean": _shares,
     "number": _number,
+    "vector": _vector,
 }

@@ -145,6 +145,14 @@ def _repeat_problems(metric: CompiledMetric) -> list[str]:
 
 def _constant_problems(metric: CompiledMetric) -> list[str]:
     """Of a value that is hidden once, and noise added to that in every period."""
+    from mechanisms.gradual.constant import supports_constant
+
+    name = metric.spec.get("name")
+    if not supports_constant(metric.spec):
+        return [
+            f": repeat: {name} cannot be constant: its public coins change with the period, and a "
+            f"permanent response was drawn under those of the first"
+        ]
     if len(metric.ladder) < 2:
         return [
             ": repeat: a constant metric has at least two rungs, the last of which is its "

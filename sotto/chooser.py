@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from mechanisms.errors import ParameterError
 from mechanisms.ladders import REGISTRY, build
+from mechanisms.vectors.optimum import optimal_sampled
+from mechanisms.vectors.sampled_vector import MAX_DIMENSIONS, MAX_SAMPLED
 from sotto.errors import PlanError
 from sotto.metrictypes import Parameter
 
@@ -64,6 +66,8 @@ def choose(kind: str, given: Mapping[str, Parameter], ladder: Sequence[int], met
     """
     if kind == "number":
         return choose_number(bool(given["missing"]), ladder)
+    if kind == "vector":
+        return choose_vector(given, ladder)
     if kind in ("category", "boolean"):
         size = given["domain_size"]
         assert isinstance(size, int)
@@ -162,3 +166,23 @@ def choose_number(missing: bool, ladder: Sequence[int]) -> Choice:
             "which on a continuous report would vary less"
         )
     return Choice({"name": "threshold", "missing": missing}, why)
+
+
+def choose_vector(given: Mapping[str, Parameter], ladder: Sequence[int]) -> Choice:
+    """Choose how many coordinates of a vector a report is about, each at an equal share.
+
+    Examples
+    --------
+    >>> choose_vector({"dimensions": 16}, [1_000_000, 8_000_000]).spec["sampled"]
+    3
+    """
+    dimensions = given["dimensions"]
+    if not (isinstance(dimensions, int) and 1 <= dimensions <= MAX_DIMENSIONS and ladder):
+        return Choice(spec_of("sampled_vector", {"sampled": 1, "bits": 0, **given}), "")
+    best = optimal_sampled(dimensions, ladder[-1] / 1_000_000) if ladder[-1] > 0 else 1
+    sampled = min(best, MAX_SAMPLED)
+    return Choice(
+        spec_of("sampled_vector", {"sampled": sampled, "bits": 0, **given}),
+        f"least variance of the means at the last rung with {sampled} of {dimensions} coordinates "
+        f"a report, each by a random threshold",
+    )

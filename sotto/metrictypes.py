@@ -14,10 +14,10 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "category": _CATEGORY,
     "boolean": _CATEGORY,
     "string": ("rappor",),
-    "number": ("threshold", "sampled_bit", "split_bits"),
+    "number": ("threshold", "sampled_bit", "sampled_bits", "split_bits"),
     "ordinal": ("grr",),
     "survey": ("grr",),
-    "vector": (),
+    "vector": ("sampled_vector",),
     "top_item": (),
 }
 #: Types whose ``domain`` lists their values.

@@ -128,22 +128,28 @@ class BitAware(_Model):
 
     bit_aware: Literal["sampled", "split"]
     bits: StrictInt
-    draws: StrictInt | None = None
+    count: StrictInt | None = None
+
+    @model_validator(mode="after")
+    def _only_sampled(self) -> BitAware:
+        if self.count is not None and self.bit_aware != "sampled":
+            raise ValueError("has a count only where bits are sampled")
+        return self
 
     @property
     def named(self) -> Named:
         """The mechanism that this stands for."""
-        if self.draws is not None:
-            return Named("sampled_bits", {"bits": self.bits, "draws": self.draws})
+        if self.count is not None:
+            return Named("sampled_bits", {"bits": self.bits, "count": self.count})
         name = {"sampled": "sampled_bit", "split": "split_bits"}[self.bit_aware]
         return Named(name, {"bits": self.bits})
 
 
 class SampledFile(_Model):
-    """Some of a vector's coordinates are sampled, and a bit of each."""
+    """Some of a vector's coordinates are sampled, and a bit of each, or a threshold (0 bits)."""
 
     sampled: StrictInt
-    bits: StrictInt
+    bits: StrictInt = 0
 
     @property
     def named(self) -> Named:

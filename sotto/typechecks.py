@@ -130,11 +130,11 @@ def _parameter_problems(metric: CompiledMetric, name: str, entry: Entry) -> list
 def _bounded(value: Parameter) -> bool:
     if isinstance(value, tuple):
         return 0 < len(value) <= MAX_DOMAIN
-    return isinstance(value, bool | str) or 1 <= value <= MAX_DOMAIN
+    return isinstance(value, bool | str) or 0 <= value <= MAX_DOMAIN
 
 
 _WANTED = {
-    int: f"a number in [1, {MAX_DOMAIN}]",
+    int: f"a number in [0, {MAX_DOMAIN}]",
     bool: "true or false",
     str: "text",
     tuple: f"a list of 1 to {MAX_DOMAIN} numbers",
