@@ -1,0 +1,213 @@
+"""Metrics of every type: what a plan says of them, what their values become, what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from agreed_plans import DAY
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sotto.compiled import CompiledPlan
+from sotto.errors import PlanError, ValueTypeError
+from sotto.plan import parse_plan
+
+PLAN = """\
+collector: fleet.example
+plan: types
+version: 1
+owner: telemetry@fleet.example
+expires: 2027-06-30
+period: 7d
+ceilings: {period: 40, lifetime: 640}
+resolution: 1h
+metrics:
+"""
+LADDER = "window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 2, after: 7d}]"
+
+
+def plan(*metrics):
+    return parse_plan(PLAN + "".join(f"  {metric}\n" for metric in metrics)).compile()
+
+
+def metric(fields, ladder=LADDER):
+    [only] = plan(f"m: {{{fields}, {ladder}}}").metrics
+    return only
+
+
+def refusal(fields, ladder=LADDER):
+    with pytest.raises(PlanError) as caught:
+        metric(fields, ladder)
+    return str(caught.value)
+
+
+class TestOrdinal:
+    GRADES = "type: ordinal, values: [awful, bad, ok, good, great]"
+
+    def test_values_in_order(self):
+        grade = metric(self.GRADES)
+        assert grade.labels == grade.domain == ("awful", "bad", "ok", "good", "great")
+        assert grade.outside == "ok"
+        assert [grade.encode(value) for value in ("awful", "great", "meh", "")] == [0, 4, 2, 2]
+        chosen = metric(f"{self.GRADES}, outside: bad")
+        assert chosen.encode("meh") == 1
+
+    def test_a_missing_value_is_the_last_symbol_and_out_of_order(self):
+        grade = metric(f"{self.GRADES}, missing: true, mechanism: grr")
+        assert grade.labels[-1] == "missing"
+        assert [grade.encode(value) for value in (None, "meh", "missing", "ok")] == [5, 5, 5, 2]
+
+    def test_points_of_a_range(self):
+        latency = metric("type: ordinal, range: [0, 1000], points: 21, unit: ms, outside: clip")
+        assert latency.labels[:2] == ("0", "50")
+        assert len(latency.labels) == 21
+        assert latency.unit == "ms"
+        values = (-5, 0, 24.9, 25, 74, 1000, math.inf, math.nan, np.float32(500))
+        assert [latency.encode(value) for value in values] == [0, 0, 0, 1, 1, 20, 20, 0, 10]
+
+    @given(st.floats() | st.integers() | st.fractions())
+    def test_every_number_has_a_point(self, value):
+        latency = metric(
+            "type: ordinal, range: [-1, 1], points: 5, missing: true, mechanism: grr, outside: clip"
+        )
+        assert latency.encode(value) in range(6 if value != value else 5)
+
+    @pytest.mark.parametrize(
+        ("fields", "said"),
+        [
+            ("type: ordinal", "must have either values, or range and points"),
+            ("type: ordinal, range: [0, 1]", "must have either values, or range and points"),
+            ("type: ordinal, values: [a, b], points: 3", "either values, or range and points"),
+            ("type: ordinal, range: [0, 1], points: 1, mechanism: grr", "points must be at least"),
+            ("type: ordinal, range: [1, 0], points: 3", "must be two finite numbers"),
+            ("type: ordinal, range: [0, 1], points: 3, outside: other", "must be 'clip'"),
+            (
+                "type: ordinal, range: [1.0e+15, 1000000000000001], points: 21, mechanism: grr",
+                "too close to be told apart",
+            ),
+            ("type: ordinal, values: [a, b], outside: other", "must be a value of the domain"),
+            ("type: ordinal, values: [a, b], outside: missing", "must be a value of the domain"),
+            ("type: ordinal, values: [a, b], mechanism: oue", "mechanism 'oue' must be"),
+        ],
+    )
+    def test_what_is_refused(self, fields, said):
+        assert said in refusal(fields)
+
+    def test_wrong_types(self):
+        latency = metric("type: ordinal, range: [0, 1000], points: 21")
+        for each, value in ((metric(self.GRADES), 3), (latency, "secret"), (latency, True)):
+            with pytest.raises(ValueTypeError, match=r"metric 'm': .* wanted, not") as caught:
+                each.encode(value)
+            assert "secret" not in str(caught.value)
+
+
+class TestSurvey:
+    SURVEY = 'type: survey, question: "Did you?"'
+
+    def test_yes_and_no(self):
+        cheated = metric(self.SURVEY)
+        assert cheated.question == "Did you?"
+        assert cheated.labels == ("no", "yes")
+        assert [cheated.encode(value) for value in (False, True)] == [0, 1]
+        for value in (0, "yes", None):
+            with pytest.raises(ValueTypeError):
+                cheated.encode(value)
+
+    def test_what_is_refused(self):
+        assert "question is missing" in refusal("type: survey")
+        assert "question of 1 to 1024 characters" in refusal('type: survey, question: ""')
+        assert "cannot be missing" in refusal(f"{self.SURVEY}, missing: true")
+
+
+class TestVector:
+    VECTOR = "type: vector, range: [-1, 1], dimensions: 3, outside: clip"
+
+    def test_coordinates_are_clipped_and_scaled(self):
+        vector = metric(f"{self.VECTOR}, mechanism: {{sampled: 2, bits: 8}}")
+        assert vector.spec == {"name": "sampled_vector", "dimensions": 3, "sampled": 2, "bits": 8}
+        assert vector.encode([-5, 0, 0.5]) == (0.0, 0.5, 0.75)
+        assert vector.encode(np.array([math.inf, math.nan, 1], dtype=np.float32)) == (1, 0, 1)
+
+    def test_the_number_of_coordinates_is_chosen(self):
+        assert metric(self.VECTOR).spec["sampled"] == 1
+        strong = LADDER.replace("epsilon: 2,", "epsilon: 8,")
+        chosen = metric(self.VECTOR, strong)
+        assert (chosen.spec["sampled"], chosen.spec["bits"]) == (3, 0)
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "123",
+            b"123",
+            None,
+            5,
+            {1: 2},
+            [1, 2],
+            [1, 2, 3, 4],
+            [1, 2, "secret"],
+            [1, 2, True],
+            np.ones((3, 1)),
+            np.float64(1),
+            {1, 2, 3},
+        ],
+        ids=range(12),
+    )
+    def test_wrong_types(self, value):
+        vector = metric(self.VECTOR)
+        with pytest.raises(ValueTypeError, match="a sequence of 3 numbers wanted") as caught:
+            vector.encode(value)
+        assert "secret" not in str(caught.value)
+
+    def test_what_is_refused(self):
+        assert "cannot be missing" in refusal(f"{self.VECTOR}, missing: true")
+        assert "dimensions" in refusal(self.VECTOR.replace("3", "0"))
+        assert "sampled must lie in [1, 3]" in refusal(f"{self.VECTOR}, mechanism: {{sampled: 4}}")
+
+
+class TestConstant:
+    CONSTANT = "type: boolean, repeat: {constant: true}"
+    THREE = "window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 4}]"
+
+    def test_the_last_rung_is_the_permanent_response(self):
+        fixed = metric(self.CONSTANT, self.THREE)
+        assert (fixed.kind, fixed.limit, fixed.sent) == ("constant", 1, 2)
+        assert fixed.delays == (0, DAY)
+        assert fixed.ladder[-1].after == DAY
+        assert (fixed.cost, fixed.permanent) == (1_000_000, 4_000_000)
+        # Last delay that is sent, one period, grace.
+        assert fixed.horizon == DAY + 7 * DAY + DAY
+
+    def test_it_costs_a_lifetime_once_and_every_period_what_is_sent(self):
+        both = plan(f"m: {{{self.CONSTANT}, {self.THREE}}}", f"n: {{type: boolean, {LADDER}}}")
+        assert (both.cost, both.permanent, both.recurring) == (3_000_000, 4_000_000, 2_000_000)
+        assert CompiledPlan.from_json(both.to_json()) == both
+
+    def test_other_metrics_have_no_permanent_response(self):
+        plain = metric("type: boolean")
+        assert (plain.sent, plain.permanent, plain.cost) == (2, 0, 2_000_000)
+
+    @pytest.mark.parametrize(
+        ("fields", "ladder", "said"),
+        [
+            (CONSTANT, "window: 28d, ladder: [{epsilon: 1}]", "has at least two rungs"),
+            (CONSTANT, LADDER, "rung 2: after 7d must be rung 1's 0ms"),
+            (CONSTANT.replace("true", "false"), THREE, "repeat.constant False must be True"),
+            (CONSTANT.replace("true}", "true, every: 2}"), THREE, "must be {once: first}"),
+            ("type: string, repeat: {constant: true}", THREE, "rappor cannot be constant"),
+            (
+                "type: number, range: [0, 1], outside: clip, mechanism: threshold, "
+                "repeat: {constant: true}",
+                THREE,
+                "threshold cannot be constant",
+            ),
+        ],
+    )
+    def test_what_is_refused(self, fields, ladder, said):
+        assert said in refusal(fields, ladder)
+
+    def test_a_lifetime_that_cannot_bear_it_is_refused(self):
+        text = PLAN.replace("{period: 40, lifetime: 640}", "{period: 2, lifetime: 4}")
+        text += f"  m: {{{self.CONSTANT}, {self.THREE}}}\n"
+        assert parse_plan(text).compile().permanent == 4_000_000
+        with pytest.raises(PlanError, match=r"lifetime 4\.0 is less than the 6\.0 that the perm"):
+            parse_plan(text + f"  n: {{type: boolean, {LADDER}}}\n").compile()
