@@ -203,7 +203,8 @@ class DrawsLadder(Ladder):
         drawn = self.chain.single.randomize(answers.reshape(-1), source)
         width = self.chain.width
         bits = drawn.reshape(n, self.count, self.levels, 1) >> np.arange(width) & 1
-        planes = bits.astype(np.uint8).transpose(0, 2, 1, 3).reshape(n, self.levels, -1)
+        planes = bits.astype(np.uint8).transpose(0, 2, 1, 3)
+        planes = planes.reshape(n, self.levels, self.count * width)
         return np.packbits(planes, axis=2, bitorder="little")
 
     def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -216,8 +216,10 @@ class SampledVectorLadder(DrawsLadder):
         """Return ``(n, sampled)`` answers for ``(n, dimensions)`` numbers."""
         import numpy as np
 
-        values = unit_array(symbols, missing=False)[0].reshape(len(seeds), -1)
-        if values.shape[1] != self.dimensions and len(values):
+        values = unit_array(symbols, missing=False)[0]
+        if not len(values):
+            values = values.reshape(0, self.dimensions)
+        if values.ndim != 2 or values.shape[1] != self.dimensions:
             raise ParameterError(f"vectors must have shape (n, {self.dimensions})")
         coordinates = self.coordinates_many(seeds)
         out = np.empty_like(coordinates)

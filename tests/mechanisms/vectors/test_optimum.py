@@ -1,0 +1,113 @@
+"""Variances of sampled bits and coordinates, and the numbers to sample."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from adapters import bitrand as adapters
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from vectors import Vector, vectors
+
+from mechanisms.allocation import bit_weights, split_epsilon
+from mechanisms.errors import ParameterError
+from mechanisms.vectors.optimum import (
+    answer_noise,
+    k_push_variance,
+    optimal_draws,
+    optimal_sampled,
+    push_variance,
+    sampled_vector_variance,
+)
+
+
+@vectors("push_var")
+def test_push_variance(vector: Vector) -> None:
+    vector.check(adapters.push_var(vector.inputs))
+
+
+@vectors("kpush_var")
+def test_k_push_variance(vector: Vector) -> None:
+    vector.check(adapters.kpush_var(vector.inputs))
+
+
+@vectors("split_alloc")
+def test_split_allocation(vector: Vector) -> None:
+    got = adapters.split_alloc(vector.inputs)
+    for name, expected in vector.expected.items():
+        vector.check(got[name], expected)
+
+
+@given(st.floats(1e-12, 700), st.floats(-1, 1), st.integers(1, 64))
+def test_variances_are_accurate(epsilon: float, value: float, draws: int) -> None:
+    with localcontext() as context:
+        context.prec = 60
+        share = (Decimal(epsilon) / draws).exp()
+        corner = (share + 1) / (share - 1)
+        exact = (corner**2 - Decimal(value) ** 2) / draws
+        noise = share / (share - 1) ** 2
+    assert math.isclose(k_push_variance(value, epsilon, draws), float(exact), rel_tol=1e-12)
+    assert math.isclose(answer_noise(epsilon / draws), float(noise), rel_tol=1e-11, abs_tol=5e-324)
+
+
+def test_several_draws_pay_from_epsilon_four_on() -> None:
+    assert [optimal_draws(epsilon) for epsilon in (0.5, 1, 2, 4, 8)] == [1, 1, 1, 2, 4]
+    assert push_variance(0.5, 2.0) == k_push_variance(0.5, 2.0, 1)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1 / 6, 0.25])
+@pytest.mark.parametrize("dimensions", [1, 3, 40])
+def test_the_number_of_sampled_coordinates_is_the_best(dimensions: int, spread: float) -> None:
+    for epsilon in (0.01, 0.5, 2.0, 5.0, 12.0, 40.0, 200.0):
+        best = min(
+            range(1, dimensions + 1),
+            key=lambda k: sampled_vector_variance(dimensions, k, epsilon, spread),
+        )
+        assert optimal_sampled(dimensions, epsilon, spread) == best
+
+
+@pytest.mark.parametrize(("spread", "best"), [(1 / 6, 2.66), (0.25, 2.18)])
+def test_the_best_epsilon_of_an_answer(spread: float, best: float) -> None:
+    found = minimize_scalar(
+        lambda epsilon: epsilon * (answer_noise(epsilon) + spread), bounds=(0.5, 8)
+    )
+    assert abs(found.x - best) < 0.005
+
+
+def test_split_bits_of_sampled_coordinates_are_worse() -> None:
+    """Uniform values, each at its own best epsilon a coordinate."""
+
+    def split(epsilon: float, bits: int) -> float:
+        shares = split_epsilon(Fraction(epsilon), bit_weights(bits))
+        noise = sum(
+            float(w) ** 2 * answer_noise(float(share))
+            for w, share in zip(bit_weights(bits), shares, strict=True)
+        )
+        rounding = 1 / 6 / (2**bits - 1) ** 2
+        return noise + rounding + 1 / 12
+
+    grid = [step / 8 for step in range(8, 80)]
+    threshold = min(epsilon * (answer_noise(epsilon) + 1 / 6) for epsilon in grid)
+    excess = [min(e * split(e, bits) for e in grid) / threshold for bits in (2, 3, 4)]
+    assert [round(ratio, 2) for ratio in excess] == [1.11, 1.24, 1.38]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: answer_noise(0.0),
+        lambda: answer_noise(math.nan),
+        lambda: k_push_variance(1.1, 1.0, 1),
+        lambda: k_push_variance(0.0, 1.0, 0),
+        lambda: sampled_vector_variance(3, 4, 1.0),
+        lambda: sampled_vector_variance(3, 1, 1.0, 0.3),
+        lambda: optimal_sampled(0, 1.0),
+    ],
+)
+def test_bad_parameters_are_refused(call: object) -> None:
+    with pytest.raises(ParameterError, match="must"):
+        call()  # type: ignore[operator]

@@ -1,0 +1,190 @@
+"""Means of coordinates and of numbers from several answers: replicas, coverage, planted faults."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from statistical import check_at_least, check_normal, check_variance
+
+from mechanisms.errors import ParameterError
+from mechanisms.ladders import build
+from mechanisms.numeric import NumericEstimates, numeric
+from mechanisms.testing import SeededSource
+from mechanisms.variance import bit_means
+from mechanisms.vectors.draws import DrawsLadder
+from mechanisms.vectors.means import vector_estimates, vector_means
+from mechanisms.vectors.optimum import k_push_variance, sampled_vector_variance
+from mechanisms.vectors.sampled_vector import SampledVector, SampledVectorLadder
+
+SEED = 20241107
+N, REPEATS = 2000, 250
+RNG = np.random.default_rng(SEED)
+#: Uniform, skewed and two-point coordinates, unlike for the same client.
+VECTORS = np.stack(
+    [
+        RNG.permutation((np.arange(N) + 0.5) / N),
+        RNG.beta(2, 20, N),
+        (RNG.random(N) < 0.4) * 0.7 + 0.3,
+    ],
+    axis=1,
+)
+
+
+def ladder(bits: int, sampled: int, amounts: list[int]) -> SampledVectorLadder:
+    spec = {"name": "sampled_vector", "dimensions": 3, "sampled": sampled, "bits": bits}
+    built = build(spec, amounts, "position")
+    assert isinstance(built, SampledVectorLadder)
+    return built
+
+
+def replicas(
+    mechanism: DrawsLadder, values: NDArray[np.float64], levels: NDArray[np.int64], seed: int = SEED
+) -> NDArray[np.int64]:
+    """Counts of ``REPEATS`` independent runs over the same clients, each at his level."""
+    n = len(values)
+    every = np.tile(values, (REPEATS, 1) if values.ndim == 2 else REPEATS)
+    generator = np.random.default_rng(seed)
+    chains = generator.integers(0, 2**64, size=(len(every), 2), dtype=np.uint64)
+    drawn = mechanism.randomize(every, chains, chains, SeededSource(seed))
+    newest = drawn[np.arange(len(every)), np.tile(levels, REPEATS)]
+    groups = np.repeat(np.arange(REPEATS), n) * mechanism.levels + np.tile(levels, REPEATS)
+    counts = mechanism.accumulate(newest, chains, chains, groups, REPEATS * mechanism.levels)
+    return counts.reshape(REPEATS, mechanism.levels, -1)
+
+
+def check_coordinate(
+    results: list[NumericEstimates], truth: float, variance: float | None, label: object
+) -> None:
+    """Unbiased, as precise as stated, and covered as often as stated."""
+    values = np.array([result.mean.value for result in results])
+    errors = np.array([result.mean.standard_error for result in results])
+    check_normal(values.mean(), truth, values.std() / math.sqrt(len(values)), label=label)
+    covered = sum(low <= truth <= high for low, high in (r.mean.interval(0.95) for r in results))
+    check_at_least(covered, len(results), 0.93, label=label)
+    if variance is not None:
+        check_variance(values, variance, label=label)
+        assert np.sqrt((errors**2).mean()) >= 0.97 * math.sqrt(variance)
+        assert np.sqrt((errors**2).mean()) <= 1.12 * math.sqrt(variance)
+
+
+def spread(bits: int, column: NDArray[np.float64]) -> float:
+    if bits:
+        means = bit_means(column, bits)
+        weights = np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
+        return float(weights @ (means * (1 - means)))
+    ranks = 2 * np.arange(1, N + 1) - N - 1
+    return float(ranks @ np.sort(column)) / N**2
+
+
+@pytest.mark.parametrize(("bits", "sampled", "epsilon"), [(0, 1, 1.0), (0, 2, 4.0), (8, 2, 4.0)])
+def test_means_of_coordinates(bits: int, sampled: int, epsilon: float) -> None:
+    mechanism = ladder(bits, sampled, [int(epsilon * 1e6)])
+    counts = replicas(mechanism, VECTORS, np.zeros(N, dtype=np.int64))
+    results = [vector_estimates(mechanism, table, quantiles=()) for table in counts]
+    for i, column in enumerate(VECTORS.T):
+        leading = sampled_vector_variance(3, sampled, epsilon, spread(bits, column))
+        variance = None if bits else (leading - column.var()) / N
+        check_coordinate([r[i] for r in results], column.mean(), variance, f"seed {SEED}")
+        if bits:
+            # The errors state what stays unknown, the variance of the values, as if it were zero.
+            values = np.array([r[i].mean.value for r in results])
+            check_variance(values, (leading - column.var()) / N, label=f"seed {SEED}")
+            assert all(len(r[i].bit_means or ()) == bits for r in results)
+        else:
+            assert all(r[i].cdf is not None for r in results)
+    with pytest.raises(AssertionError, match="expected"):
+        check_coordinate([r[0] for r in results], 1.05 * VECTORS[:, 0].mean(), None, "")
+
+
+def test_levels_may_depend_on_values() -> None:
+    """Clients whose first coordinate is large release more: the means stay what they are."""
+    mechanism = ladder(0, 2, [500_000, 2_000_000, 6_000_000])
+    levels = np.searchsorted([0.3, 0.7], VECTORS[:, 0]).astype(np.int64)
+    counts = replicas(mechanism, VECTORS, levels)
+    results = [vector_estimates(mechanism, table, -2.0, 3.0, quantiles=()) for table in counts]
+    for i, column in enumerate(VECTORS.T):
+        own = [r[i] for r in results]
+        check_coordinate(own, -2 + 5 * column.mean(), None, f"seed {SEED}")
+        assert all(sum(r.mean.reports_by_level) == r.mean.n for r in own)
+    assert sum(r[i].mean.n for r in results for i in range(3)) == REPEATS * N * 2
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_means_from_several_sampled_bits(missing: bool) -> None:
+    mechanism = build(
+        {"name": "sampled_bits", "bits": 8, "count": 2, "missing": missing}, [4_000_000], "delay"
+    )
+    assert isinstance(mechanism, DrawsLadder)
+    column = VECTORS[:, 1].copy()
+    if missing:
+        column[: N // 4] = np.nan
+    counts = replicas(mechanism, column, np.zeros(N, dtype=np.int64))
+    results = [numeric(mechanism, table, 0.0, 1.0) for table in counts]
+    truth = float(np.nanmean(column))
+    check_coordinate(results, truth, None, f"seed {SEED}")
+    values = np.array([r.mean.value for r in results])
+    assert all(r.mean.n == N for r in results)
+    if missing:
+        shares = [r.missing for r in results]
+        assert all(share is not None and share.n == N for share in shares)
+        seen = np.array([share.value for share in shares if share is not None])
+        check_normal(seen.mean(), 0.25, seen.std() / math.sqrt(REPEATS), label=f"seed {SEED}")
+        return
+    weights = np.exp2(np.arange(7, -1, -1)) / 255
+    [(p, q)] = mechanism.rung_probabilities(0)
+    means = bit_means(column, 8)
+    answer = p * (1 - p) / (p - q) ** 2 + float(weights @ (means * (1 - means))) - column.var()
+    check_variance(values, answer / (2 * N), label=f"seed {SEED}")
+    # Without strata it would be the closed form of the literature, on [-1, 1].
+    plain = np.mean([k_push_variance(2 * float(x) - 1, 4.0, 2) for x in column]) / 4 / N
+    assert values.var() < 0.9 * plain
+    with pytest.raises(AssertionError, match="variance"):
+        check_variance(values, answer / N)
+
+
+def test_a_single_level_randomizes_counts_and_estimates() -> None:
+    vector = SampledVector(epsilon=12.0, dimensions=3, metric="position")
+    assert vector.sampled == 3
+    ids = RNG.integers(0, 2**64, size=(N, 2), dtype=np.uint64)
+    counts = vector.count(vector.randomize(VECTORS, ids, SeededSource(SEED)), ids)
+    half = N // 2
+    reports = vector.randomize(VECTORS, ids, SeededSource(SEED))
+    parts = [vector.count(reports[part], ids[part]) for part in (slice(half), slice(half, N))]
+    assert (counts == sum(parts)).all()
+    for result, column in zip(vector.estimate(counts, 0.0, 2.0), VECTORS.T, strict=True):
+        error = result.mean.standard_error
+        check_normal(result.mean.value, 2 * column.mean(), error, label=f"seed {SEED}")
+
+
+def test_no_reports_no_means() -> None:
+    mechanism = ladder(0, 1, [1_000_000])
+    nothing = np.zeros((1, mechanism.count_length), dtype=np.int64)
+    for mean in vector_means(mechanism, nothing):
+        assert math.isnan(mean.value)
+        assert mean.interval() == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"counts": [[1, 2, 3]]}, "shape"),
+        ({"low": 1.0}, "range"),
+        ({"high": math.nan}, "range"),
+        ({"quantiles": (1.0,)}, "quantiles"),
+    ],
+)
+def test_bad_parameters_are_refused(arguments: dict[str, Any], message: str) -> None:
+    mechanism = ladder(0, 1, [1_000_000])
+    given = {"counts": np.ones((1, mechanism.count_length), dtype=np.int64), **arguments}
+    with pytest.raises(ParameterError, match=message):
+        vector_estimates(mechanism, **given)
+
+
+@pytest.mark.parametrize("arguments", [{"dimensions": 0}, {"dimensions": 3, "sampled": 4}])
+def test_bad_vectors_are_refused(arguments: dict[str, int]) -> None:
+    with pytest.raises(ParameterError, match="must lie"):
+        SampledVector(epsilon=1.0, **arguments)
