@@ -108,6 +108,7 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
+    from sotto.cli.wording import told
     from sotto.log import now_ms
 
     lines = [
@@ -127,7 +128,11 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         *_ceilings(plan),
         "",
         "Amounts are epsilon; 'certified' is the exact worst-case loss and what is charged. 'A lie",
-        "counts': a share s of forged reports moves an estimate by up to s times this.",
+        "counts': a share s of forged reports moves an estimate by up to s times this; where it is",
+        "blank, no such bound is known.",
+        "",
+        "What the reports tell:",
+        *(f"  {metric.name}: {told(metric)}" for metric in plan.metrics),
     ]
     if chosen:
         lines += ["", "Mechanisms that the plan left open:"]
@@ -140,7 +145,11 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 def _about(metric: CompiledMetric) -> list[str]:
     from sotto.durations import duration_text
 
-    parameters = [f"{value} {key}" for key, value in metric.parameters if type(value) is int]
+    parameters = [
+        f"{' '.join(map(str, value)) if isinstance(value, tuple) else value} {key}"
+        for key, value in metric.parameters
+        if type(value) in (int, tuple)
+    ]
     mechanism = f"{metric.mechanism.name} ({', '.join(parameters)})".replace(
         "domain_size", "symbols"
     )
@@ -155,33 +164,20 @@ def _about(metric: CompiledMetric) -> list[str]:
 
 def _rungs(metric: CompiledMetric) -> list[list[str]]:
     from sotto.checks import amount
+    from sotto.cli.wording import influence
     from sotto.durations import duration_text
 
     return [
         [
             metric.name if level == 0 else "",
             str(level + 1),
-            duration_text(rung.after),
+            duration_text(rung.after) if level < metric.sent else "never",
             amount(rung.epsilon),
             amount(metric.mechanism.certified(level)),
-            f"{_influence(metric, level):.2f}x",
+            "" if (lie := influence(metric, level)) is None else f"{lie:.2f}x",
         ]
         for level, rung in enumerate(metric.ladder)
     ]
-
-
-def _influence(metric: CompiledMetric, level: int) -> float:
-    """How far one forged report among n moves an estimate, times n.
-
-    A report that claims a symbol counts (1 - q) / (p - q). Where all bits of a number are sent,
-    they can lie together, each by its weight.
-    """
-    lies = [(1 - float(q)) / float(p - q) for p, q in metric.mechanism.rungs(level)]
-    bits = metric.spec.get("bits")
-    if metric.mechanism.name == "split_bits" and isinstance(bits, int):
-        weights = [2.0 ** (bits - 1 - bit) / (2.0**bits - 1) for bit in range(bits)]
-        return sum(weight * lie for weight, lie in zip(weights, lies, strict=False))
-    return max(lies)
 
 
 def _costs(plan: CompiledPlan) -> list[list[str]]:
@@ -198,13 +194,19 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
     from sotto.checks import amount
     from sotto.durations import duration_text
 
-    periods = plan.ceilings.lifetime // plan.cost
-    return [
+    lines = [
         f"ceiling of a period ({duration_text(plan.period)}): {amount(plan.ceilings.period)}, "
-        f"of which {amount(plan.cost)} can be spent",
-        f"ceiling of a lifetime: {amount(plan.ceilings.lifetime)}, reached after {periods} full "
-        f"periods ({duration_text(periods * plan.period)})",
+        f"of which {amount(plan.cost)} can be spent"
     ]
+    lifetime = f"ceiling of a lifetime: {amount(plan.ceilings.lifetime)}"
+    if plan.permanent:
+        each = ", ".join(f"{m.name} {amount(m.permanent)}" for m in plan.metrics if m.permanent)
+        lifetime += f", of which permanent responses take {amount(plan.permanent)} once ({each})"
+    if not plan.recurring:
+        return [*lines, f"{lifetime}, never reached"]
+    periods = (plan.ceilings.lifetime - plan.permanent) // plan.recurring
+    reached = f"reached after {periods} full periods ({duration_text(periods * plan.period)})"
+    return [*lines, f"{lifetime}, {reached}"]
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
