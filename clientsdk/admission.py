@@ -18,7 +18,7 @@ from clientsdk.spool import Chain
 from clientsdk.store import Store
 from mechanisms.randomness import Source
 from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.errors import StoreError
+from sotto.errors import ParameterError, StoreError
 
 
 class Admission:
@@ -168,7 +168,10 @@ class Admission:
         if response is None:
             response = metric.mechanism.draw_last(symbol, chain_id, store.pseudonym, source)
             permanent.keep(connection, binding, tally, once, response)
-        payloads = metric.mechanism.weaker(response, source)
+        try:
+            payloads = metric.mechanism.weaker(response, source)
+        except ParameterError:
+            raise StoreError("a permanent response does not fit its mechanism") from None
         store.keep(connection, self._chain_of(metric, moment, chain_id, jitter, payloads))
         store.book(connection, tally, seen, cost, lifetime=once)
         return Outcome.ACCEPTED
