@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.errors import ParameterError
-from mechanisms.ladders import REGISTRY, build
+from mechanisms.gradual.constant import supports_constant
+from mechanisms.ladders import REGISTRY, LadderedMechanism, build
 from mechanisms.vectors.optimum import optimal_sampled
 from mechanisms.vectors.sampled_vector import MAX_DIMENSIONS, MAX_SAMPLED
 from sotto.errors import PlanError
-from sotto.metrictypes import Parameter
+from sotto.metrictypes import MECHANISMS, Parameter
 
 #: Up to here the random threshold has the least worst-case variance of all mechanisms for
 #: numbers (the crossover with the hybrid mechanism is at epsilon 1.901).
 THRESHOLD_LIMIT = 1_900_000
+#: Variances are the same if they differ by no more than this part.
+_SAME = 1e-9
+#: Parameters that need not be written.
+DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {}
+#: Parameters that follow from the metric, for those mechanisms that have them.
+_DERIVED = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
 
 class Choice(NamedTuple):
@@ -23,6 +30,36 @@ class Choice(NamedTuple):
 
     spec: dict[str, Parameter]
     why: str
+
+
+class Asked(NamedTuple):
+    """What a metric says of the mechanism that it needs.
+
+    Parameters
+    ----------
+    kind : str
+        The metric's type.
+    given : mapping
+        What the metric tells of its mechanism's parameters.
+    ladder : tuple of int
+        Nominal micro-epsilon, weakest first.
+    metric : str
+        Its name.
+    constant : bool
+        Whether the last rung is a permanent response.
+    """
+
+    kind: str
+    given: Mapping[str, Parameter]
+    ladder: tuple[int, ...]
+    metric: str
+    constant: bool = False
+
+    @property
+    def last(self) -> int:
+        """Micro-epsilon of the last rung that is sent, 0 if there is none."""
+        sent = self.ladder[: len(self.ladder) - self.constant]
+        return sent[-1] if sent else 0
 
 
 def spec_of(name: str, given: Mapping[str, Parameter]) -> dict[str, Parameter]:
@@ -33,8 +70,8 @@ def spec_of(name: str, given: Mapping[str, Parameter]) -> dict[str, Parameter]:
     name : str
         In the registry.
     given : mapping
-        What the metric tells, and what is written. Parameters that no mechanism's are stay, so
-        that they are refused.
+        What the metric tells, and what is written. What is written and no parameter of the
+        mechanism stays, so that it is refused.
 
     Examples
     --------
@@ -43,41 +80,30 @@ def spec_of(name: str, given: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """
     fields = REGISTRY[name].fields
     known = {**DEFAULTS.get(name, {}), **given}
-    derived = {"domain_size", "missing", "clip", "dimensions"}
-    return {
-        "name": name,
-        **{key: value for key, value in known.items() if key in fields or key not in derived},
-    }
+    kept = {key: value for key, value in known.items() if key in fields or key not in _DERIVED}
+    return {"name": name, **kept}
 
 
-def choose(kind: str, given: Mapping[str, Parameter], ladder: Sequence[int], metric: str) -> Choice:
+def choose(asked: Asked) -> Choice:
     """Choose a mechanism for a metric.
 
-    Parameters
-    ----------
-    kind : str
-        Its type.
-    given : mapping
-        What it tells of its mechanism's parameters.
-    ladder : sequence of int
-        Nominal micro-epsilon, weakest first.
-    metric : str
-        Its name.
+    Examples
+    --------
+    >>> choose(Asked("boolean", {"domain_size": 2}, (1_000_000,), "late")).spec
+    {'name': 'grr', 'domain_size': 2}
     """
-    if kind == "number":
-        return choose_number(bool(given["missing"]), ladder)
-    if kind == "vector":
-        return choose_vector(given, ladder)
-    if kind in ("category", "boolean"):
-        size = given["domain_size"]
-        assert isinstance(size, int)
+    if asked.kind == "number":
+        return choose_number(asked)
+    if asked.kind == "vector":
+        return choose_vector(asked)
+    if asked.kind in ("category", "boolean"):
         try:
-            return choose_category(size, ladder, metric)
+            return choose_category(asked)
         except PlanError:
             # Which rung or size it is about is said by the checks, as if grr had been asked for.
-            return Choice(spec_of("grr", given), "")
-    name, why = _ONLY[kind]
-    return Choice(spec_of(name, given), why)
+            return Choice(spec_of("grr", asked.given), "")
+    name, why = _ONLY[asked.kind]
+    return Choice(spec_of(name, asked.given), why)
 
 
 #: The mechanisms of types that have a best one whatever the ladder.
@@ -86,56 +112,66 @@ _ONLY = {
     "ordinal": ("grr", "the only one for an ordinal"),
     "survey": ("grr", ""),
 }
-#: Parameters that need not be written.
-DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {}
 
 
-def choose_category(domain_size: int, ladder: Sequence[int], metric: str) -> Choice:
-    """Choose between generalized randomized response and the two unary encodings.
-
-    Parameters
-    ----------
-    domain_size : int
-        Number of symbols, ``other`` and ``missing`` included.
-    ladder : sequence of int
-        Nominal micro-epsilon, weakest first.
-    metric : str
+def choose_category(asked: Asked) -> Choice:
+    """Choose the mechanism with the least noise in the shares of categories.
 
     Raises
     ------
     PlanError
-        None of them can honour the ladder.
+        None can honour the ladder.
 
     Notes
     -----
-    What counts is the variance at the last rung, summed over symbols (see :func:`variance`),
-    from the realised probabilities.
+    What counts is the variance at the last rung that is sent, summed over symbols (see
+    :func:`variance`), from the realised probabilities; of those that are alike, the smaller
+    payload, then the simpler mechanism.
 
     Examples
     --------
-    >>> choose_category(5, [500_000, 2_000_000], "carrier").spec["name"]
+    >>> ladder = (500_000, 2_000_000)
+    >>> choose_category(Asked("category", {"domain_size": 5}, ladder, "carrier")).spec["name"]
     'grr'
-    >>> choose_category(200, [500_000, 2_000_000], "airport").spec["name"]
+    >>> choose_category(Asked("category", {"domain_size": 200}, ladder, "airport")).spec["name"]
     'oue'
     """
-    found: list[tuple[Fraction, str]] = []
+    found: list[tuple[float, LadderedMechanism]] = []
     problems = []
-    for name in ("grr", "oue", "sue"):
+    for name in MECHANISMS[asked.kind]:
+        if name not in _WEIGHED or (asked.constant and not supports_constant({"name": name})):
+            continue
         try:
-            mechanism = build({"name": name, "domain_size": domain_size}, ladder, metric)
+            mechanism = build(spec_of(name, asked.given), asked.ladder, asked.metric)
         except ParameterError as error:
             problems.append(str(error))
             continue
-        (rung,) = mechanism.rungs(len(ladder) - 1)
-        found.append((variance(rung.p, rung.q, domain_size), name))
+        p, q = mechanism.rungs(len(asked.ladder) - 1 - asked.constant)[0]
+        found.append((float(variance(p, q, _size(asked))), mechanism))
     if not found:
         raise PlanError("; ".join(dict.fromkeys(problems)))
-    found.sort(key=lambda item: item[0])
-    each = ", ".join(f"{name} {float(value):.4g}" for value, name in found)
+    least = min(value for value, _ in found)
+    alike = [mechanism for value, mechanism in found if value <= least * (1 + _SAME)]
+    best = min(alike, key=lambda mechanism: mechanism.payload_width)
+    each = ", ".join(f"{made.name} {value:.4g}" for value, made in sorted(found, key=_variance))
     return Choice(
-        {"name": found[0][1], "domain_size": domain_size},
+        spec_of(best.name, asked.given),
         f"least variance at the last rung (n times the sum over symbols: {each})",
     )
+
+
+#: Mechanisms of categories that are weighed; all are unbiased, their payloads of any size.
+_WEIGHED = frozenset({"grr", "sue", "oue"})
+
+
+def _variance(item: tuple[float, LadderedMechanism]) -> float:
+    return item[0]
+
+
+def _size(asked: Asked) -> int:
+    size = asked.given["domain_size"]
+    assert isinstance(size, int)
+    return size
 
 
 def variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
@@ -157,32 +193,32 @@ def variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
     return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (p - q) ** 2
 
 
-def choose_number(missing: bool, ladder: Sequence[int]) -> Choice:
+def choose_number(asked: Asked) -> Choice:
     """Choose the mechanism for a number: the random threshold, and say how good that is."""
     why = "least worst-case variance up to epsilon 1.9, and the whole distribution besides"
-    if ladder and ladder[-1] > THRESHOLD_LIMIT:
+    if asked.last > THRESHOLD_LIMIT:
         why = (
             "least variance of the mechanisms there are; its last rung is above epsilon 1.9, from "
             "which on a continuous report would vary less"
         )
-    return Choice({"name": "threshold", "missing": missing}, why)
+    return Choice(spec_of("threshold", asked.given), why)
 
 
-def choose_vector(given: Mapping[str, Parameter], ladder: Sequence[int]) -> Choice:
+def choose_vector(asked: Asked) -> Choice:
     """Choose how many coordinates of a vector a report is about, each at an equal share.
 
     Examples
     --------
-    >>> choose_vector({"dimensions": 16}, [1_000_000, 8_000_000]).spec["sampled"]
-    3
+    >>> choose_vector(Asked("vector", {"dimensions": 16}, (1_000_000, 8_000_000), "v")).spec
+    {'name': 'sampled_vector', 'sampled': 3, 'bits': 0, 'dimensions': 16}
     """
-    dimensions = given["dimensions"]
-    if not (isinstance(dimensions, int) and 1 <= dimensions <= MAX_DIMENSIONS and ladder):
-        return Choice(spec_of("sampled_vector", {"sampled": 1, "bits": 0, **given}), "")
-    best = optimal_sampled(dimensions, ladder[-1] / 1_000_000) if ladder[-1] > 0 else 1
-    sampled = min(best, MAX_SAMPLED)
+    dimensions = asked.given["dimensions"]
+    assert isinstance(dimensions, int)
+    sampled = 1
+    if 1 <= dimensions <= MAX_DIMENSIONS and asked.last > 0:
+        sampled = min(optimal_sampled(dimensions, asked.last / 1_000_000), MAX_SAMPLED)
     return Choice(
-        spec_of("sampled_vector", {"sampled": sampled, "bits": 0, **given}),
+        spec_of("sampled_vector", {"sampled": sampled, "bits": 0, **asked.given}),
         f"least variance of the means at the last rung with {sampled} of {dimensions} coordinates "
         f"a report, each by a random threshold",
     )

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sotto.checks import check
-from sotto.chooser import Choice, choose, spec_of
+from sotto.chooser import Asked, Choice, choose, spec_of
 from sotto.compiled import FORMAT, CompiledPlan
 from sotto.documents import plan_of
 from sotto.errors import PlanError
@@ -187,7 +187,8 @@ def _mechanism(metric: MetricFile, name: str) -> Choice:
     """Return the mechanism that a metric names, or the one chosen for it and why."""
     given = _given(metric)
     if metric.mechanism is None:
-        return choose(metric.type, given, [rung.epsilon for rung in metric.ladder], name)
+        ladder = tuple(rung.epsilon for rung in metric.ladder)
+        return choose(Asked(metric.type, given, ladder, name, metric.repeat.kind == "constant"))
     written = metric.mechanism.named
     return Choice(spec_of(written.name, {**given, **written.parameters}), "")
 

@@ -11,7 +11,7 @@ from agreed_plans import DAY, HOUR, PLAN_YAML
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sotto.chooser import choose_category, choose_number, variance
+from sotto.chooser import Asked, choose_category, choose_number, variance
 from sotto.durations import duration_text, parse_duration
 from sotto.errors import ParameterError, PlanError
 from sotto.plan import load_plan, parse_plan
@@ -173,9 +173,14 @@ def test_a_plan_with_anything_in_it_is_loaded_or_refused_in_words(data):
         parse_plan(PLAN_YAML[:at] + written + PLAN_YAML[end:])
 
 
+def category(size, *ladder, constant=False):
+    return Asked("category", {"domain_size": size}, ladder, "x", constant)
+
+
 class TestChooser:
     def test_small_domains_are_answered_directly_and_large_ones_in_bits(self):
-        names = [choose_category(m, [1_000_000], "x").spec["name"] for m in (2, 3, 8, 30, 1000)]
+        sizes = (2, 3, 8, 30, 1000)
+        names = [choose_category(category(m, 1_000_000)).spec["name"] for m in sizes]
         assert names == ["grr", "grr", "grr", "oue", "oue"]
 
     @given(st.integers(2, 60), st.integers(1, 60))
@@ -184,20 +189,28 @@ class TestChooser:
         from mechanisms.ladders import build
 
         ladder = [tenths * 100_000]
-        chosen = choose_category(size, ladder, "x").spec["name"]
+        chosen = choose_category(category(size, *ladder)).spec["name"]
         least = {}
         for name in ("grr", "sue", "oue"):
             (rung,) = build({"name": name, "domain_size": size}, ladder, "x").rungs(0)
             least[name] = variance(rung.p, rung.q, size)
         assert least[chosen] == min(least.values())
 
+    def test_of_a_constant_metric_the_last_rung_that_is_sent_counts(self):
+        assert choose_category(category(20, 1_000_000, 8_000_000)).spec["name"] == "grr"
+        constant = category(20, 1_000_000, 8_000_000, constant=True)
+        assert choose_category(constant).spec["name"] == "oue"
+
     def test_a_ladder_that_cannot_be_honoured_is_not_chosen_for(self):
         with pytest.raises(PlanError):
-            choose_category(3, [2_000_000, 1_000_000], "x")
+            choose_category(category(3, 2_000_000, 1_000_000))
 
     def test_numbers_above_the_limit_are_said_to_be_so(self):
-        assert "up to epsilon 1.9" in choose_number(False, [1_900_000]).why
-        beyond = choose_number(True, [500_000, 1_900_001])
+        def number(missing, *ladder):
+            return choose_number(Asked("number", {"missing": missing}, ladder, "x"))
+
+        assert "up to epsilon 1.9" in number(False, 1_900_000).why
+        beyond = number(True, 500_000, 1_900_001)
         assert "above epsilon 1.9" in beyond.why
         assert beyond.spec == {"name": "threshold", "missing": True}
 
