@@ -1,15 +1,15 @@
-"""Shares of categories, from the counts of generalized randomized response and unary encoding.
+"""Shares of categories, from the counts of any "pure" protocol.
 
-A report at level c contributes (o − q_c)/(p_c − q_c), where p_c and q_c are the probabilities
-that it says "j" when that is true and when it is not. The contributions of all levels are
-averaged with equal weights: the result is unbiased for exactly these clients, whatever their
-levels have to do with their values. (Weights by inverse variance would be biased as soon as
-clients with a certain value release more.)
+A report *supports* some categories: with probability p_c at level c the true one, with q_c each
+other one. So it contributes (o − q_c)/(p_c − q_c) to a category, o being 1 if it supports it and
+0 if not. The contributions of all levels are averaged with equal weights: the result is unbiased
+for exactly these clients, whatever their levels have to do with their values. (Weights by inverse
+variance would be biased as soon as clients with a certain value release more.)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
@@ -21,13 +21,39 @@ if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
 
 
+@runtime_checkable
+class PureProtocol(Protocol):
+    """What a ladder for categories offers besides being a ladder."""
+
+    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many reports support each category, and how many there are, by level.
+
+        Parameters
+        ----------
+        table : ndarray, shape (levels, count_length), int64
+
+        Returns
+        -------
+        ones : ndarray, shape (levels, m), int64
+        reports : ndarray, shape (levels,), int64
+        """
+        ...
+
+    def support_pairs(self) -> NDArray[np.float64]:
+        """Return (p, q) of every level, shape ``(levels, 2)``.
+
+        The probability that a report supports a category that is true, and one that is not.
+        """
+        ...
+
+
 def frequencies(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimate]:
     """Estimate the share of each category among the accepted reports.
 
     Parameters
     ----------
     mechanism : LadderedMechanism
-        ``grr``, ``sue`` or ``oue``.
+        One for categories: ``grr``, ``sue``, ``oue``, ``local_hashing``, ``subset``, ``hadamard``.
     counts : array_like, shape (levels, count_length), integers
         Counts of the newest reports, by level, as the mechanism's ``accumulate`` lays them out.
 
@@ -62,13 +88,10 @@ def frequencies(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimat
     [0.2261, 0.1739, 0.2, 0.2521, 0.1479]
     """
     table = count_table(mechanism, counts)
-    if mechanism.name == "grr":
-        ones, reports = table, table.sum(axis=1)
-    elif mechanism.name in ("sue", "oue"):
-        ones, reports = table[:, :-1], table[:, -1]
-    else:
+    if not isinstance(mechanism, PureProtocol):
         raise ParameterError(f"{mechanism.name} has no categories; use numeric or decode")
-    return shares(ones, reports, channel_pairs(mechanism, 0))
+    ones, reports = mechanism.supports(table)
+    return shares(ones, reports, mechanism.support_pairs())
 
 
 def shares(

@@ -100,6 +100,16 @@ class GrrLadder(SymbolLadder):
         """Count a report at its category."""
         return reports
 
+    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A report supports the category that it names."""
+        return table, table.sum(axis=1)
+
+    def support_pairs(self) -> NDArray[np.float64]:
+        """Return the probabilities of the true category and of another, by level."""
+        from mechanisms.frequency import channel_pairs
+
+        return channel_pairs(self, 0)
+
 
 def category(symbol: Any, domain_size: int) -> int:
     """Return a category, after a check that it is an integer in its range."""

@@ -141,6 +141,16 @@ class UnaryLadder(VectorLadder):
         out[np.arange(len(index)), index >> 6] = np.uint64(1) << (index & 63).astype(np.uint64)
         return out
 
+    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A report supports the categories whose bits are set."""
+        return table[:, :-1], table[:, -1]
+
+    def support_pairs(self) -> NDArray[np.float64]:
+        """Return the probabilities that the bit of the category, and of another, is set."""
+        from mechanisms.frequency import channel_pairs
+
+        return channel_pairs(self, 0)
+
 
 def unary_ladder(name: str, domain_size: int, ladder: Sequence[int], metric: str) -> UnaryLadder:
     """Build a ladder of symmetric (``sue``) or optimized (``oue``) unary encoding."""
