@@ -86,7 +86,7 @@ def _row_reason(row, index, shard, plan, append):
     payload = np.frombuffer(row.payload, dtype=np.uint8).reshape(1, -1)
     if shard_of(row.pseudonym, plan.shards) != shard:
         return Reason.WRONG_SHARD
-    if row.level >= len(metric.ladder):
+    if row.level >= len(metric.ladder) - (metric.kind == "constant"):
         return Reason.IMPOSSIBLE_LEVEL
     if not metric.mechanism.valid(payload)[0]:
         return Reason.OUT_OF_DOMAIN

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from agreed_plans import DAY, HOUR, compiled
+from agreed_plans import DAY, HOUR, canonical, compiled, plan_document
 from decode_reference import columns_of, packed, reference_decode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.coins import shard_of
 from sotto import runs
+from sotto.compiled import CompiledPlan
 from sotto.decode import decode, encode_rows
 from sotto.errors import FormatError, ParameterError
 from sotto.reasons import Reason
@@ -298,3 +299,23 @@ def test_rows_that_cannot_be_messages_are_refused():
     for rows in (0, 10**6):
         with pytest.raises(FormatError, match="rows_per_message"):
             encode_rows(batch, REGISTRY, rows)
+
+
+def test_a_permanent_response_is_an_impossible_level():
+    """The last rung of a constant metric never leaves a device."""
+    document = plan_document()
+    document["metrics"][0].update(repeat={"kind": "constant", "limit": 1})
+    document["metrics"][0]["ladder"][2]["after"] = document["metrics"][0]["ladder"][1]["after"]
+    plan = CompiledPlan.from_json(canonical(document))
+    pseudonym = OF_SHARD[3][0]
+    rows = [Row(level, pseudonym, bytes([level]) * 16, NOW, b"\1") for level in range(3)]
+    message = encode_message(plan.fingerprint, 3, [(0, rows)])
+    buffer, offsets, lengths = packed([message])
+    registry = Registry([plan])
+    decoded = decode(buffer, offsets, lengths, np.array([NOW]), registry)
+    accepted, rejected, _ = reference_decode([message], [NOW], registry)
+    assert (columns_of(decoded.batches), decoded.rejects) == (accepted, rejected)
+    assert [len(batch) for batch in decoded.batches] == [2]
+    [reject] = decoded.rejects
+    assert reject.reason is Reason.IMPOSSIBLE_LEVEL
+    assert rows_of(reject.message)[0][3] == rows[2]
