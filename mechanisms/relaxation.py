@@ -221,7 +221,8 @@ def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> t
             f"no relaxation from {weak} to {strong}: the weaker bit is no degradation of the "
             "stronger one"
         )
-    return float(min(max(zero, 0), 1)), float(min(max(one, 0), 1))
+    none, sure = Fraction(0), Fraction(1)
+    return float(min(max(zero, none), sure)), float(min(max(one, none), sure))
 
 
 def _kept(domain_size: int, epsilon1: float, epsilon2: float) -> float:

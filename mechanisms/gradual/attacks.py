@@ -87,7 +87,8 @@ def maximum_likelihood(
         moved = np.where(after == values, law.p_ba, moved)
         with np.errstate(divide="ignore"):
             scores = scores + np.log(np.where(after == before, kept, moved))
-    return scores.argmax(axis=1).astype(np.int64)
+    guesses: NDArray[np.int64] = scores.argmax(axis=1).astype(np.int64)
+    return guesses
 
 
 def highest_frequency(
@@ -122,7 +123,8 @@ def _heaviest(
         sums += weight * (chains[:, level, None] == values)
     # Sums of the same reports in another order differ by rounding; nothing smaller decides.
     sums += 1e-9 * sum(weights) * (chains[:, -1:] == values)
-    return sums.argmax(axis=1).astype(np.int64)
+    guesses: NDArray[np.int64] = sums.argmax(axis=1).astype(np.int64)
+    return guesses
 
 
 def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> NDArray[np.int64]:

@@ -186,7 +186,8 @@ def _canonical(symbol: Any) -> str:
     if isinstance(symbol, Integral):
         return str(int(symbol))
     if isinstance(symbol, Real):
-        return float(symbol).hex()
+        number = float(symbol)
+        return str(int(number)) if number.is_integer() else number.hex()
     if hasattr(symbol, "tolist"):
         symbol = symbol.tolist()
     if isinstance(symbol, Sequence) and not isinstance(symbol, str):

@@ -13,8 +13,9 @@ from typing import Any
 from mechanisms.bits import BitChain
 from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.rappor import RapporLadder
+from mechanisms.rungs import Rung
 from mechanisms.split_bits import SplitBitsLadder
-from mechanisms.symbols import SymbolChain
+from mechanisms.symbols import SymbolChain, SymbolDraw
 
 Law = dict[tuple[int, ...], Fraction]
 
@@ -133,3 +134,11 @@ def level_law(law: Law, level: int) -> Law:
     for outputs, share in law.items():
         single[outputs[level],] += share
     return dict(single)
+
+
+def coarse_symbols() -> SymbolChain:
+    """Thresholds with two significant bits, so that all sequences of bits can be tried."""
+    strongest = SymbolDraw(2, 3 << 62, 1 << 62)
+    weaker = SymbolDraw(2, 5 << 61, 3 << 61)
+    p = Fraction(3, 4) * Fraction(5, 8) + Fraction(1, 4) * Fraction(3, 8)
+    return SymbolChain(2, strongest, (weaker,), (Rung(p, 1 - p), strongest.rung))

@@ -60,3 +60,17 @@ def exact_law(function: Callable[[_Path], Outcome]) -> dict[Outcome, Fraction]:
         if not taken:
             return dict(law)
         taken[-1] += 1
+
+
+class HighBits:
+    """Lets only the highest bits of each 64-bit word vary."""
+
+    def __init__(self, source: object, kept: int) -> None:
+        self._source, self._kept = source, kept
+
+    def bits(self, n: int) -> int:
+        assert n % 64 == 0
+        value = 0
+        for _ in range(n // 64):
+            value = value << 64 | self._source.bits(self._kept) << (64 - self._kept)
+        return value

@@ -11,8 +11,8 @@ import itertools
 from fractions import Fraction
 
 import pytest
-from small import CASES, Case, chain_law, encodings, head_law, level_law
-from sources import exact_law
+from small import CASES, Case, chain_law, coarse_symbols, encodings, head_law, level_law
+from sources import HighBits, exact_law
 
 from mechanisms.bits import BitChain, BitLadder
 from mechanisms.channel import bit_channel, compose, symbol_channel
@@ -203,28 +203,6 @@ class TestFaultsAreCaught:
         faulty = SymbolChain(3, draw, (), (draw.rung,))
         ratio = worst_ratio([chain_law(faulty, x) for x in range(3)])
         assert ratio > exp_micro(1_000_000)[1]
-
-
-def coarse_symbols() -> SymbolChain:
-    """Thresholds with two significant bits, so that all sequences of bits can be tried."""
-    strongest = SymbolDraw(2, 3 << 62, 1 << 62)
-    weaker = SymbolDraw(2, 5 << 61, 3 << 61)
-    p = Fraction(3, 4) * Fraction(5, 8) + Fraction(1, 4) * Fraction(3, 8)
-    return SymbolChain(2, strongest, (weaker,), (Rung(p, 1 - p), strongest.rung))
-
-
-class HighBits:
-    """Lets only the highest bits of each 64-bit word vary."""
-
-    def __init__(self, source: object, kept: int) -> None:
-        self._source, self._kept = source, kept
-
-    def bits(self, n: int) -> int:
-        assert n % 64 == 0
-        value = 0
-        for _ in range(n // 64):
-            value = value << 64 | self._source.bits(self._kept) << (64 - self._kept)
-        return value
 
 
 def test_symbol_chains_are_drawn_by_their_law() -> None:

@@ -1,0 +1,1 @@
+"""The two experiments of the gradual release paper, beside their theory."""
