@@ -19,10 +19,10 @@ from functools import cached_property
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
-from mechanisms.exact import to_micro
+from mechanisms.exact import MICRO, to_micro
 from mechanisms.frequency import shares
 from mechanisms.randomness import Source
-from mechanisms.rungs import Amounts, certify
+from mechanisms.rungs import MAX_DECISION_EPSILON, Amounts, certify
 from mechanisms.symbols import SymbolChain, symbol_chain
 
 #: A chain for sale has at most so many reports.
@@ -38,8 +38,8 @@ class Catalogue:
     domain_size : int
         In [2, 2**20], the number of possible values.
     start, cap, stride : float
-        Epsilons of the weakest and of the strongest report, and the difference between
-        neighbours; digits beyond the sixth are dropped. ``cap`` is reached exactly.
+        Epsilons of the weakest and of the strongest report, at most 40, and the difference
+        between neighbours; digits beyond the sixth are dropped. ``cap`` is reached exactly.
 
     Raises
     ------
@@ -69,8 +69,11 @@ class Catalogue:
 
     def __post_init__(self) -> None:
         first, last, step = (to_micro(x) for x in (self.start, self.cap, self.stride))
-        if not first <= last:
-            raise ParameterError(f"start must not be above cap: {self.start}, {self.cap}")
+        if not first <= last <= MAX_DECISION_EPSILON * MICRO:
+            raise ParameterError(
+                f"start must not be above cap, nor cap above {MAX_DECISION_EPSILON}: "
+                f"{self.start}, {self.cap}"
+            )
         if not (last - first) // step < MAX_STRIDES:
             raise ParameterError(f"a chain has at most {MAX_STRIDES} strides")
         _ = self.amounts
