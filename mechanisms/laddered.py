@@ -16,7 +16,6 @@ from mechanisms.bits import BitChain
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
 from mechanisms.rungs import Amounts, Rung
-from mechanisms.symbols import SymbolChain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +38,24 @@ class Chain(Protocol):
 
     def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
         """Draw the output of ``level`` given that of the level below."""
+        ...
+
+
+class OutputChain(Chain, Protocol):
+    """A chain over outputs ``0`` to ``size - 1``."""
+
+    @property
+    def size(self) -> int:
+        """The number of outputs."""
+        ...
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        """The exact probabilities of every rung."""
+        ...
+
+    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Draw chains for ``(n,)`` symbols: ``(n, levels)``."""
         ...
 
 
@@ -171,7 +188,7 @@ class Ladder(ABC):
 class SymbolLadder(Ladder):
     """A ladder whose reports are single symbols."""
 
-    chain: SymbolChain
+    chain: OutputChain
 
     @property
     @abstractmethod
