@@ -1,0 +1,139 @@
+"""The example of learning: its mechanisms are unbiased, its costs are stated, it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from statistical import check_normal
+
+from examples.learning import __main__ as command
+from examples.learning import peers
+from examples.learning.data import DIMENSIONS, LABELS, population, split
+from examples.learning.experiment import Result, receive, run, settings, table
+from examples.learning.learners import Reports, centroids, logistic
+from examples.learning.senders import PEERS, Certified, Open, Peer, Published, Sender
+
+SEED = 20241108
+N = 40_000
+
+
+def means_of(send: Callable[[NDArray[np.float64]], NDArray[np.float64]], d: int) -> None:
+    """Check that many reports of one vector have it as their mean, coordinate by coordinate."""
+    vector = np.linspace(0.05, 0.95, d)
+    sent = send(np.tile(vector, (N, 1)))
+    said = (~np.isnan(sent)).sum(axis=0)
+    check_normal(
+        np.nanmean(sent, axis=0),
+        vector,
+        np.nanstd(sent, axis=0) / np.sqrt(said),
+        label=f"seed {SEED}",
+    )
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+@pytest.mark.parametrize("name", PEERS)
+def test_peers_are_unbiased(name: str, epsilon: float) -> None:
+    means_of(lambda values: Peer(epsilon, name).send(values, SEED), DIMENSIONS)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+def test_duchi_is_unbiased_in_odd_and_even_dimensions(dimensions: int) -> None:
+    generator = np.random.default_rng(SEED)
+    means_of(lambda values: (peers.duchi(2 * values - 1, 2.0, generator) + 1) / 2, dimensions)
+
+
+def test_the_variance_of_piecewise_is_the_published_one() -> None:
+    generator, root = np.random.default_rng(SEED), math.exp(1.0)
+    for value in (0.0, 0.7):
+        drawn = peers.piecewise(np.full(N, value), 2.0, generator)
+        variance = value**2 / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
+        squares = (drawn - value) ** 2
+        check_normal(squares.mean(), variance, squares.std() / math.sqrt(N), label=f"seed {SEED}")
+
+
+def test_the_certified_mechanism_keeps_every_mean() -> None:
+    """Its server has the mean answer of every bin taken away and the mean put back."""
+    train, _ = split(1)
+    held = population(train, N, 1)
+    sent = Certified(4.0).send(held.features, SEED)
+    assert (np.isnan(sent).sum(axis=1) == DIMENSIONS - 2).all()
+    error = np.nanstd(sent, axis=0) / np.sqrt(N * 2 / DIMENSIONS)
+    check_normal(np.nanmean(sent, axis=0), held.features.mean(axis=0), error, label=f"seed {SEED}")
+    # So it is for the clients of one digit alone.
+    digit = held.labels == 3
+    mean, some = held.features[digit].mean(axis=0), sent[digit]
+    error = np.nanstd(some, axis=0) / np.sqrt((~np.isnan(some)).sum(axis=0))
+    check_normal(np.nanmean(some, axis=0), mean, error, label=f"seed {SEED}")
+    with pytest.raises(AssertionError, match="off"):
+        check_normal(np.nanmean(some, axis=0), held.features.mean(axis=0), error)
+
+
+def test_what_is_paid() -> None:
+    assert Certified(4.0).certified == 4.0
+    published = Published(1.0).certified
+    assert published is not None
+    assert round(published, 2) == 68.59
+    assert all(Peer(1.0, name).certified is None for name in PEERS)
+    rows = list(settings([1.0], [1.0]))
+    assert [row.sender.name for row in rows].count("sampled vector") == 2
+    for row in rows[-5:]:
+        assert row.sender.nominal <= published < row.sender.nominal + 0.002
+
+
+def test_learners_learn_what_is_there() -> None:
+    train, test = split(2)
+    held = population(train, 4000, 2)
+    reports = receive(Open(), math.inf, held, 1)
+    assert centroids(reports, test) > 0.7
+    assert logistic(reports, test) > 0.8
+    # Labels that say nothing teach nothing.
+    shuffled = np.random.default_rng(SEED).integers(0, LABELS, size=4000)
+    assert logistic(Reports(held.features, shuffled, 1.0, 0.0), test) < 0.45
+
+
+def test_centroids_undo_the_randomization_of_labels() -> None:
+    """All labels but one in five are noise, which moves every plain mean towards the others."""
+    train, test = split(3)
+    held = population(train, N, 3)
+    reports = receive(Open(), 1.0, held, SEED)
+    assert (reports.labels != held.labels).mean() > 0.7
+    assert centroids(reports, test) > 0.7
+
+
+def test_no_image_is_learned_from_and_tested_with() -> None:
+    train, test = split(4)
+    assert len(train.labels) == 1347
+    assert len(test.labels) == 450
+    # The data set has a few images twice; pooled, equal ones are still rare.
+    known = {row.tobytes() for row in train.features}
+    assert sum(row.tobytes() in known for row in test.features) <= 2
+    assert train.features.min() >= 0
+    assert train.features.max() <= 1
+
+
+def test_a_small_run() -> None:
+    results = run(1500, [1, 2], [8.0], [1.0])
+    by_name: dict[str, Result] = {result.sender.name: result for result in results}
+    assert len(by_name["no privacy"].centroids) == 2
+    lines = table(results).splitlines()
+    assert len(lines) == len(results) + 2
+    assert any(line.startswith("f-RR, as published  8        484.306") for line in lines)
+    again = run(1500, [1], [8.0], [])
+    assert again[1].centroids == results[1].centroids[:1]
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> list[Result]:
+        sender: Sender = Published(2.0)
+        return [Result(sender, 2.0, [0.5], [0.25])]
+
+    monkeypatch.setattr(command, "run", none)
+    monkeypatch.setattr("sys.argv", ["learning", "--clients", "50"])
+    command.main()
+    printed = capsys.readouterr().out
+    assert "50.0 ± nan" in printed
+    assert "50 clients" in printed
