@@ -106,6 +106,11 @@ def _shares(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
         yield Item("share", label, each, display=display)
 
 
+def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    _, yes = frequencies(metric.mechanism, counts)
+    yield Item("share", "yes", yes)
+
+
 def _strings(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) -> Iterator[Item]:
     strings = list(dict.fromkeys([*candidates, *([MISSING_STRING] if metric.missing else [])]))
     if not strings:
@@ -164,5 +169,7 @@ _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
     "category": _shares,
     "boolean": _shares,
     "number": _number,
+    "ordinal": _shares,
+    "survey": _survey,
     "vector": _vector,
 }

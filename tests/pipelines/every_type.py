@@ -1,0 +1,213 @@
+"""A plan with a metric of every type and mechanism, a fleet, and the truth about the fleet."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from drain_logs import Sent, write
+from step_plans import DAY, HOUR, PERIOD
+
+from clientsdk import MemoryPublisher
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.plan import parse_plan
+
+START = 2800 * PERIOD + DAY
+HEAD = """\
+collector: tests.example
+plan: every
+version: 1
+owner: nobody@tests.example
+expires: 2100-01-01
+period: 7d
+resolution: 1h
+shards: 2
+ceilings: {period: 1000, lifetime: 100000}
+metrics:
+"""
+LADDER = "window: 7d, ladder: [{epsilon: 1}, {epsilon: 4, after: 1d}]"
+THREE = "window: 7d, ladder: [{epsilon: 1}, {epsilon: 4, after: 1d}, {epsilon: 6}]"
+COLOURS = ("red", "green", "blue", "grey")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A metric, what each device records of it, and what is true of what they recorded.
+
+    Parameters
+    ----------
+    line : str
+        The metric in a plan, without window and ladder.
+    value : callable
+        A device's value, or values, from its randomness.
+    truth : callable
+        From all values, what each estimate is of, by kind and item; only those are compared.
+    ladder : str
+    """
+
+    line: str
+    value: Callable[[random.Random], object]
+    truth: Callable[[Sequence[object]], Mapping[tuple[str, str], float]]
+    ladder: str = LADDER
+
+
+def colour(source: random.Random) -> str:
+    return source.choices((*COLOURS, "mauve"), (5, 3, 2, 1, 1))[0]
+
+
+def colour_shares(values: Sequence[object]) -> dict[tuple[str, str], float]:
+    known = [value if value in COLOURS else "other" for value in values]
+    return {("share", name): known.count(name) / len(known) for name in (*COLOURS, "other")}
+
+
+def length(source: random.Random) -> float:
+    return 110 * source.betavariate(2, 4) - 5
+
+
+def length_mean(values: Sequence[object]) -> dict[tuple[str, str], float]:
+    return {("mean", ""): float(np.mean(np.clip(np.array(values, dtype=float), 0, 100)))}
+
+
+def answer(source: random.Random) -> bool:
+    return source.random() < 0.3
+
+
+def yes_share(values: Sequence[object]) -> dict[tuple[str, str], float]:
+    return {("share", "yes"): values.count(True) / len(values)}
+
+
+def category(mechanism: str, repeat: str = "{once: first}", ladder: str = LADDER) -> Kind:
+    line = f"type: category, domain: [{', '.join(COLOURS)}], outside: other, repeat: {repeat}"
+    return Kind(f"{line}, mechanism: {mechanism}", colour, colour_shares, ladder)
+
+
+def number(mechanism: str) -> Kind:
+    line = f"type: number, range: [0, 100], outside: clip, mechanism: {mechanism}"
+    return Kind(line, length, length_mean)
+
+
+def place(source: random.Random) -> str:
+    return source.choice(("home", "home", "away"))
+
+
+def place_shares(values: Sequence[object]) -> dict[tuple[str, str], float]:
+    return {("string", name): values.count(name) / len(values) for name in ("home", "away")}
+
+
+def position(source: random.Random) -> list[float]:
+    return [source.uniform(-1, 1), source.uniform(0, 1.2), source.uniform(-0.5, 0)]
+
+
+def position_means(values: Sequence[object]) -> dict[tuple[str, str], float]:
+    means = np.clip(np.array(values, dtype=float), -1, 1).mean(axis=0)
+    return {("mean", str(place)): mean for place, mean in enumerate(means.tolist(), start=1)}
+
+
+GRADES = ("bad", "ok", "good")
+
+
+def grade(source: random.Random) -> str:
+    return source.choices(GRADES, (2, 3, 4))[0]
+
+
+def grade_shares(values: Sequence[object]) -> dict[tuple[str, str], float]:
+    return {("share", name): values.count(name) / len(values) for name in GRADES}
+
+
+def ordinal(mechanism: str) -> Kind:
+    line = f"type: ordinal, values: [{', '.join(GRADES)}], mechanism: {mechanism}"
+    return Kind(line, grade, grade_shares)
+
+
+def vector(mechanism: str) -> Kind:
+    line = f"type: vector, range: [-1, 1], dimensions: 3, outside: clip, mechanism: {mechanism}"
+    return Kind(line, position, position_means)
+
+
+KINDS: Mapping[str, Kind] = {
+    "grr": category("grr"),
+    "sue": category("sue"),
+    "oue": category("oue"),
+    "constant": category("grr", "{constant: true}", THREE),
+    "late": Kind("type: boolean", answer, lambda values: {
+        ("share", "true"): values.count(True) / len(values)
+    }),
+    "rappor": Kind("type: string, bits: 64, cohorts: 2", place, place_shares,
+                   LADDER.replace("epsilon: 4", "epsilon: 8")),
+    "threshold": number("threshold"),
+    "sampled_bit": number("{bit_aware: sampled, bits: 6}"),
+    "sampled_bits": number("{bit_aware: sampled, bits: 6, count: 2}"),
+    "split_bits": number("{bit_aware: split, bits: 4}"),
+    "ordinal_grr": ordinal("grr"),
+    "survey": Kind('type: survey, question: "Did you?"', answer, yes_share),
+    "vector_bits": vector("{sampled: 2, bits: 6}"),
+    "vector_thresholds": vector("{sampled: 1}"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What a fleet sent, and what each of its devices recorded, by metric."""
+
+    sent: list[Sent]
+    values: Mapping[str, list[object]]
+
+
+def plan_text(kinds: Mapping[str, Kind] = KINDS) -> str:
+    """Return the plan of all kinds."""
+    return HEAD + "".join(f"  {name}: {{{k.line}, {k.ladder}}}\n" for name, k in kinds.items())
+
+
+def every_plan() -> CompiledPlan:
+    """Return it compiled."""
+    return parse_plan(plan_text()).compile()
+
+
+def fleet(plan: CompiledPlan, devices: int, seed: int) -> Fleet:
+    """Let devices answer everything once; a third of them send the first rung alone."""
+    source = random.Random(seed)
+    sent: list[Sent] = []
+    values: dict[str, list[object]] = {metric.name: [] for metric in plan.metrics}
+    for number in range(devices):
+        clock = FakeClock(START + source.randrange(DAY))
+        patient = number % 3 != 0
+        with SeededClient(plan, seed=source.getrandbits(64), clock=clock) as client:
+            publisher = client.publisher
+            assert isinstance(publisher, MemoryPublisher)
+            for metric in plan.metrics:
+                value = _record(client, metric, source)
+                if patient or metric.type != "top_item":
+                    values[metric.name].append(value)
+            # A top item is sent when the period is over.
+            for wait in (3 * HOUR, 2 * DAY, PERIOD)[: 3 if patient else 1]:
+                clock.now += wait
+                client.flush()
+                sent += [Sent(clock.now, message) for message in _taken(publisher)]
+    return Fleet(sent, values)
+
+
+def _record(client: SeededClient, metric: CompiledMetric, source: random.Random) -> object:
+    value = KINDS[metric.name].value(source)
+    for each in value if metric.type == "top_item" and isinstance(value, list) else [value]:
+        assert client.record(metric.name, each).value == "accepted", metric.name
+    return value
+
+
+def _taken(publisher: MemoryPublisher) -> Iterator[bytes]:
+    while publisher.messages:
+        yield publisher.messages.pop(0)[1]
+
+
+def logged(fleet: Fleet, folder: Path) -> Path:
+    """Write what a fleet sent into an embedded log."""
+    return write(folder / "log", fleet.sent)
+
+
+def finite(number: object) -> bool:
+    """Whether a row's number is there and finite."""
+    return isinstance(number, float) and math.isfinite(number)

@@ -1,0 +1,76 @@
+"""Every type of metric and every mechanism, from the SDK through log and drain to estimates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from every_type import KINDS, Fleet, every_plan, finite, fleet, logged
+from statistical import check_normal
+
+from pipelines.drain import drain
+from pipelines.results import Results, of_state
+
+pytestmark = pytest.mark.slow
+
+SEED = 271828
+DEVICES = 900
+CANDIDATES = {"rappor": ("home", "away")}
+
+
+@pytest.fixture(scope="module")
+def sent() -> Fleet:
+    return fleet(every_plan(), DEVICES, SEED)
+
+
+@pytest.fixture(scope="module")
+def rows(
+    sent: Fleet, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[tuple[str, str], dict[str, object]]]:
+    """The rows of the estimates, by metric, kind and item."""
+    folder, plan = tmp_path_factory.mktemp("every"), every_plan()
+    result = drain(
+        logged(sent, folder),
+        folder / "state",
+        [plan],
+        candidates={plan.fingerprint: CANDIDATES},
+    )
+    assert result.rejects == {}
+    found: dict[str, dict[tuple[str, str], dict[str, object]]] = {}
+    with Results(of_state(Path(folder / "state"))) as results:
+        for row in results.estimates():
+            key = str(row["kind"]), str(row["item"])
+            found.setdefault(str(row["metric"]), {})[key] = row
+    return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_estimates_lie_within_sampling_error_of_the_truth(
+    name: str,
+    sent: Fleet,
+    rows: dict[str, dict[tuple[str, str], dict[str, object]]],
+) -> None:
+    """With a false-failure rate of 1e-9 a metric; where the reports determine anything at all."""
+    found = rows[name]
+    compared = []
+    for key, truth in KINDS[name].truth(sent.values[name]).items():
+        row = found[key]
+        if finite(row["standard_error"]):
+            compared.append((row["value"], truth, row["standard_error"]))
+    assert compared, f"nothing of {name} is determined"
+    values, truths, errors = zip(*compared, strict=True)
+    check_normal(values, truths, errors, label=f"{name}, seed {SEED}")
+
+
+def test_reports_taken_for_another_rung_would_be_noticed(
+    sent: Fleet, rows: dict[str, dict[tuple[str, str], dict[str, object]]]
+) -> None:
+    """The check itself: shares debiased as if all reports were of the first rung."""
+    mechanism = every_plan().metric("grr").mechanism
+    [(p, q)], [(last_p, last_q)] = (mechanism.rung_probabilities(level) for level in (0, 1))
+    truths = KINDS["grr"].truth(sent.values["grr"])
+    found = [rows["grr"][key] for key in truths]
+    wrong = [(float(str(row["value"])) * (last_p - last_q) + last_q - q) / (p - q) for row in found]
+    errors = [row["standard_error"] for row in found]
+    with pytest.raises(AssertionError):
+        check_normal(wrong, list(truths.values()), errors)
