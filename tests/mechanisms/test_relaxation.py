@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Context, Decimal, localcontext
 
@@ -12,6 +13,7 @@ from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
 from mechanisms.relaxation import (
+    chain_log_ratio,
     chain_probability,
     degradation_probabilities,
     keep_probability,
@@ -61,6 +63,12 @@ def test_a_chain_costs_what_its_last_report_costs(vector: Vector) -> None:
         chain_probability(m, epsilons, outputs, vector.inputs[value]) for value in ("a", "b")
     )
     vector.check(math.log(one / other))
+    vector.check(chain_log_ratio(m, epsilons, outputs, vector.inputs["a"], vector.inputs["b"]))
+
+
+def test_the_ratio_of_a_chain_is_known_where_its_probability_underflows() -> None:
+    assert chain_log_ratio(5, [100.0, 300.0, 700.0], [0, 1, 2], 3, 2) == -700
+    assert chain_log_ratio(5, [100.0, 300.0, 700.0], [0, 1, 2], 3, 4) == 0
 
 
 def precise(m: int, one: float, two: float) -> dict[str, Decimal]:
@@ -94,7 +102,7 @@ def worst_error(got: dict[str, float], expected: dict[str, Decimal]) -> float:
     )
 
 
-@given(st.integers(2, 1000), EPSILONS, EPSILONS)
+@given(st.one_of(st.integers(2, 1000), st.integers(2, 10**6)), EPSILONS, EPSILONS)
 def test_nothing_is_lost_from_tiny_to_huge(m: int, first: float, second: float) -> None:
     one, two = sorted((first, second))
     if one == two:
@@ -102,6 +110,21 @@ def test_nothing_is_lost_from_tiny_to_huge(m: int, first: float, second: float) 
     got = {**vars(relaxation(m, one, two)), **vars(degradation_probabilities(m, one, two))}
     # A sum one + two in an exponent is itself rounded: up to 1400 * 2**-53.
     assert worst_error(got, precise(m, one, two)) <= 2e-15 + (one + two) * 3e-16
+
+
+@given(st.integers(2, 10**6), st.lists(EPSILONS, min_size=1, max_size=6, unique=True), st.data())
+def test_chains_lose_nothing(m: int, epsilons: list[float], data: st.DataObject) -> None:
+    epsilons = sorted(epsilons)
+    outputs = [data.draw(st.integers(0, 1)) for _ in epsilons]
+    with localcontext(Context(prec=700)):
+        last = Decimal(epsilons[-1]).exp()
+        expected = (last if outputs[-1] == 1 else 1) / (last + m - 1)
+        for k, (one, two) in enumerate(itertools.pairwise(epsilons)):
+            step = precise(m, one, two)
+            expected *= step["same" if outputs[k] == outputs[k + 1] else "other"]
+    got = chain_probability(m, epsilons, outputs, 1)
+    if expected > Decimal("1e-290"):
+        assert worst_error({"p": got}, {"p": expected}) <= 1e-12
 
 
 def test_the_printed_form_would_be_caught() -> None:
@@ -145,5 +168,11 @@ def test_parameters_outside_their_range_are_refused(m: int, one: float, two: flo
 def test_more_parameters_outside_their_range() -> None:
     with pytest.raises(ParameterError, match="subset_size"):
         keep_probability(5, 5, 1, 2)
-    with pytest.raises(ParameterError, match="outputs"):
-        chain_probability(3, [1.0], [0, 1], 0)
+    for function in (
+        lambda epsilons, outputs: chain_probability(3, epsilons, outputs, 0),
+        lambda epsilons, outputs: chain_log_ratio(3, epsilons, outputs, 0, 1),
+    ):
+        with pytest.raises(ParameterError, match="outputs"):
+            function([1.0], [0, 1])
+    with pytest.raises(ParameterError, match="epsilons"):
+        chain_log_ratio(3, [2.0, 1.0], [0, 1], 0, 1)

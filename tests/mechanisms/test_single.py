@@ -166,6 +166,25 @@ def test_bits_that_differ_on_average(vector: Vector) -> None:
     vector.check(expected_differing_bits(vector.inputs["k"], vector.inputs["h"]))
 
 
+@pytest.mark.parametrize(
+    ("bits", "hashes", "expected"),
+    [(1, 3, 0.0), (2, 1, 1.0), (10**15, 1, 2 - 2e-15), (10**15, 8, 16 - 184e-15)],
+)
+def test_bits_that_differ_at_both_ends(bits: int, hashes: int, expected: float) -> None:
+    assert expected_differing_bits(bits, hashes) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(("bits", "hashes"), [(0, 1), (8, -1)])
+def test_filters_that_cannot_be_are_refused(bits: int, hashes: int) -> None:
+    with pytest.raises(ParameterError, match="bits must be positive"):
+        expected_differing_bits(bits, hashes)
+
+
+def test_the_loss_of_filters_loses_nothing_near_no_privacy_and_near_none() -> None:
+    assert differing_bits_epsilon(4, 1 - 2**-40) == pytest.approx(8 * 2**-40, rel=1e-11)
+    assert differing_bits_epsilon(2, 1e-300) == pytest.approx(2 * math.log(2e300), rel=1e-14)
+
+
 @pytest.mark.parametrize("f", [0.0, 1.0, math.nan, -0.5])
 def test_an_f_that_is_no_probability_is_refused(f: float) -> None:
     with pytest.raises(ParameterError, match="f must lie in"):
