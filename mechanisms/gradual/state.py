@@ -59,7 +59,18 @@ class RelaxationState:
 
     Privacy
     -------
-    All reports together cost what the last of them costs, ``certified``.
+    Any two values are neighbours; all reports together cost what the last of them costs,
+    ``certified``. Not protected: the value against whoever reads the memory of the process, which
+    holds it anyway to relax the next report.
+
+    Relaxation
+    ----------
+    Forward, along the mechanism's ladder, by the same joint law as its backward chains.
+
+    Use
+    ---
+    Where it is decided late how far a report is relaxed, by whom still has the value. Where rungs
+    and their times are known beforehand, draw a backward chain and forget the value.
 
     Examples
     --------
