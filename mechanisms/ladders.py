@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class LadderedMechanism(Protocol):
     """A mechanism and its ladder: immutable, the same on a device and at the aggregator.
 
-    Level 0 is the weakest rung, released first. Symbols are: of ``grr``, ``sue`` and ``oue`` an
-    int; of ``rappor`` the string's UTF-8 bytes; of ``threshold``, ``sampled_bit`` and
+    Level 0 is the weakest rung, released first. Symbols are: of ``grr``, ``sue``, ``oue``,
+    ``local_hashing``, ``subset`` and ``hadamard`` an int; of ``rappor`` the string's UTF-8 bytes; of ``threshold``, ``sampled_bit`` and
     ``split_bits`` a float in [0, 1], or None for a missing value (vectorised: NaN).
     """
 
@@ -187,11 +187,15 @@ class Entry(NamedTuple):
 
 _CATEGORY = {"domain_size": int}
 _BITS = {"bits": int, "missing": bool}
+_GRID = {"points": int, "missing": bool}
 #: The mechanisms of plans, by name.
 REGISTRY: Mapping[str, Entry] = {
     "grr": Entry(_CATEGORY, "mechanisms.grr:grr_ladder"),
     "sue": Entry(_CATEGORY, "mechanisms.unary:sue_ladder"),
     "oue": Entry(_CATEGORY, "mechanisms.unary:oue_ladder"),
+    "local_hashing": Entry(
+        {"domain_size": int, "buckets": int}, "mechanisms.local_hashing:local_hashing_ladder"
+    ),
     "rappor": Entry(
         {"bits": int, "hashes": int, "cohorts": int}, "mechanisms.rappor:rappor_ladder"
     ),
@@ -206,4 +210,11 @@ REGISTRY: Mapping[str, Entry] = {
         "mechanisms.vectors.sampled_vector:sampled_vector_ladder",
     ),
     "split_bits": Entry(_BITS, "mechanisms.split_bits:split_bits_ladder"),
+    "duchi": Entry({"missing": bool}, "mechanisms.numbers.duchi:duchi_ladder"),
+    "piecewise": Entry(_GRID, "mechanisms.numbers.gridded:piecewise_ladder"),
+    "hybrid": Entry(_GRID, "mechanisms.numbers.gridded:hybrid_ladder"),
+    "square_wave": Entry(_GRID, "mechanisms.numbers.gridded:square_wave_ladder"),
+    "warner": Entry({}, "mechanisms.surveys.ladders:warner_ladder"),
+    "simmons": Entry({"unrelated": int}, "mechanisms.surveys.ladders:simmons_ladder"),
+    "christofides": Entry({"cards": tuple}, "mechanisms.surveys.ladders:christofides_ladder"),
 }
