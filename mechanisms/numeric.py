@@ -13,6 +13,9 @@ from mechanisms.errors import ParameterError
 from mechanisms.frequency import channel_pairs, count_table
 from mechanisms.grid import BINS
 from mechanisms.numbers.answers import bit_estimates, split_estimates, threshold_estimates
+from mechanisms.numbers.duchi import DuchiLadder
+from mechanisms.numbers.gridded import GridLadder
+from mechanisms.numbers.gridmeans import grid_estimates
 from mechanisms.numbers.results import QUANTILES, NumericEstimates
 from mechanisms.random_threshold import ThresholdLadder
 from mechanisms.sampled_bit import SampledBitLadder
@@ -39,13 +42,14 @@ def numeric(
     Parameters
     ----------
     mechanism : LadderedMechanism
-        ``threshold``, ``sampled_bit``, ``sampled_bits`` or ``split_bits``.
+        ``threshold``, ``sampled_bit``, ``sampled_bits``, ``split_bits``, ``duchi``, ``piecewise``,
+        ``hybrid`` or ``square_wave``.
     counts : array_like, shape (levels, count_length), integers
         Counts of the newest reports, by level, as the mechanism's ``accumulate`` lays them out.
     low, high : float
         The plan's range.
     quantiles : sequence of float in (0, 1)
-        Which quantiles to estimate (random threshold only).
+        Which quantiles to estimate (random threshold and square wave only).
 
     Raises
     ------
@@ -91,4 +95,6 @@ def numeric(
         return bit_estimates(cells, channel_pairs(mechanism, 0), low, high, draws)
     if isinstance(mechanism, SplitBitsLadder):
         return split_estimates(mechanism, table, low, high)
+    if isinstance(mechanism, GridLadder | DuchiLadder):
+        return grid_estimates(mechanism, table, low, high, quantiles)
     raise ParameterError(f"{mechanism.name} is no mechanism of a number")

@@ -174,7 +174,7 @@ def _search(shape: Shape, law: Law, variance: Callable[[Parts], Fraction | None]
         return found is None, found or Fraction(0)
 
     corners = {(cells, gone) for cells in (0, most[0]) for gone in (0, most[1] // 2)}
-    best = min(sorted(corners), key=worse)
+    best = min(sorted(corners | {(most[0] // 2, most[1] // 8)}), key=worse)
     stride = _PARTS // 4
     while stride:
         near = [
