@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.errors import ParameterError
 from mechanisms.gradual.constant import supports_constant
-from mechanisms.ladders import REGISTRY, LadderedMechanism, build
-from mechanisms.vectors.optimum import optimal_sampled
-from mechanisms.vectors.sampled_vector import MAX_DIMENSIONS, MAX_SAMPLED
+from mechanisms.ladders import LadderedMechanism, build
+from sotto.defaults import Asked, spec_of
 from sotto.errors import PlanError
 from sotto.metrictypes import MECHANISMS, Parameter
 
 #: Up to here the random threshold has the least worst-case variance of all mechanisms for
 #: numbers (the crossover with the hybrid mechanism is at epsilon 1.901).
-THRESHOLD_LIMIT = 1_900_000
+THRESHOLD_LIMIT = 1.9
 #: Variances are the same if they differ by no more than this part.
 _SAME = 1e-9
-#: Parameters that need not be written.
-DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {}
-#: Parameters that follow from the metric, for those mechanisms that have them.
-_DERIVED = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
 
 class Choice(NamedTuple):
@@ -30,58 +24,6 @@ class Choice(NamedTuple):
 
     spec: dict[str, Parameter]
     why: str
-
-
-class Asked(NamedTuple):
-    """What a metric says of the mechanism that it needs.
-
-    Parameters
-    ----------
-    kind : str
-        The metric's type.
-    given : mapping
-        What the metric tells of its mechanism's parameters.
-    ladder : tuple of int
-        Nominal micro-epsilon, weakest first.
-    metric : str
-        Its name.
-    constant : bool
-        Whether the last rung is a permanent response.
-    """
-
-    kind: str
-    given: Mapping[str, Parameter]
-    ladder: tuple[int, ...]
-    metric: str
-    constant: bool = False
-
-    @property
-    def last(self) -> int:
-        """Micro-epsilon of the last rung that is sent, 0 if there is none."""
-        sent = self.ladder[: len(self.ladder) - self.constant]
-        return sent[-1] if sent else 0
-
-
-def spec_of(name: str, given: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """Return a mechanism with its parameters, of those that are known.
-
-    Parameters
-    ----------
-    name : str
-        In the registry.
-    given : mapping
-        What the metric tells, and what is written. What is written and no parameter of the
-        mechanism stays, so that it is refused.
-
-    Examples
-    --------
-    >>> spec_of("grr", {"domain_size": 5, "missing": False})
-    {'name': 'grr', 'domain_size': 5}
-    """
-    fields = REGISTRY[name].fields
-    known = {**DEFAULTS.get(name, {}), **given}
-    kept = {key: value for key, value in known.items() if key in fields or key not in _DERIVED}
-    return {"name": name, **kept}
 
 
 def choose(asked: Asked) -> Choice:
@@ -101,9 +43,9 @@ def choose(asked: Asked) -> Choice:
             return choose_category(asked)
         except PlanError:
             # Which rung or size it is about is said by the checks, as if grr had been asked for.
-            return Choice(spec_of("grr", asked.given), "")
+            return Choice(spec_of("grr", asked), "")
     name, why = _ONLY[asked.kind]
-    return Choice(spec_of(name, asked.given), why)
+    return Choice(spec_of(name, asked), why)
 
 
 #: The mechanisms of types that have a best one whatever the ladder.
@@ -142,12 +84,12 @@ def choose_category(asked: Asked) -> Choice:
         if name not in _WEIGHED or (asked.constant and not supports_constant({"name": name})):
             continue
         try:
-            mechanism = build(spec_of(name, asked.given), asked.ladder, asked.metric)
+            mechanism = build(spec_of(name, asked), asked.ladder, asked.metric)
         except ParameterError as error:
             problems.append(str(error))
             continue
-        p, q = mechanism.rungs(len(asked.ladder) - 1 - asked.constant)[0]
-        found.append((float(variance(p, q, _size(asked))), mechanism))
+        p, q = mechanism.rungs(asked.level)[0]
+        found.append((float(variance(p, q, asked.number("domain_size"))), mechanism))
     if not found:
         raise PlanError("; ".join(dict.fromkeys(problems)))
     least = min(value for value, _ in found)
@@ -155,7 +97,7 @@ def choose_category(asked: Asked) -> Choice:
     best = min(alike, key=lambda mechanism: mechanism.payload_width)
     each = ", ".join(f"{made.name} {value:.4g}" for value, made in sorted(found, key=_variance))
     return Choice(
-        spec_of(best.name, asked.given),
+        spec_of(best.name, asked),
         f"least variance at the last rung (n times the sum over symbols: {each})",
     )
 
@@ -166,12 +108,6 @@ _WEIGHED = frozenset({"grr", "sue", "oue"})
 
 def _variance(item: tuple[float, LadderedMechanism]) -> float:
     return item[0]
-
-
-def _size(asked: Asked) -> int:
-    size = asked.given["domain_size"]
-    assert isinstance(size, int)
-    return size
 
 
 def variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
@@ -196,12 +132,12 @@ def variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
 def choose_number(asked: Asked) -> Choice:
     """Choose the mechanism for a number: the random threshold, and say how good that is."""
     why = "least worst-case variance up to epsilon 1.9, and the whole distribution besides"
-    if asked.last > THRESHOLD_LIMIT:
+    if asked.epsilon > THRESHOLD_LIMIT:
         why = (
             "least variance of the mechanisms there are; its last rung is above epsilon 1.9, from "
             "which on a continuous report would vary less"
         )
-    return Choice(spec_of("threshold", asked.given), why)
+    return Choice(spec_of("threshold", asked), why)
 
 
 def choose_vector(asked: Asked) -> Choice:
@@ -210,15 +146,11 @@ def choose_vector(asked: Asked) -> Choice:
     Examples
     --------
     >>> choose_vector(Asked("vector", {"dimensions": 16}, (1_000_000, 8_000_000), "v")).spec
-    {'name': 'sampled_vector', 'sampled': 3, 'bits': 0, 'dimensions': 16}
+    {'name': 'sampled_vector', 'dimensions': 16, 'sampled': 3, 'bits': 0}
     """
-    dimensions = asked.given["dimensions"]
-    assert isinstance(dimensions, int)
-    sampled = 1
-    if 1 <= dimensions <= MAX_DIMENSIONS and asked.last > 0:
-        sampled = min(optimal_sampled(dimensions, asked.last / 1_000_000), MAX_SAMPLED)
+    spec = spec_of("sampled_vector", asked)
     return Choice(
-        spec_of("sampled_vector", {"sampled": sampled, "bits": 0, **asked.given}),
-        f"least variance of the means at the last rung with {sampled} of {dimensions} coordinates "
-        f"a report, each by a random threshold",
+        spec,
+        f"least variance of the means at the last rung with {spec['sampled']} of "
+        f"{spec['dimensions']} coordinates a report, each by a random threshold",
     )

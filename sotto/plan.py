@@ -15,8 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sotto.checks import check
-from sotto.chooser import Asked, Choice, choose, spec_of
+from sotto.chooser import Choice, choose
 from sotto.compiled import FORMAT, CompiledPlan
+from sotto.defaults import Asked, spec_of
 from sotto.documents import plan_of
 from sotto.errors import PlanError
 from sotto.metrictypes import Parameter
@@ -185,12 +186,13 @@ def _about(metric: MetricFile) -> dict[str, object]:
 
 def _mechanism(metric: MetricFile, name: str) -> Choice:
     """Return the mechanism that a metric names, or the one chosen for it and why."""
-    given = _given(metric)
+    ladder = tuple(rung.epsilon for rung in metric.ladder)
+    constant = metric.repeat.kind == "constant"
+    asked = Asked(metric.type, _given(metric), ladder, name, constant)
     if metric.mechanism is None:
-        ladder = tuple(rung.epsilon for rung in metric.ladder)
-        return choose(Asked(metric.type, given, ladder, name, metric.repeat.kind == "constant"))
+        return choose(asked)
     written = metric.mechanism.named
-    return Choice(spec_of(written.name, {**given, **written.parameters}), "")
+    return Choice(spec_of(written.name, asked, written.parameters), "")
 
 
 def _given(metric: MetricFile) -> dict[str, Parameter]:

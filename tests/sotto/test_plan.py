@@ -11,7 +11,8 @@ from agreed_plans import DAY, HOUR, PLAN_YAML
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sotto.chooser import Asked, choose_category, choose_number, variance
+from sotto.chooser import choose_category, choose_number, variance
+from sotto.defaults import Asked
 from sotto.durations import duration_text, parse_duration
 from sotto.errors import ParameterError, PlanError
 from sotto.plan import load_plan, parse_plan

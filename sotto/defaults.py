@@ -1,0 +1,96 @@
+"""Parameters of mechanisms that need not be written: they follow from the metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from mechanisms.ladders import REGISTRY
+from mechanisms.vectors.optimum import optimal_sampled
+from mechanisms.vectors.sampled_vector import MAX_DIMENSIONS, MAX_SAMPLED
+from sotto.metrictypes import Parameter
+
+#: Parameters that the metric itself tells, for those mechanisms that have them.
+_TOLD = frozenset({"domain_size", "missing", "clip", "dimensions"})
+
+
+class Asked(NamedTuple):
+    """What a metric says of the mechanism that it needs.
+
+    Parameters
+    ----------
+    kind : str
+        The metric's type.
+    given : mapping
+        What the metric tells of its mechanism's parameters.
+    ladder : tuple of int
+        Nominal micro-epsilon, weakest first.
+    metric : str
+        Its name.
+    constant : bool
+        Whether the last rung is a permanent response.
+    """
+
+    kind: str
+    given: Mapping[str, Parameter]
+    ladder: tuple[int, ...]
+    metric: str
+    constant: bool = False
+
+    @property
+    def level(self) -> int:
+        """The last rung that is sent."""
+        return len(self.ladder) - 1 - self.constant
+
+    @property
+    def epsilon(self) -> float:
+        """Nominal epsilon of that rung, 0 if there is none."""
+        return self.ladder[self.level] / 1_000_000 if self.level >= 0 else 0.0
+
+    def number(self, name: str) -> int:
+        """Return a parameter that is a whole number."""
+        value = self.given[name]
+        assert isinstance(value, int)
+        return value
+
+
+def spec_of(
+    name: str, asked: Asked, written: Mapping[str, Parameter] | None = None
+) -> dict[str, Parameter]:
+    """Return a mechanism of the registry with all its parameters.
+
+    Parameters
+    ----------
+    name : str
+        In the registry.
+    asked : Asked
+    written : mapping, optional
+        Parameters in the plan; one that is none of the mechanism's stays, so that it is refused.
+
+    Examples
+    --------
+    >>> asked = Asked("category", {"domain_size": 5, "missing": False}, (1_000_000,), "colour")
+    >>> spec_of("grr", asked)
+    {'name': 'grr', 'domain_size': 5}
+    """
+    fields = REGISTRY[name].fields
+    known = {key: value for key, value in asked.given.items() if key in fields or key not in _TOLD}
+    known |= written or {}
+    left = set(fields) - set(known)
+    for key, default in _DEFAULTS.get(name, {}).items():
+        if key in left:
+            known[key] = default(asked)
+    return {"name": name, **known}
+
+
+def _sampled(asked: Asked) -> int:
+    """Return how many coordinates of a vector a report is best about."""
+    dimensions = asked.number("dimensions")
+    if not (1 <= dimensions <= MAX_DIMENSIONS and asked.epsilon > 0):
+        return 1
+    return min(optimal_sampled(dimensions, asked.epsilon), MAX_SAMPLED)
+
+
+_DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
+    "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
+}
