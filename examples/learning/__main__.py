@@ -10,6 +10,7 @@ NOTES = """
 Accuracy in per cent on images that no client holds, mean over {seeds} seeds ± standard error.
 {clients} clients, each with one of 1,347 images drawn with replacement and 16 features; each sends
 features and label once. Epsilon is a client's, for all features; the label's is beside it.
+"Off by" is the root mean square error of the mean of a feature, which lies in [0, 1].
 A dash: a float original whose proof is for real numbers. The nominal epsilon of f-RR is what its
 paper claims; the certified one is its exact worst case. The last rows give the others as much.
 """

@@ -20,10 +20,21 @@ LABEL_EPSILON = 4.0
 
 @dataclass(frozen=True)
 class Result:
-    """How one mechanism did at one epsilon, seed by seed."""
+    """How one mechanism did at one epsilon, seed by seed.
+
+    Attributes
+    ----------
+    sender : Sender
+    label_epsilon : float
+    errors : list of float
+        Mean squared error of the mean of a feature over the clients.
+    centroids, logistic : list of float
+        Accuracy of the two learners.
+    """
 
     sender: Sender
     label_epsilon: float
+    errors: list[float] = field(default_factory=list)
     centroids: list[float] = field(default_factory=list)
     logistic: list[float] = field(default_factory=list)
 
@@ -74,6 +85,8 @@ def run(
         held = population(train, clients, seed)
         for number, result in enumerate(results):
             reports = receive(result.sender, result.label_epsilon, held, 1000 * seed + 2 * number)
+            error = reports.centre - held.features.mean(axis=0)
+            result.errors.append(float((error**2).mean()))
             result.centroids.append(centroids(reports, test))
             result.logistic.append(logistic(reports, test))
     return results
@@ -81,7 +94,7 @@ def run(
 
 def table(results: Sequence[Result]) -> str:
     """Return the results as text; accuracies in per cent with their standard errors."""
-    head = ("features by", "nominal", "certified", "label", "centroids", "logistic")
+    head = ("features by", "nominal", "certified", "label", "off by", "centroids", "logistic")
     rows = [head, *(_row(result) for result in results)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
@@ -97,6 +110,7 @@ def _row(result: Result) -> tuple[str, ...]:
         _amount(sender.nominal),
         certified,
         _amount(result.label_epsilon),
+        f"{math.sqrt(np.mean(result.errors)):.4f}",
         _accuracy(result.centroids),
         _accuracy(result.logistic),
     )

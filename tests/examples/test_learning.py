@@ -119,6 +119,7 @@ def test_a_small_run() -> None:
     results = run(1500, [1, 2], [8.0], [1.0])
     by_name: dict[str, Result] = {result.sender.name: result for result in results}
     assert len(by_name["no privacy"].centroids) == 2
+    assert by_name["no privacy"].errors == pytest.approx([0, 0])
     lines = table(results).splitlines()
     assert len(lines) == len(results) + 2
     assert any(line.startswith("f-RR, as published  8        484.306") for line in lines)
@@ -129,11 +130,11 @@ def test_a_small_run() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> list[Result]:
         sender: Sender = Published(2.0)
-        return [Result(sender, 2.0, [0.5], [0.25])]
+        return [Result(sender, 2.0, [0.04], [0.5], [0.25])]
 
     monkeypatch.setattr(command, "run", none)
     monkeypatch.setattr("sys.argv", ["learning", "--clients", "50"])
     command.main()
     printed = capsys.readouterr().out
-    assert "50.0 ± nan" in printed
+    assert "0.2000  50.0 ± nan  25.0 ± nan" in printed
     assert "50 clients" in printed
