@@ -126,8 +126,7 @@ class Catalogue:
         for sale in sales:
             ones[sale.level, sale.report] += 1
         pairs = np.array([(float(rung.p), float(rung.q)) for rung in self._chain.rungs])
-        sold = ones.sum(axis=1) > 0
-        found = shares(ones[sold], ones[sold].sum(axis=1), pairs[sold])
+        found = shares(ones, ones.sum(axis=1), pairs)
         return MarketEstimate(tuple(found), any(sale.output_dependent for sale in sales))
 
 
