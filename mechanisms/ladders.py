@@ -25,8 +25,9 @@ class LadderedMechanism(Protocol):
     """A mechanism and its ladder: immutable, the same on a device and at the aggregator.
 
     Level 0 is the weakest rung, released first. Symbols are: of ``grr``, ``sue``, ``oue``,
-    ``local_hashing``, ``subset`` and ``hadamard`` an int; of ``rappor`` the string's UTF-8 bytes; of ``threshold``, ``sampled_bit`` and
-    ``split_bits`` a float in [0, 1], or None for a missing value (vectorised: NaN).
+    ``local_hashing``, ``subset`` and ``hadamard`` an int; of ``rappor`` the string's UTF-8 bytes;
+    of ``threshold``, ``sampled_bit`` and ``split_bits`` a float in [0, 1], or None for a missing
+    value (vectorised: NaN).
     """
 
     @property

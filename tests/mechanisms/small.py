@@ -31,6 +31,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "sue3": {"name": "sue", "domain_size": 3},
     "oue2": {"name": "oue", "domain_size": 2},
     "oue3": {"name": "oue", "domain_size": 3},
+    "hashing5": {"name": "local_hashing", "domain_size": 5, "buckets": 2},
+    "hashing7": {"name": "local_hashing", "domain_size": 7, "buckets": 3},
     "rappor": {"name": "rappor", "bits": 3, "hashes": 1, "cohorts": 3},
     "rappor-full": {"name": "rappor", "bits": 3, "hashes": 4, "cohorts": 1},
     "threshold": {"name": "threshold", "missing": False},

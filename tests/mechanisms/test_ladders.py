@@ -18,6 +18,7 @@ from statistical import check_counts, check_same_law
 
 from mechanisms import coins
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.frequency import PureProtocol
 from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.symbols import SymbolChain
 from mechanisms.testing import SeededSource
@@ -31,6 +32,12 @@ LARGE = {
     "grr-u8": Case({"name": "grr", "domain_size": 256}, (500_000, 2_000_000)),
     "grr-u16": Case({"name": "grr", "domain_size": 257}, (500_000, 2_000_000)),
     "grr-u32": Case({"name": "grr", "domain_size": 65_537}, (500_000, 2_000_000)),
+    "hashing-1000": Case(
+        {"name": "local_hashing", "domain_size": 1000, "buckets": 7}, (500_000, 2_000_000)
+    ),
+    "hashing-u16": Case(
+        {"name": "local_hashing", "domain_size": 200, "buckets": 257}, (500_000, 5_000_000)
+    ),
     "sue-64": Case({"name": "sue", "domain_size": 64}, (500_000, 2_000_000)),
     "oue-65": Case({"name": "oue", "domain_size": 65}, (500_000, 2_000_000)),
     "rappor-128": Case(
@@ -63,7 +70,7 @@ def values(mechanism: LadderedMechanism, n: int) -> tuple[list[Any], Any]:
     if mechanism.name == "rappor":
         strings = [f"string {number % 7}".encode() for number in range(n)]
         return strings, strings
-    if mechanism.name in ("grr", "sue", "oue"):
+    if isinstance(mechanism, PureProtocol):
         symbols = generator.integers(0, mechanism.domain_size, size=n)
         return symbols.tolist(), symbols
     numbers = generator.random(n)
@@ -137,7 +144,7 @@ def fixed_symbol(mechanism: LadderedMechanism) -> Any:
     """A value that becomes the same in every run: a grid point."""
     if mechanism.name == "rappor":
         return b"a string"
-    return 1 if mechanism.name in ("grr", "sue", "oue") else 1.0
+    return 1 if isinstance(mechanism, PureProtocol) else 1.0
 
 
 @three_rungs
@@ -238,8 +245,10 @@ def test_counts_are_those_of_a_person_who_counts(case: Case) -> None:
 def places(mechanism: LadderedMechanism, output: int, chain: bytes, pseudonym: bytes) -> list[int]:
     """Where a report is counted, from the layout's description."""
     coin = coins.hash_id(chain, coins.coin_domain("metric"))
-    if mechanism.name == "grr":
+    if mechanism.name in ("grr", "hadamard"):
         return [output]
+    if mechanism.name == "local_hashing":
+        return [coin % mechanism.coins * mechanism.buckets + output]
     if mechanism.name == "threshold":
         return [(coin >> 58) * (2 + mechanism.missing) + output]
     if mechanism.name == "sampled_bit":
@@ -305,7 +314,7 @@ def test_values_of_the_wrong_kind_are_refused_and_never_shown(case: Case) -> Non
     wrong: list[Any]
     if mechanism.name == "rappor":
         return
-    if mechanism.name in ("grr", "sue", "oue"):
+    if isinstance(mechanism, PureProtocol):
         wrong = [-1, mechanism.domain_size, SECRET, 0.5, math.nan]
     else:
         wrong = [-0.015625, SECRET, math.nan, math.inf]
