@@ -21,11 +21,19 @@ class Cell(Enum):
 WRONG_TYPE: Final = Cell.WRONG_TYPE
 
 
-def as_metric(kind: str) -> Callable[[object], object]:
+def as_metric(kind: str, *, ranged: bool = False) -> Callable[[object], object]:
     """Return what makes a cell a value of a metric's type.
 
     Text becomes what the type says; a value that a Parquet file has typed stays as it is, and
-    the SDK says whether it fits.
+    the SDK says whether it fits. A cell of a vector has its numbers one after another, between
+    blanks, commas or semicolons.
+
+    Parameters
+    ----------
+    kind : str
+        The type.
+    ranged : bool
+        Whether the values of an ordinal metric are points of a range, and not a list.
 
     Examples
     --------
@@ -33,8 +41,10 @@ def as_metric(kind: str) -> Callable[[object], object]:
     (12.5, False, 'no')
     >>> as_metric("number")("twelve") is WRONG_TYPE
     True
+    >>> as_metric("vector")("0.5; -1"), as_metric("ordinal", ranged=True)("3")
+    ((0.5, -1.0), 3.0)
     """
-    return _PARSERS.get(kind, _as_text)
+    return _as_number if kind == "ordinal" and ranged else _PARSERS.get(kind, _as_text)
 
 
 def as_id(value: object) -> object:
@@ -66,7 +76,19 @@ def _as_boolean(value: object) -> object:
     return False if word in FALSE_WORDS else WRONG_TYPE
 
 
-_PARSERS: dict[str, Callable[[object], object]] = {"number": _as_number, "boolean": _as_boolean}
+def _as_vector(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    numbers = tuple(map(_as_number, value.replace(",", " ").replace(";", " ").split()))
+    return WRONG_TYPE if WRONG_TYPE in numbers else numbers
+
+
+_PARSERS: dict[str, Callable[[object], object]] = {
+    "number": _as_number,
+    "boolean": _as_boolean,
+    "survey": _as_boolean,
+    "vector": _as_vector,
+}
 
 
 def milliseconds(value: object) -> object:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from clientsdk import Client
 from sotto.cli.cells import WRONG_TYPE
 from sotto.cli.lanes import SortedLanes
+from sotto.cli.radio import Clock, Radio
 from sotto.cli.recordings import Recordings
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import ValueTypeError
-from sotto.wire import HEADER, ROW, RUN
 
 if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
@@ -65,7 +65,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Kept:
-    """Which row's value a metric's chain was made of: for simulations, never written to a log."""
+    """Which row's value a metric's chain was made of: for simulations, never written to a log.
+
+    Of a constant metric that is the same row in every period. A top item's chain is made of all
+    rows of a period, and is left out.
+    """
 
     device: int
     metric: str
@@ -131,71 +135,13 @@ class Witness:
         self.chain = chain
         return self._mechanism.draw(symbol, chain, pseudonym, source)
 
+    def draw_last(self, symbol: object, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
+        """Draw as the mechanism does."""
+        self.chain = chain
+        return self._mechanism.draw_last(symbol, chain, pseudonym, source)
+
     def __getattr__(self, name: str) -> object:
         return getattr(self._mechanism, name)
-
-
-class Clock:
-    """A device's clock, moved by the simulation."""
-
-    def __init__(self, now: int) -> None:
-        self.now = now
-
-    def __call__(self) -> int:
-        return self.now
-
-
-class Radio:
-    """A device's publisher: through the network to the lanes.
-
-    Attributes
-    ----------
-    pseudonyms : dict of int to str
-        By budget period, hexadecimal, as seen in what was sent.
-    drawn : dict of bytes to (str, int)
-        Metric and row of each chain that was drawn and has not been sent.
-    kept : list of (str, int, int)
-        Metric, period and row of each chain that was sent.
-    """
-
-    def __init__(
-        self, device: int, clock: Clock, network: Network, lanes: SortedLanes, period: int
-    ) -> None:
-        self._device = device
-        self._clock = clock
-        self._network = network
-        self._lanes = lanes
-        self._period = period
-        self.pseudonyms: dict[int, str] = {}
-        self.drawn: dict[bytes, tuple[str, int]] = {}
-        self.kept: list[tuple[str, int, int]] = []
-
-    def publish(self, shard: int, message: bytes) -> None:
-        """Send one message at the time of the device's clock."""
-        _, pseudonym, _, event = ROW.unpack_from(message, HEADER.size + RUN.size)
-        period = event // self._period
-        self.pseudonyms[period] = pseudonym.hex()
-        if self.drawn:
-            for chain in _chains(message):
-                if chain in self.drawn:
-                    metric, row = self.drawn.pop(chain)
-                    self.kept.append((metric, period, row))
-        for append, arrived in self._network.carry(self._device, self._clock.now, message):
-            self._lanes.add(append, arrived)
-
-    def close(self) -> None:
-        """Nothing to close: the lanes are the fleet's."""
-
-
-def _chains(message: bytes) -> Iterator[bytes]:
-    """Yield the chain id of every row of a message that the SDK made."""
-    at = HEADER.size
-    while at < len(message):
-        _, width, rows = RUN.unpack_from(message, at)
-        at += RUN.size
-        for _ in range(rows):
-            yield message[at + 17 : at + 33]
-            at += ROW.size + width
 
 
 class Fleet:
@@ -229,7 +175,11 @@ class Fleet:
         self._lanes = lanes
         self._network = network
         self._jitter = random.SystemRandom()
-        self._witnesses = {each.name: _witness(each) for each in self._plan.metrics if witness}
+        self._witnesses = {
+            each.name: _witness(each)
+            for each in self._plan.metrics
+            if witness and each.type != "top_item"
+        }
         self.played = Played(networks=[network])
 
     def play(self, device: int, number: int) -> None:
@@ -278,7 +228,11 @@ class Fleet:
             played.outcomes[name, str(outcome)] += 1
             witness = self._witnesses.get(name)
             if witness is not None and witness.chain is not None:
-                radio.drawn[witness.chain] = (name, int(recordings.row[entry]))
+                kept = (name, int(recordings.row[entry]))
+                if metric.kind == "constant":
+                    radio.permanent[metric.index] = kept
+                else:
+                    radio.drawn[witness.chain] = kept
                 witness.chain = None
 
     def _send(self, client: Client, clock: Clock, until: int | None) -> None:

@@ -87,6 +87,8 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
             for period in ledger.periods
         ],
     )
+    if ledger.permanent:
+        lines += ["", *_permanent(ledger)]
     if not ledger.pending:
         return [*lines, "", "nothing is left to be released"]
     return [
@@ -108,6 +110,17 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
             ],
         ),
     ]
+
+
+def _permanent(ledger: Ledger) -> list[str]:
+    """Return what permanent responses cost: once, however many periods say it again."""
+    return _table(
+        ("permanent response", "cost in a lifetime", "held"),
+        [
+            (charge.metric, _epsilon(charge.cost), "yes" if charge.held else "erased")
+            for charge in ledger.permanent
+        ],
+    )
 
 
 def pseudonym_lines(state_dir: Path, pseudonym: str, *, full: bool = False) -> list[str]:

@@ -171,7 +171,9 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     kept = kept[order]
     values = {
         metric.name: _decoded(
-            table[columns.metrics[metric.name]], columns.nulls, as_metric(metric.type)
+            table[columns.metrics[metric.name]],
+            columns.nulls,
+            as_metric(metric.type, ranged=metric.range is not None),
         )[kept]
         for metric in plan.metrics
     }

@@ -4,8 +4,9 @@ Every distinct value of --device-column is one device, with the SDK, a store in 
 clock of its own that follows --time-column. Each row is recorded when its time comes: for every
 metric of the plan, the cell in the column of that name (or in the one that --map gives it).
 Values are randomized, held back and released as the plan says, and what devices send arrives in
-the log at the simulated times. After its last row a device's clock runs on until its last rung is
-delivered, or to --until.
+the log at the simulated times. Of a top item a row is one occurrence; of a constant metric the
+first row is what a device says in every period in which it has one. After its last row a device's
+clock runs on until its last rung is delivered, or to --until.
 
 Times are ISO 8601 (UTC unless they have an offset) or whole milliseconds since 1970; a Parquet
 timestamp is what it says. A row without a device, or without a time that can be read, is skipped.
