@@ -17,10 +17,10 @@ from vectors import Vector, vectors
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.gradual.estimation import bit_noise
+from mechanisms.gradual.instantaneous import instantaneous_epsilon
 from mechanisms.gradual.noisy_sampling import (
     NoisySampling,
     compare,
-    instantaneous_epsilon,
     noisy_sampling_epsilon,
     noisy_sampling_variance,
 )
