@@ -1,9 +1,9 @@
 """Noisy sampling, RAPPOR's way to gradual release, and what relaxation does better.
 
 A permanent response to a bit is drawn once; each report is a fresh response to that response
-(RAPPOR's instantaneous response; see :mod:`mechanisms.gradual.instantaneous` for what whole strings
-cost). K reports together cost less than their sum, but they spend
-what they cost on finding out a randomized bit.
+(RAPPOR's instantaneous response; :mod:`mechanisms.gradual.instantaneous` has the cost of strings).
+K reports together cost less than their sum, but they spend what they cost on finding out a
+randomized bit.
 
 References
 ----------
