@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import NamedTuple
 
+from mechanisms.exact import MICRO
 from mechanisms.ladders import REGISTRY
+from mechanisms.surveys.christofides import cards_of
 from mechanisms.vectors.optimum import optimal_sampled
-from mechanisms.vectors.sampled_vector import MAX_DIMENSIONS, MAX_SAMPLED
+from mechanisms.vectors.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from sotto.metrictypes import Parameter
 
 #: Parameters that the metric itself tells, for those mechanisms that have them.
@@ -45,7 +48,7 @@ class Asked(NamedTuple):
     @property
     def epsilon(self) -> float:
         """Nominal epsilon of that rung, 0 if there is none."""
-        return self.ladder[self.level] / 1_000_000 if self.level >= 0 else 0.0
+        return self.ladder[self.level] / MICRO if self.level >= 0 else 0.0
 
     def number(self, name: str) -> int:
         """Return a parameter that is a whole number."""
@@ -91,6 +94,20 @@ def _sampled(asked: Asked) -> int:
     return min(optimal_sampled(dimensions, asked.epsilon), MAX_SAMPLED)
 
 
+def _cards(asked: Asked) -> tuple[int, ...]:
+    """Return three cards that reach the ladder's last epsilon, one in a hundred in the middle."""
+    if not asked.ladder or asked.ladder[-1] <= 0:
+        return (1, 1, 1)
+    return cards_of(Fraction(asked.ladder[-1], MICRO), Fraction(1, 100))
+
+
+#: Points of the grid on which a number is hidden.
+_POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
 _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
     "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
+    "piecewise": _POINTS,
+    "hybrid": _POINTS,
+    "square_wave": _POINTS,
+    "simmons": {"unrelated": lambda asked: 50},
+    "christofides": {"cards": _cards},
 }

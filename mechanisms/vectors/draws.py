@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
 from mechanisms.errors import ParameterError
+from mechanisms.finite import FiniteChain
 from mechanisms.laddered import Ladder, Prior
 from mechanisms.randomness import Source
 from mechanisms.rungs import Amounts, Rung, certify, check_ladder
@@ -57,13 +58,13 @@ class PackedChain:
 
     Parameters
     ----------
-    single : SymbolChain
+    single : SymbolChain or FiniteChain
         What every answer goes through.
     count : int
         The number of answers; the first one has the lowest bits.
     """
 
-    single: SymbolChain
+    single: SymbolChain | FiniteChain
     count: int
 
     @cached_property
@@ -112,15 +113,14 @@ class PackedChain:
 
     def posterior_weights(self, prior: Prior, output: int, level: int) -> dict[int, int]:
         """Integer weights of the packed symbols of ``prior`` given the output of ``level``."""
-        rung = self.single.rungs[level]
-        scale = math.lcm(rung.p.denominator, rung.q.denominator)
-        kept, moved = int(rung.p * scale), int(rung.q * scale)
+        rows = self.single.channel(level).rows
+        scale = math.lcm(*(entry.denominator for row in rows for entry in row))
         weights: dict[int, int] = {}
         answers = self.unpack(output)
         for value, weight in prior:
-            same = sum(x == o for x, o in zip(self.unpack(value), answers, strict=True))
-            weight *= kept**same * moved ** (self.count - same)
-            weights[value] = weights.get(value, 0) + weight
+            symbols = zip(self.unpack(value), answers, strict=True)
+            likely = math.prod(int(rows[x][o] * scale) for x, o in symbols)
+            weights[value] = weights.get(value, 0) + weight * likely
         return weights
 
 

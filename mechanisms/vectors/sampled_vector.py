@@ -10,19 +10,22 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.grid import (
     MAX_BITS,
-    check_unit,
     exponent_of,
     exponents_of,
     round_to_grid,
     rounds_to_grid,
     threshold_of,
     thresholds_of,
-    unit_array,
 )
 from mechanisms.laddered import Prior
 from mechanisms.randomness import Source
 from mechanisms.single import CoinMechanism
-from mechanisms.vectors.draws import DrawsLadder, coin, coin_column, packed_chain
+from mechanisms.vectors.coordinates import (
+    MAX_SAMPLED,
+    CoordinatesLadder,
+    check_dimensions,
+)
+from mechanisms.vectors.draws import coin, coin_column, packed_chain
 from mechanisms.vectors.optimum import optimal_sampled
 from mechanisms.vectors.sampled_bits import bit_prior
 
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
 
     from mechanisms.numeric import NumericEstimates
 
-#: A vector has at most so many coordinates, and a report at most so many answers.
-MAX_DIMENSIONS, MAX_SAMPLED = 1024, 64
 #: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
 VECTOR_BINS = 16
 
@@ -110,10 +111,7 @@ class SampledVector(CoinMechanism):
     metric: str = ""
 
     def _build(self, micro: int) -> SampledVectorLadder:
-        if not 1 <= self.dimensions <= MAX_DIMENSIONS:
-            raise ParameterError(
-                f"dimensions must lie in [1, {MAX_DIMENSIONS}], not {self.dimensions}"
-            )
+        check_dimensions(self.dimensions, 1)
         if self.sampled is None:
             sampled = min(optimal_sampled(self.dimensions, micro / MICRO), MAX_SAMPLED)
             object.__setattr__(self, "sampled", sampled)
@@ -134,18 +132,12 @@ class SampledVector(CoinMechanism):
 
 
 @dataclass(frozen=True)
-class SampledVectorLadder(DrawsLadder):
+class SampledVectorLadder(CoordinatesLadder):
     """Answers about some of the ``dimensions`` coordinates, relaxed along a ladder."""
 
     name = "sampled_vector"
 
-    dimensions: int
     bits: int
-
-    @property
-    def sampled(self) -> int:
-        """Coordinates that a report is about."""
-        return self.chain.count
 
     @property
     def slots(self) -> int:
@@ -157,18 +149,9 @@ class SampledVectorLadder(DrawsLadder):
         """A count for each coordinate, slot and answer."""
         return self.dimensions * self.slots * 2
 
-    def coordinates(self, seed: int) -> list[int]:
-        """Return the different coordinates that the coins choose, by Floyd's algorithm."""
-        chosen: list[int] = []
-        for place in range(self.count):
-            last = self.dimensions - self.count + place
-            drawn = coin(seed, place) % (last + 1)
-            chosen.append(last if drawn in chosen else drawn)
-        return chosen
-
     def encode(self, symbol: Any, seed: int, source: Source) -> list[int]:
         """Return the answers about the chosen coordinates of a sequence of numbers."""
-        values = self._values(symbol)
+        values = self.values(symbol)
         out = []
         for place, coordinate in enumerate(self.coordinates(seed)):
             asked, value = coin(seed, self.count + place), values[coordinate]
@@ -181,7 +164,7 @@ class SampledVectorLadder(DrawsLadder):
 
     def priors(self, symbol: Any, seed: int) -> list[Prior]:
         """Return the answers with their weights: two where a coordinate is rounded."""
-        values = self._values(symbol)
+        values = self.values(symbol)
         out: list[Prior] = []
         for place, coordinate in enumerate(self.coordinates(seed)):
             asked, value = coin(seed, self.count + place), values[coordinate]
@@ -191,40 +174,15 @@ class SampledVectorLadder(DrawsLadder):
                 out.append(((int(value > threshold_of(asked)), 1),))
         return out
 
-    def _values(self, symbol: Any) -> Sequence[float]:
-        if not (isinstance(symbol, (tuple, list)) and len(symbol) == self.dimensions):
-            raise ParameterError(f"a vector must be a tuple of {self.dimensions} numbers")
-        for value in symbol:
-            check_unit(value, missing=False)
-        return symbol
-
-    def coordinates_many(self, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Vectorised :meth:`coordinates`: ``(n, sampled)``."""
-        import numpy as np
-
-        chosen = np.empty((len(seeds), self.count), dtype=np.int64)
-        for place in range(self.count):
-            last = self.dimensions - self.count + place
-            drawn = (coin_column(seeds, place) % np.uint64(last + 1)).astype(np.int64)
-            taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
-            chosen[:, place] = np.where(taken, last, drawn)
-        return chosen
-
     def encode_many(
         self, symbols: Any, seeds: NDArray[np.uint64], source: Source
     ) -> NDArray[np.int64]:
         """Return ``(n, sampled)`` answers for ``(n, dimensions)`` numbers."""
         import numpy as np
 
-        values = unit_array(symbols, missing=False)[0]
-        if not len(values):
-            values = values.reshape(0, self.dimensions)
-        if values.ndim != 2 or values.shape[1] != self.dimensions:
-            raise ParameterError(f"vectors must have shape (n, {self.dimensions})")
-        coordinates = self.coordinates_many(seeds)
-        out = np.empty_like(coordinates)
-        for place in range(self.count):
-            column = values[np.arange(len(values)), coordinates[:, place]]
+        columns = self.columns(symbols, seeds)
+        out = np.empty(columns.shape, dtype=np.int64)
+        for place, column in enumerate(columns.T):
             asked = coin_column(seeds, self.count + place)
             if self.bits:
                 points = rounds_to_grid(column, self.bits, source)
@@ -269,11 +227,7 @@ def sampled_vector_ladder(
     ParameterError, UnrelatedRungsError
         As :func:`mechanisms.ladders.build`.
     """
-    if not 1 <= dimensions <= MAX_DIMENSIONS:
-        raise ParameterError(f"dimensions must lie in [1, {MAX_DIMENSIONS}], not {dimensions}")
-    most = min(dimensions, MAX_SAMPLED)
-    if not 1 <= sampled <= most:
-        raise ParameterError(f"sampled must lie in [1, {most}], not {sampled}")
+    check_dimensions(dimensions, sampled)
     if not 0 <= bits <= MAX_BITS:
         raise ParameterError(f"bits must lie in [0, {MAX_BITS}], not {bits}")
     chain, amounts = packed_chain(2, sampled, ladder)
