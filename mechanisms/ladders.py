@@ -189,6 +189,7 @@ class Entry(NamedTuple):
 _CATEGORY = {"domain_size": int}
 _BITS = {"bits": int, "missing": bool}
 _GRID = {"points": int, "missing": bool}
+_ITEMS = {"domain_size": int, "clip": int}
 #: The mechanisms of plans, by name.
 REGISTRY: Mapping[str, Entry] = {
     "grr": Entry(_CATEGORY, "mechanisms.grr:grr_ladder"),
@@ -218,4 +219,6 @@ REGISTRY: Mapping[str, Entry] = {
     "warner": Entry({}, "mechanisms.surveys.ladders:warner_ladder"),
     "simmons": Entry({"unrelated": int}, "mechanisms.surveys.ladders:simmons_ladder"),
     "christofides": Entry({"cards": tuple}, "mechanisms.surveys.ladders:christofides_ladder"),
+    "permute_and_flip": Entry(_ITEMS, "mechanisms.selection.flip_ladder:permute_and_flip_ladder"),
+    "top_response": Entry(_ITEMS, "mechanisms.selection.top_response:top_response_ladder"),
 }

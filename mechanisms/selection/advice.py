@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import exp, expm1, fsum
+from math import exp, expm1, fsum, log
 
 from mechanisms.errors import ParameterError
+from mechanisms.exact import to_micro
+from mechanisms.rungs import GRAINS
 from mechanisms.selection.exponential import ExponentialMechanism
 from mechanisms.selection.exponential_randomized_response import ExponentialRandomizedResponse
+from mechanisms.selection.flip_ladder import last_threshold
+from mechanisms.selection.flipping import float_flips
 from mechanisms.selection.mechanism import expected_error
 from mechanisms.selection.permute_and_flip import PermuteAndFlip
 from mechanisms.selection.propose_test_release import ProposeTestRelease
+from mechanisms.selection.scores import gaps
 
 #: Up to so many items the loss of exponential randomized response is taken over all neighbours.
 _ENUMERATED = 6
@@ -88,7 +93,8 @@ def advise(
         Of exponential randomized response, which is listed and never advised.
     whole : bool
         Whether all scores are one person's, as on a device: then any two vectors in [0, Δ] are
-        neighbours, and generalized randomized response on the best item is weighed too.
+        neighbours, permute-and-flip is scaled to that, and generalized randomized response on the
+        best item is weighed too.
 
     Returns
     -------
@@ -129,6 +135,8 @@ def advise(
     if whole:
         if not all(0 <= score <= sensitivity for score in scores):
             raise ParameterError(f"scores of one person must lie in [0, {sensitivity}]")
+        law = _clipped_flips(scores, epsilon, sensitivity)
+        weighed[1] = _candidate("permute_and_flip", epsilon, 0.0, scores, law)
         weighed.append(_candidate("grr", epsilon, 0.0, scores, _best_kept(scores, epsilon)))
     best = min(weighed, key=lambda candidate: candidate.expected_error)
     published = ExponentialRandomizedResponse(p, epsilon, sensitivity)
@@ -185,6 +193,12 @@ def _candidate(
 def _wrong(scores: Sequence[int], law: Sequence[float]) -> float:
     best = max(scores)
     return fsum(share for score, share in zip(scores, law, strict=True) if score < best)
+
+
+def _clipped_flips(scores: Sequence[int], epsilon: float, clip: int) -> list[float]:
+    """Return the law of permute-and-flip on one person's clipped scores."""
+    slope = log(last_threshold(len(scores), to_micro(epsilon)) / GRAINS) / clip
+    return float_flips([slope * gap for gap in gaps(scores)])
 
 
 def _best_kept(scores: Sequence[int], epsilon: float) -> list[float]:

@@ -40,7 +40,7 @@ class PermuteAndFlip(SelectionMechanism):
     Relaxation
     ----------
     As any symbol: the selected item degraded by ρI + (1−ρ)uniform; see
-    :func:`mechanisms.selection.top_item.permute_and_flip_ladder`.
+    :func:`mechanisms.selection.flip_ladder.permute_and_flip_ladder`.
 
     Utility
     -------
