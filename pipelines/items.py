@@ -20,6 +20,8 @@ from mechanisms.estimate import Estimate
 from mechanisms.frequency import frequencies, norm_sub
 from mechanisms.numeric import NumericEstimates, numeric
 from mechanisms.rappor import RapporLadder
+from mechanisms.surveys.estimates import survey_share
+from mechanisms.surveys.ladders import SurveyLadder
 from mechanisms.vectors.means import vector_means
 from mechanisms.vectors.sampled_vector import SampledVectorLadder
 from pipelines.counts import Matrix
@@ -32,13 +34,15 @@ class Method(StrEnum):
 
     ``unbiased``: right on average (a ratio, to order 1/n), and its interval covers what it says.
     ``monotone``: isotonic regression, biased where it evens out; its interval covers at least what
-    it says. ``em``: the most likely shares; biased toward them near zero, and the interval, from
-    the curvature of the likelihood, holds only for large n and away from zero. ``biased``: of what
-    was reported, and not of what was true.
+    it says. ``smoothed``: biased toward a smooth law, without an interval. ``em``: the most likely
+    shares; biased near zero, and the interval, from the curvature of the likelihood, holds only
+    for many reports and away from zero and one. ``biased``: of what was reported, and not of what
+    was true.
     """
 
     UNBIASED = "unbiased"
     MONOTONE = "monotone"
+    SMOOTHED = "smoothed"
     EM = "em"
     BIASED = "biased"
 
@@ -107,8 +111,8 @@ def _shares(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
 
 
 def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    _, yes = frequencies(metric.mechanism, counts)
-    yield Item("share", "yes", yes)
+    assert isinstance(metric.mechanism, SurveyLadder)
+    yield Item("share", "yes", survey_share(metric.mechanism, counts))
 
 
 def _strings(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) -> Iterator[Item]:
@@ -141,20 +145,21 @@ def _number(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     yield Item("mean", "", found.mean, metric.unit)
     if found.missing is not None:
         yield Item("missing", "", found.missing)
+    method = Method.SMOOTHED if found.smoothed else Method.MONOTONE
     for probability, each in (found.quantiles or {}).items():
-        yield Item("quantile", repr(probability), each, metric.unit, method=Method.MONOTONE)
+        yield Item("quantile", repr(probability), each, metric.unit, method=method)
     for number, each in enumerate(found.bit_means or (), start=1):
         yield Item("bit", str(number), each)
-    yield from _distribution(found)
+    yield from _distribution(found, method)
 
 
-def _distribution(found: NumericEstimates) -> Iterator[Item]:
+def _distribution(found: NumericEstimates, method: Method) -> Iterator[Item]:
     if found.cdf is None:
         return
     columns = (found.cdf.grid, found.cdf.values, found.cdf.standard_errors)
     for at, value, error in zip(*(column.tolist() for column in columns), strict=True):
         point = Estimate(value, error, found.mean.n, found.mean.reports_by_level)
-        yield Item("cdf", repr(at), point, method=Method.MONOTONE)
+        yield Item("cdf", repr(at), point, method=method)
 
 
 def _vector(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:

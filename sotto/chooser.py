@@ -52,7 +52,7 @@ def choose(asked: Asked) -> Choice:
 _ONLY = {
     "string": ("rappor", "the mechanism for strings that are not known in advance"),
     "ordinal": ("grr", "the only one for an ordinal"),
-    "survey": ("grr", ""),
+    "survey": ("warner", "of the survey designs the one with the least variance at any epsilon"),
 }
 
 
@@ -130,14 +130,29 @@ def variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
 
 
 def choose_number(asked: Asked) -> Choice:
-    """Choose the mechanism for a number: the random threshold, and say how good that is."""
-    why = "least worst-case variance up to epsilon 1.9, and the whole distribution besides"
-    if asked.epsilon > THRESHOLD_LIMIT:
-        why = (
-            "least variance of the mechanisms there are; its last rung is above epsilon 1.9, from "
-            "which on a continuous report would vary less"
+    """Choose the mechanism for a number by the worst-case variance of its mean at the last rung.
+
+    Examples
+    --------
+    >>> def name(*ladder, constant=False):
+    ...     asked = Asked("number", {"missing": False}, ladder, "delay", constant)
+    ...     return choose_number(asked).spec["name"]
+    >>> name(500_000, 1_900_000), name(500_000, 2_000_000), name(500_000, 1_000_000, constant=True)
+    ('threshold', 'hybrid', 'hybrid')
+    """
+    if asked.epsilon <= THRESHOLD_LIMIT and not asked.constant:
+        return Choice(
+            spec_of("threshold", asked),
+            "least worst-case variance up to epsilon 1.9, and the whole distribution besides",
         )
-    return Choice(spec_of("threshold", asked), why)
+    return Choice(
+        spec_of("hybrid", asked),
+        "least worst-case variance of the mean without a public coin, which a constant metric "
+        "cannot have"
+        if asked.constant
+        else "least worst-case variance of the mean above epsilon 1.9; threshold also tells the "
+        "distribution",
+    )
 
 
 def choose_vector(asked: Asked) -> Choice:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from mechanisms.exact import MICRO
 from mechanisms.ladders import REGISTRY
 from mechanisms.surveys.christofides import cards_of
-from mechanisms.vectors.optimum import optimal_sampled
 from mechanisms.vectors.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
+from mechanisms.vectors.optimum import optimal_sampled
 from sotto.metrictypes import Parameter
 
 #: Parameters that the metric itself tells, for those mechanisms that have them.

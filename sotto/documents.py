@@ -144,11 +144,15 @@ def _parameters(document: Mapping[str, object], name: str) -> tuple[tuple[str, P
 
 
 def _parameter(name: str, key: str, value: object) -> Parameter:
-    if isinstance(value, list) and all(type(each) is int for each in value):
+    if isinstance(value, list) and all(_is_whole(each) for each in value):
         return tuple(value)
-    if not isinstance(value, str | int | bool):
-        raise PlanError(f"metric {name!r}: mechanism parameter {key!r} has the wrong type")
-    return value
+    if isinstance(value, str) or (isinstance(value, int) and -_LARGEST <= value <= _LARGEST):
+        return value
+    raise PlanError(f"metric {name!r}: mechanism parameter {key!r} has the wrong type")
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -_LARGEST <= value <= _LARGEST
 
 
 class _Fields:

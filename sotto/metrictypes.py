@@ -14,9 +14,12 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "category": _CATEGORY,
     "boolean": _CATEGORY,
     "string": ("rappor",),
-    "number": ("threshold", "sampled_bit", "sampled_bits", "split_bits"),
+    "number": (
+        *("threshold", "duchi", "piecewise", "hybrid", "square_wave"),
+        *("sampled_bit", "sampled_bits", "split_bits"),
+    ),
     "ordinal": ("grr",),
-    "survey": ("grr",),
+    "survey": ("warner", "simmons", "christofides"),
     "vector": ("sampled_vector",),
     "top_item": (),
 }

@@ -19,7 +19,7 @@ from sotto.chooser import Choice, choose
 from sotto.compiled import FORMAT, CompiledPlan
 from sotto.defaults import Asked, spec_of
 from sotto.documents import plan_of
-from sotto.errors import PlanError
+from sotto.errors import ParameterError, PlanError
 from sotto.metrictypes import Parameter
 from sotto.planfile import (
     BooleanFile,
@@ -189,10 +189,13 @@ def _mechanism(metric: MetricFile, name: str) -> Choice:
     ladder = tuple(rung.epsilon for rung in metric.ladder)
     constant = metric.repeat.kind == "constant"
     asked = Asked(metric.type, _given(metric), ladder, name, constant)
-    if metric.mechanism is None:
-        return choose(asked)
-    written = metric.mechanism.named
-    return Choice(spec_of(written.name, asked, written.parameters), "")
+    try:
+        if metric.mechanism is None:
+            return choose(asked)
+        written = metric.mechanism.named
+        return Choice(spec_of(written.name, asked, written.parameters), "")
+    except ParameterError as error:
+        raise PlanError(f"metric {name!r}: {error}") from None
 
 
 def _given(metric: MetricFile) -> dict[str, Parameter]:

@@ -124,6 +124,11 @@ def ordinal(mechanism: str) -> Kind:
     return Kind(line, grade, grade_shares)
 
 
+def survey(mechanism: str) -> Kind:
+    line = f'type: survey, question: "Did you?", mechanism: {mechanism}'
+    return Kind(line, answer, yes_share)
+
+
 def vector(mechanism: str) -> Kind:
     line = f"type: vector, range: [-1, 1], dimensions: 3, outside: clip, mechanism: {mechanism}"
     return Kind(line, position, position_means)
@@ -144,7 +149,13 @@ KINDS: Mapping[str, Kind] = {
     "sampled_bits": number("{bit_aware: sampled, bits: 6, count: 2}"),
     "split_bits": number("{bit_aware: split, bits: 4}"),
     "ordinal_grr": ordinal("grr"),
-    "survey": Kind('type: survey, question: "Did you?"', answer, yes_share),
+    "warner": survey("warner"),
+    "simmons": survey("{simmons: {unrelated: 30}}"),
+    "christofides": survey("{christofides: {cards: [3, 1, 90]}}"),
+    "duchi": number("duchi"),
+    "piecewise": number("{piecewise: {points: 33}}"),
+    "hybrid": number("hybrid"),
+    "square_wave": number("{square_wave: {points: 33}}"),
     "vector_bits": vector("{sampled: 2, bits: 6}"),
     "vector_thresholds": vector("{sampled: 1}"),
 }  # fmt: skip

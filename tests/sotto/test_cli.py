@@ -46,7 +46,7 @@ def test_check_says_what_a_plan_costs(capsys, plan_file):
 
 
 def test_check_prints_the_influence_of_a_lie_exactly(capsys, plan_file):
-    plan_file.write_text(PLAN_YAML.replace("mechanism: {bit_aware: sampled, bits: 10}", ""))
+    plan_file.write_text(PLAN_YAML.replace("{bit_aware: sampled, bits: 10}", "threshold"))
     _, out, _ = run(capsys, "plan", "check", plan_file)
     # A threshold's report at epsilon 2: q = 1 / (1 + e^2), (1 - q) / (p - q) = e^2 / (e^2 - 1).
     assert "1.16x" in out

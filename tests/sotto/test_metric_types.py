@@ -113,6 +113,33 @@ class TestSurvey:
             with pytest.raises(ValueTypeError):
                 cheated.encode(value)
 
+    def test_designs_have_parameters(self):
+        assert metric(self.SURVEY).spec == {"name": "warner"}
+        simmons = metric(f"{self.SURVEY}, mechanism: {{simmons: {{unrelated: 30}}}}")
+        assert simmons.spec == {"name": "simmons", "unrelated": 30}
+        cards = metric(f"{self.SURVEY}, mechanism: {{christofides: {{cards: [2, 1, 6]}}}}")
+        assert cards.spec == {"name": "christofides", "cards": (2, 1, 6)}
+        assert cards.mechanism.certified(1) == 1_098_613
+        # Cards that are not written reach the last rung.
+        assert metric(f"{self.SURVEY}, mechanism: christofides").cost in range(1_999_000, 2_000_001)
+
+    @pytest.mark.parametrize(
+        ("mechanism", "said"),
+        [
+            ("grr", "mechanism 'grr' must be 'warner', 'simmons' or 'christofides'"),
+            ("{simmons: 30}", "simmons: its parameters must be a mapping"),
+            ("{simmons: {unrelated: 1.5}}", "simmons: unrelated must be a whole number"),
+            ("{simmons: {unrelated: 100}}", "unrelated must be a percentage in [1, 99]"),
+            ("{simmons: {related: 1}}", "mechanism simmons has the parameters unrelated"),
+            ("{christofides: {cards: 3}}", "cards must be a list of 1 to"),
+            ("{christofides: {cards: [1, 1, 20]}}", "more than the last rung"),
+            ("{christofides: {cards: [1, 1]}}", "cards must not have their mean in the middle"),
+            ("{warner: {}, simmons: {}}", "must be 'warner'"),
+        ],
+    )
+    def test_designs_that_are_refused(self, mechanism, said):
+        assert said in refusal(f"{self.SURVEY}, mechanism: {mechanism}")
+
     def test_what_is_refused(self):
         assert "question is missing" in refusal("type: survey")
         assert "question of 1 to 1024 characters" in refusal('type: survey, question: ""')

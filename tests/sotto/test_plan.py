@@ -206,14 +206,15 @@ class TestChooser:
         with pytest.raises(PlanError):
             choose_category(category(3, 2_000_000, 1_000_000))
 
-    def test_numbers_above_the_limit_are_said_to_be_so(self):
-        def number(missing, *ladder):
-            return choose_number(Asked("number", {"missing": missing}, ladder, "x"))
+    def test_numbers_above_the_limit_are_hidden_on_a_grid(self):
+        def number(missing, *ladder, constant=False):
+            return choose_number(Asked("number", {"missing": missing}, ladder, "x", constant))
 
         assert "up to epsilon 1.9" in number(False, 1_900_000).why
         beyond = number(True, 500_000, 1_900_001)
         assert "above epsilon 1.9" in beyond.why
-        assert beyond.spec == {"name": "threshold", "missing": True}
+        assert beyond.spec == {"name": "hybrid", "points": 65, "missing": True}
+        assert "without a public coin" in number(False, 500_000, 1_000_000, constant=True).why
 
 
 @pytest.mark.parametrize(
