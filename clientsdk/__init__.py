@@ -3,6 +3,7 @@
 from clientsdk.client import Client
 from clientsdk.ledger import Consent, Ledger, LedgerPeriod, PendingChain
 from clientsdk.outcomes import FlushResult, Outcome
+from clientsdk.permanent import PermanentCharge
 from clientsdk.publishers import EmbeddedLogPublisher, MemoryPublisher, Publisher
 from sotto.compiled import Ceilings, CompiledPlan
 
@@ -18,5 +19,6 @@ __all__ = [
     "MemoryPublisher",
     "Outcome",
     "PendingChain",
+    "PermanentCharge",
     "Publisher",
 ]

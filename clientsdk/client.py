@@ -7,11 +7,11 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 
 from clientsdk import spool
 from clientsdk.admission import Admission
+from clientsdk.arguments import checked_ceilings, checked_path, read_plan
 from clientsdk.database import Access
 from clientsdk.ledger import Consent, Ledger, lowered
 from clientsdk.outcomes import FlushResult, Outcome
@@ -20,13 +20,7 @@ from clientsdk.sender import Sender
 from clientsdk.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
-from sotto.errors import (
-    ParameterError,
-    PlanError,
-    StoreError,
-    UnknownMetricError,
-    ValueTypeError,
-)
+from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
 from sotto.log import now_ms
 
 _log = logging.getLogger("clientsdk")
@@ -92,14 +86,14 @@ class Client:
         clock: Callable[[], int] = now_ms,
         ceilings: Ceilings | None = None,
     ) -> None:
-        self.plan = _read_plan(plan)
+        self.plan = read_plan(plan)
         self._clock = clock
         self._metrics = {metric.name: metric for metric in self.plan.metrics}
         source = self._source()
         pinned = self.plan.ceilings
         if ceilings is not None:
-            pinned = lowered(_checked(ceilings), pinned)
-        path = None if state is None else _checked_path(state)
+            pinned = lowered(checked_ceilings(ceilings), pinned)
+        path = None if state is None else checked_path(state)
         self._store = Store(path, self.plan, pinned, self.plan.period_of(self._now()), source)
         self._admission = Admission(self._store, self.plan, source)
         self._sender = Sender(self._store, self.plan.period, publisher)
@@ -309,7 +303,7 @@ class Client:
         StoreError
             It could not be written; nothing has changed.
         """
-        agreed = self.plan.ceilings if ceilings is None else _checked(ceilings)
+        agreed = self.plan.ceilings if ceilings is None else checked_ceilings(ceilings)
         self._withdraw_if_owed()
         with self._store.transaction(Access.DURABLE) as connection:
             owed = self._store.owed
@@ -358,29 +352,3 @@ class Client:
 
     def _source(self) -> Source:
         return SystemSource()
-
-
-def _read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPlan:
-    if isinstance(plan, CompiledPlan):
-        return plan
-    if isinstance(plan, bytes):
-        return CompiledPlan.from_json(plan)
-    try:
-        return CompiledPlan.from_json(Path(plan).read_bytes())
-    except OSError as error:
-        raise PlanError(f"the compiled plan cannot be read: {error}") from error
-
-
-def _checked_path(state: str | os.PathLike[str]) -> Path:
-    if os.fspath(state) in ("", ":memory:"):
-        raise ParameterError("state must be the path of a file, or None to keep all in memory")
-    return Path(state)
-
-
-def _checked(ceilings: Ceilings) -> Ceilings:
-    if not 0 < ceilings.period <= ceilings.lifetime:
-        raise ParameterError(
-            f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
-            f"{ceilings.lifetime} micro-epsilon"
-        )
-    return ceilings

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from clientsdk import claims, ledger, permanent, ratchet, schema, spool
+from clientsdk import claims, ledger, permanent, pins, ratchet, schema, spool
 from clientsdk.database import Access, Database
 from clientsdk.ledger import Consent, Ledger
 from clientsdk.outcomes import Refusal
@@ -111,7 +110,7 @@ class Store(Database):
         try:
             with self.transaction(Access.DURABLE) as connection:
                 if schema.prepare(connection):
-                    _create(connection, plan, ceilings, period, source)
+                    pins.create(connection, plan, ceilings, period, source)
                 self._adopt(connection, plan, ceilings)
                 self.advance(connection, period)
             self.settle()
@@ -132,7 +131,7 @@ class Store(Database):
         self._ready = True
         self._refresh(connection)
         self.pin(connection, ledger.lowered(self.ceilings, ceilings))
-        self.plan_id = _number_of(connection, plan)
+        self.plan_id = pins.number_of(connection, plan)
         self._plans[self.plan_id] = plan
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
@@ -409,38 +408,3 @@ class Store(Database):
         """Return what was reserved and spent, at one moment."""
         with self.transaction(Access.READ) as connection:
             return ledger.read(connection, self.plan)
-
-
-def _create(
-    connection: sqlite3.Connection,
-    plan: CompiledPlan,
-    ceilings: Ceilings,
-    period: int,
-    source: Source,
-) -> None:
-    connection.execute(
-        "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)",
-        (
-            os.urandom(16),
-            plan.collector,
-            plan.period,
-            ceilings.period,
-            ceilings.lifetime,
-            Consent.NEVER_GIVEN,
-            period,
-        ),
-    )
-    connection.execute("INSERT INTO secret VALUES (1, ?)", (ratchet.fresh(source),))
-
-
-def _number_of(connection: sqlite3.Connection, plan: CompiledPlan) -> int:
-    """Return the number of a plan in the store, where it is put if it is new."""
-    find = "SELECT id FROM plan WHERE fingerprint = ?"
-    row = connection.execute(find, (plan.fingerprint,)).fetchone()
-    if row is None:
-        connection.execute(
-            "INSERT INTO plan (fingerprint, body) VALUES (?, ?)",
-            (plan.fingerprint, plan.to_json()),
-        )
-        row = connection.execute(find, (plan.fingerprint,)).fetchone()
-    return int(row[0])

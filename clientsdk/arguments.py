@@ -1,0 +1,56 @@
+"""What an app hands to a client, checked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sotto.compiled import Ceilings, CompiledPlan
+from sotto.errors import ParameterError, PlanError
+
+
+def read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPlan:
+    """Return a plan that came as an object, as canonical JSON or as the path of a file.
+
+    Raises
+    ------
+    PlanError
+        It cannot be read, or cannot be honoured.
+    """
+    if isinstance(plan, CompiledPlan):
+        return plan
+    if isinstance(plan, bytes):
+        return CompiledPlan.from_json(plan)
+    try:
+        return CompiledPlan.from_json(Path(plan).read_bytes())
+    except OSError as error:
+        raise PlanError(f"the compiled plan cannot be read: {error}") from error
+
+
+def checked_path(state: str | os.PathLike[str]) -> Path:
+    """Return where a device's file is to be.
+
+    Raises
+    ------
+    ParameterError
+        That is no path.
+    """
+    if os.fspath(state) in ("", ":memory:"):
+        raise ParameterError("state must be the path of a file, or None to keep all in memory")
+    return Path(state)
+
+
+def checked_ceilings(ceilings: Ceilings) -> Ceilings:
+    """Return ceilings that make sense.
+
+    Raises
+    ------
+    ParameterError
+        The period's is not positive, or exceeds the lifetime's.
+    """
+    if not 0 < ceilings.period <= ceilings.lifetime:
+        raise ParameterError(
+            f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
+            f"{ceilings.lifetime} micro-epsilon"
+        )
+    return ceilings

@@ -1,0 +1,50 @@
+"""What a new store is pinned to, and the plans that a store knows.
+
+All functions belong in a transaction that the caller has opened.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+from clientsdk import ratchet
+from clientsdk.ledger import Consent
+from mechanisms.randomness import Source
+from sotto.compiled import Ceilings, CompiledPlan
+
+
+def create(
+    connection: sqlite3.Connection,
+    plan: CompiledPlan,
+    ceilings: Ceilings,
+    period: int,
+    source: Source,
+) -> None:
+    """Write down what a new store is pinned to, and draw its secret."""
+    connection.execute(
+        "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)",
+        (
+            os.urandom(16),
+            plan.collector,
+            plan.period,
+            ceilings.period,
+            ceilings.lifetime,
+            Consent.NEVER_GIVEN,
+            period,
+        ),
+    )
+    connection.execute("INSERT INTO secret VALUES (1, ?)", (ratchet.fresh(source),))
+
+
+def number_of(connection: sqlite3.Connection, plan: CompiledPlan) -> int:
+    """Return the number of a plan in the store, where it is put if it is new."""
+    find = "SELECT id FROM plan WHERE fingerprint = ?"
+    row = connection.execute(find, (plan.fingerprint,)).fetchone()
+    if row is None:
+        connection.execute(
+            "INSERT INTO plan (fingerprint, body) VALUES (?, ?)",
+            (plan.fingerprint, plan.to_json()),
+        )
+        row = connection.execute(find, (plan.fingerprint,)).fetchone()
+    return int(row[0])
