@@ -26,12 +26,16 @@ _SPREAD_ERRORS = 2
 
 @dataclass(frozen=True, eq=False)
 class _Rung:
-    """Contributions of one rung as floats, shape ``(outputs,)``, and its channel."""
+    """Contributions of one rung as floats, shape ``(outputs,)``, and its channel.
+
+    ``rounding`` is the most that the rounding to the inputs adds to a variance.
+    """
 
     value: NDArray[np.float64]
     present: NDArray[np.float64]
     square: NDArray[np.float64] | None
     channel: NDArray[np.float64]
+    rounding: float
 
     def variances(self, y: float) -> NDArray[np.float64]:
         """Return the variance of ``value - y * present`` for every input."""
@@ -84,7 +88,7 @@ class GridMeanRegion:
 
         def keeps(mean: float) -> bool:
             y = min(max(mean, 0.0), 1.0) - 0.5
-            most = sum(n * float(rung.variances(y).max()) for rung, n in used)
+            most = sum(n * (float(rung.variances(y).max()) + rung.rounding) for rung, n in used)
             return abs(self.value - (mean - 0.5) * self.present) - half <= z * math.sqrt(most)
 
         ends = kept_interval(0.5 + self.value / self.present, keeps)
@@ -138,7 +142,7 @@ def _rung(ladder: GridLadder | DuchiLadder, level: int) -> _Rung:
     exact = contributions(shape, law)
     value, present = (np.array(row, dtype=float) for row in (exact.value, exact.present))
     square = None if exact.square is None else np.array(exact.square, dtype=float)
-    return _Rung(value, present, square, matrix(shape, law))
+    return _Rung(value, present, square, matrix(shape, law), 1 / (4 * shape.steps**2))
 
 
 def _missing(ladder: GridLadder | DuchiLadder, table: NDArray[np.int64]) -> Estimate:
@@ -166,7 +170,7 @@ def _mean(
     variance, least = 0.0, 0.0
     for row, reports, rung in zip(table, by_level, rungs, strict=True):
         scatter = float(row @ (rung.value - y * rung.present) ** 2)
-        variance += scatter - _spread(row, rung, y, ladder.shape.steps)
+        variance += scatter - _spread(row, rung, y)
         least += reports * float(rung.variances(min(max(y, -0.5), 0.5)).min())
     error = math.sqrt(max(variance, least)) / present
     region = None
@@ -175,7 +179,7 @@ def _mean(
     return scaled(Estimate(0.5 + y, error, n, by_level, region=region), low, high)
 
 
-def _spread(row: NDArray[np.int64], rung: _Rung, y: float, steps: int) -> float:
+def _spread(row: NDArray[np.int64], rung: _Rung, y: float) -> float:
     """Return how much the values of a rung's clients are spread at least, added up."""
     if rung.square is None or not row.any():
         return 0.0
@@ -183,7 +187,7 @@ def _spread(row: NDArray[np.int64], rung: _Rung, y: float, steps: int) -> float:
     reports = int(row.sum())
     total = float(row @ each)
     error = math.sqrt(max(float(row @ each**2) - total**2 / reports, 0.0))
-    return max(total - _SPREAD_ERRORS * error - reports / (4 * steps**2), 0.0)
+    return max(total - _SPREAD_ERRORS * error - reports * rung.rounding, 0.0)
 
 
 def _distribution(

@@ -1,0 +1,238 @@
+"""Mechanisms on a grid: exact laws, exact unbiasedness, how good the rungs are."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from statistical import check_counts
+
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.ladders import build
+from mechanisms.numbers import designs
+from mechanisms.numbers.contributions import contributions, matrix
+from mechanisms.numbers.duchi import DuchiLadder
+from mechanisms.numbers.formulas import duchi_variance, hybrid_variance, piecewise_variance
+from mechanisms.numbers.gridded import GridLadder, hybrid_ladder
+from mechanisms.numbers.laws import Law, Shape, worst_variance
+from mechanisms.randomness import SystemSource
+from mechanisms.testing import SeededSource
+
+SEED = 20261121
+NAMES = ("duchi", "piecewise", "hybrid", "square_wave")
+LADDERS = {
+    "one": (1_000_000,),
+    "three": (500_000, 1_000_000, 2_000_000),
+    "high": (2_000_000, 4_000_000, 8_000_000),
+    "wide": (1, 1_500_000, 9_000_000),
+}
+
+
+def grid(name: str, ladder: tuple[int, ...], missing: bool, points: int = 9) -> Any:
+    spec: dict[str, Any] = {"name": name, "missing": missing}
+    if name != "duchi":
+        spec["points"] = points
+    return build(spec, ladder, "delay")
+
+
+def worst(ladder: GridLadder | DuchiLadder, level: int) -> float:
+    """On [-1, 1], as the published formulas."""
+    return 4 * float(worst_variance(ladder.shape, ladder.laws[level]))
+
+
+def dot(row: tuple[Fraction, ...], other: tuple[Fraction, ...]) -> Fraction:
+    return sum((one * two for one, two in zip(row, other, strict=True)), Fraction(0))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("rungs", LADDERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_exact(name: str, rungs: str, missing: bool) -> None:
+    """The laws are those of the chain; certified within nominal; contributions are unbiased."""
+    ladder = grid(name, LADDERS[rungs], missing)
+    steps = ladder.shape.steps
+    for level in range(ladder.levels):
+        channel, law = ladder.chain.channel(level), ladder.laws[level]
+        assert ladder.certified(level) == channel.certified <= ladder.nominal(level)
+        (rung,) = ladder.rungs(level)
+        assert rung.p / rung.q == channel.ratio()
+        exact = contributions(ladder.shape, law)
+        assert matrix(ladder.shape, law) == pytest.approx(np.array(channel.rows, float), rel=1e-13)
+        for x, row in enumerate(channel.rows):
+            here = x <= steps
+            y = (Fraction(x, steps) - Fraction(1, 2)) * here
+            assert dot(row, exact.value) == y
+            assert dot(row, exact.present) == here
+            assert exact.square is None or dot(row, exact.square) == y**2
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_rungs_spend_what_they_may(name: str, missing: bool) -> None:
+    ladder = grid(name, LADDERS["three"], missing, 65)
+    spent = [ladder.certified(level) for level in range(3)]
+    assert spent[1:] == [1_000_000, 2_000_000]
+    assert 499_000 <= spent[0] <= 500_000
+
+
+@pytest.mark.parametrize("epsilon", [1, 2, 4])
+def test_the_published_design_has_the_published_variance(epsilon: int) -> None:
+    """With the paper's window and share, the grid's law is that of the float mechanism."""
+    share = 1 - Fraction(np.exp(-epsilon / 2))
+    width = round(256 * np.exp(-epsilon / 2)) // 2 * 2 + 1
+    shape = Shape(257, width, True, False)
+    law = designs.law_of(shape, designs.strongest(shape, share, epsilon * 1_000_000))
+    assert 4 * worst_variance(shape, law) == pytest.approx(hybrid_variance(1, epsilon), rel=0.02)
+    alone = designs.law_of(shape, designs.strongest(shape, Fraction(1), epsilon * 1_000_000))
+    assert 4 * worst_variance(shape, alone) == pytest.approx(
+        piecewise_variance(1, epsilon), rel=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "part"), [(0.5, 1.0), (1, 0.996), (2, 0.943), (4, 0.712), (8, 0.338)]
+)
+def test_the_chosen_design_is_better(epsilon: float, part: float) -> None:
+    """Worst-case variance over the published one, the rounding to the grid included."""
+    ladder = grid("hybrid", (round(epsilon * 1e6),), False, 65)
+    rounding = 1 / 64**2
+    found = (worst(ladder, 0) + rounding) / hybrid_variance(0, epsilon)
+    assert found <= 1.0005
+    assert found == pytest.approx(part, abs=0.012)
+
+
+def test_the_best_of_all_odd_widths_and_shares() -> None:
+    """The closed forms agree with the realised law, and no other width or share is better."""
+    for missing in (False, True):
+        best = designs.least_variance_design(17, missing, 2_000_000, mixed=True)
+        found = {}
+        for width in range(1, 17, 2):
+            for part in range(1, 21):
+                shape = Shape(17, width, True, missing)
+                grains = designs.strongest(shape, Fraction(part, 20), 2_000_000)
+                found[width, part] = float(worst_variance(shape, designs.law_of(shape, grains)))
+        grains = designs.strongest(best.shape, best.share, 2_000_000)
+        realised = float(worst_variance(best.shape, designs.law_of(best.shape, grains)))
+        assert min(found.values()) >= (0.99 if missing else 0.9999) * realised
+        if not missing:
+            assert realised == pytest.approx(float(best.variance), rel=1e-6)
+
+
+def test_weaker_rungs_are_close_to_mechanisms_of_their_own() -> None:
+    allowed = {"three": (1.08, 1.03, 1.0), "high": (1.7, 1.56, 0.35)}
+    for rungs, parts in allowed.items():
+        ladder = grid("hybrid", LADDERS[rungs], False, 65)
+        for level, part in enumerate(parts):
+            alone = hybrid_variance(1, ladder.nominal(level) / 1e6)
+            assert worst(ladder, level) <= part * alone
+
+
+def test_far_below_a_rung_is_duchis() -> None:
+    """Half the epsilon and less: all cells become the bit, whose law is then exactly his."""
+    ladder = grid("hybrid", (500_000, 2_000_000), False, 65)
+    assert worst(ladder, 0) == pytest.approx(duchi_variance(0, 0.5), rel=1e-9)
+    assert ladder.laws[0].inside == 0
+
+
+def test_plain_noise_is_worse() -> None:
+    """At epsilon 1 below 2, the part moved to the ends makes up for what noise would cost."""
+    ladder = grid("hybrid", (1_000_000, 2_000_000), False, 65)
+    cells = sum(
+        (ladder.laws[0].inside * ladder.shape.width, ladder.laws[0].outside * ladder.shape.steps)
+    )
+    assert 0 < cells < 0.6
+    assert worst(ladder, 0) < 1.02 * hybrid_variance(1, 1)
+
+
+def test_at_small_epsilon_the_hybrid_has_no_cells() -> None:
+    ladder = grid("hybrid", (500_000,), True, 65)
+    assert ladder.shape.cells == 0
+    assert ladder.chain.size == 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_payloads_are_small(name: str) -> None:
+    assert grid(name, LADDERS["three"], True, 65).payload_width == 1
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_reports_follow_the_channel(name: str, missing: bool) -> None:
+    """Both draws, of a number between two inputs and of a missing one, at every rung."""
+    ladder = grid(name, LADDERS["three"], missing, 5)
+    n, source = 20_000, SeededSource(SEED)
+    ids = np.zeros((n, 2), dtype=np.uint64)
+    steps = ladder.shape.steps
+    for symbol in (0.3, None) if missing else (0.3,):
+        x = float("nan") if symbol is None else symbol
+        vectorised = ladder.randomize(np.full(n, x), ids, ids, source)[:, :, 0]
+        single = np.array(
+            [[p[0] for p in ladder.draw(symbol, b"", b"", source)] for _ in range(4000)]
+        )
+        for level in range(3):
+            rows = matrix(ladder.shape, ladder.laws[level])
+            below = int(0.3 * steps)
+            rest = 0.3 * steps - below
+            law = rows[-1] if symbol is None else (1 - rest) * rows[below] + rest * rows[below + 1]
+            for drawn in (vectorised, single):
+                counts = np.bincount(drawn[:, level], minlength=ladder.chain.size)
+                check_counts(counts, law, label=f"{name} {symbol} level {level} seed {SEED}")
+
+
+def test_a_shifted_window_is_caught() -> None:
+    ladder = grid("piecewise", (2_000_000,), False, 9)
+    n = 20_000
+    ids = np.zeros((n, 2), dtype=np.uint64)
+    drawn = ladder.randomize(np.full(n, 0.5), ids, ids, SeededSource(SEED))[:, 0, 0]
+    counts = np.bincount(drawn, minlength=ladder.chain.size)
+    check_counts(counts, ladder.chain.matrix(0)[4])
+    with pytest.raises(AssertionError):
+        check_counts(counts, ladder.chain.matrix(0)[5])
+
+
+def test_a_wrong_slope_is_caught() -> None:
+    """The exact test of unbiasedness notices one grain of 2**64."""
+    ladder = grid("hybrid", (2_000_000,), False)
+    law = ladder.laws[0]
+    wrong = Law(law.inside + Fraction(1, 2**64), *law[1:])
+    exact = contributions(ladder.shape, wrong)
+    row = ladder.chain.channel(0).rows[0]
+    assert dot(row, exact.value) != Fraction(-1, 2)
+
+
+def test_what_cannot_be_honoured_is_refused() -> None:
+    for points in (2, 4, 64, 66, 513, 0, -3):
+        with pytest.raises(ParameterError, match="points must be one of"):
+            hybrid_ladder(points, False, [1_000_000], "m")
+    with pytest.raises(ParameterError, match="increase"):
+        hybrid_ladder(9, False, [2_000_000, 1_000_000], "m")
+    with pytest.raises(UnrelatedRungsError):
+        hybrid_ladder(65, False, [39_999_999, 40_000_000], "m")
+    for name in NAMES:
+        ladder = grid(name, LADDERS["one"], False)
+        for bad in (None, -0.1, 1.1, float("nan")):
+            with pytest.raises(ParameterError) as caught:
+                ladder.draw(bad, b"", b"", SystemSource())
+            assert "1.1" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_draws_what_backward_does(name: str) -> None:
+    """The weights of the stronger output are those of the joint law."""
+    ladder = grid(name, LADDERS["three"], True, 3)
+    prior = ladder.prior(0.75, b"")
+    for level in (1, 2):
+        strong = ladder.chain.channel(level).rows
+        weak = ladder.chain.channel(level - 1).rows
+        for before in range(ladder.chain.size):
+            reach = sum(weight * weak[x][before] for x, weight in prior)
+            if not reach:
+                continue
+            weights = ladder.chain.forward_weights(prior, before, level)
+            assert set(weights) <= set(range(ladder.chain.size))
+            assert all(
+                bool(weights.get(o, 0)) <= bool(sum(w * strong[x][o] for x, w in prior))
+                for o in range(ladder.chain.size)
+            )
