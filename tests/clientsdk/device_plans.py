@@ -63,6 +63,16 @@ def string(name: str, **changes: Any) -> dict[str, Any]:
     }
 
 
+def items(name: str = "app", clip: int = 1000, **changes: Any) -> dict[str, Any]:
+    """The most frequent of three items, or of others, that are counted for a period."""
+    changes.setdefault("ladder", [(500_000, 0), (2_000_000, DAY)])
+    return {
+        **metric(name, **changes),
+        "type": "top_item",
+        "mechanism": {"name": "permute_and_flip", "domain_size": 4, "clip": clip},
+    }
+
+
 def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     """A compiled plan of a week's period."""
     document = {

@@ -1,0 +1,139 @@
+"""Killed with -9 before each single statement, around a first draw and around a period's end."""
+
+from __future__ import annotations
+
+import pytest
+from scripts import run
+
+#: Lives a life in a child that is killed at its n-th statement, for every n, and goes on after it.
+#: What a script adds: METRICS, ``live`` (until killed) and ``check`` (of what a crash left).
+INSTANTS = """
+import signal, sqlite3
+from contextlib import closing
+from clientsdk.ledger import read_file
+from sotto.log import LogReader, lanes
+
+LATE = 5
+
+def die_at(client, instant):
+    left = [instant]
+    def count(statement):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    client._store._connection.set_trace_callback(count)
+
+def open_at(folder, now):
+    publisher = EmbeddedLogPublisher(folder / "log", fsync="never")
+    return device(*METRICS, now=now, state=folder / "device.db", publisher=publisher)
+
+def sent(folder):
+    found = [(0, record.body) for lane in lanes(folder / "log") for reader in (LogReader(lane),)
+             for record in reader.records(0, reader.end())]
+    return reports(found)
+
+def rows(folder, query):
+    with closing(sqlite3.connect(folder / "device.db")) as connection:
+        return connection.execute(query).fetchall()
+
+def invariants(folder):
+    ledger = read_file(folder / "device.db")
+    chains = {(report.metric, report.chain): report.event // WEEK for report in sent(folder)}
+    compiled = plan(*METRICS, ceilings=VAST)
+    numbers = {f"trial/{each.name}": each.index for each in compiled.metrics}
+    for pending in ledger.pending:
+        chains[numbers[pending.metric], bytes.fromhex(pending.chain)] = pending.period
+    # One chain a metric and period, whatever was sent and is still to be.
+    assert len(chains) == len({(metric, period) for (metric, _), period in chains.items()})
+    periods = {report.pseudonym: report.event // WEEK for report in sent(folder)}
+    aggregator = {periods[name]: cost
+                  for name, cost in counted(sent(folder), [compiled]).items()}
+    for period in ledger.periods:
+        assert aggregator.pop(period.number, 0) <= period.spent <= period.reserved
+    assert not aggregator
+    return ledger
+
+def finish(folder, now):
+    client = open_at(folder, now)
+    while (due := client.next_due()) is not None:
+        client.clock.now = max(client.clock.now, due)
+        assert client.flush().error is None
+    ledger = client.ledger()
+    client.close()
+    return ledger
+
+instant = 0
+while True:
+    folder = path / str(instant)
+    folder.mkdir(parents=True)
+    # Its consent is given before, so that statements are those of what is looked at.
+    open_at(folder, START).close()
+    def one():
+        client = open_at(folder, START)
+        die_at(client, instant)
+        live(client)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            one()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    assert status in (0, signal.SIGKILL), status
+    check(folder, invariants(folder))
+    client = open_at(folder, START + LATE * WEEK)
+    live(client)
+    client.close()
+    ledger = finish(folder, START + (LATE + 1) * WEEK)
+    check(folder, ledger)
+    assert invariants(folder) == ledger
+    instant += 1
+    if status == 0:
+        break
+print(instant)
+"""
+
+CONSTANT = """
+METRICS = [metric("model", "constant", ladder=[(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)])]
+
+def live(client):
+    for _ in range(2):
+        assert client.record("model", "a") is Outcome.ACCEPTED
+        client.clock.advance(hours=3)
+        assert client.flush().error is None
+        client.clock.advance(days=7)
+
+def check(folder, ledger):
+    last = plan(*METRICS).metrics[0].mechanism.certified(2)
+    found = rows(folder, "SELECT cost, response <> x'' FROM permanent")
+    # Never a response without its charge, never a charge without the response, never two.
+    assert found in ([], [(last, 1)]), found
+    assert ledger.reserved == ledger.spent == (last if found else 0)
+    assert bool(ledger.periods) <= bool(found)
+"""
+
+TOP_ITEM = """
+METRICS = [items()]
+
+def live(client):
+    assert client.record("app", "a") is Outcome.ACCEPTED
+    assert client.record("app", "b") is Outcome.ACCEPTED
+    client.clock.advance(days=7)
+    for _ in range(3):
+        assert client.flush().error is None
+        client.clock.advance(hours=25)
+
+def check(folder, ledger):
+    cost = plan(*METRICS).metrics[0].cost
+    for period in ledger.periods:
+        assert period.reserved == cost
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("life", "least"), [(CONSTANT, 40), (TOP_ITEM, 30)])
+def test_killed_before_every_statement(tmp_path, life, least):
+    assert int(run(life + INSTANTS, tmp_path)) > least
