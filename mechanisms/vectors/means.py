@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
 from mechanisms.frequency import channel_pairs, count_table
-from mechanisms.numeric import QUANTILES, NumericEstimates, bit_estimates, threshold_estimates
+from mechanisms.numbers.answers import bit_estimates, threshold_estimates
+from mechanisms.numbers.results import QUANTILES, NumericEstimates
+from mechanisms.vectors.gridvectors import grid_means
+from mechanisms.vectors.sampled_hybrid import SampledHybridLadder
 from mechanisms.vectors.sampled_vector import SampledVectorLadder
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def vector_estimates(
-    ladder: SampledVectorLadder,
+    ladder: SampledVectorLadder | SampledHybridLadder,
     counts: ArrayLike,
     low: float = 0.0,
     high: float = 1.0,
@@ -28,7 +31,7 @@ def vector_estimates(
 
     Parameters
     ----------
-    ladder : SampledVectorLadder
+    ladder : SampledVectorLadder or SampledHybridLadder
     counts : array_like, shape (levels, count_length), integers
         Counts of the newest reports, by level, as the ladder's ``accumulate`` lays them out.
     low, high : float
@@ -41,7 +44,7 @@ def vector_estimates(
     tuple of NumericEstimates
         One a coordinate. The mean is that of all clients, whose coordinates were sampled at
         random; ``n`` counts the answers about the coordinate. The distribution function and the
-        quantiles come with thresholds, the means of the bits with bits.
+        quantiles come with thresholds, the means of the bits with bits, neither with a grid.
 
     Raises
     ------
@@ -69,10 +72,13 @@ def vector_estimates(
         raise ParameterError(f"range must be finite and increasing, got [{low}, {high}]")
     if not all(0 < tau < 1 for tau in quantiles):
         raise ParameterError("quantiles must lie in (0, 1)")
-    cells = table.reshape(len(table), ladder.dimensions, ladder.slots, 2)
-    pairs = channel_pairs(ladder, 0)
     share = ladder.sampled / ladder.dimensions
     columns = range(ladder.dimensions)
+    if isinstance(ladder, SampledHybridLadder):
+        outputs = table.reshape(len(table), ladder.dimensions, -1)
+        return tuple(grid_means(ladder.grid, outputs[:, i], low, high, share) for i in columns)
+    cells = table.reshape(len(table), ladder.dimensions, ladder.slots, 2)
+    pairs = channel_pairs(ladder, 0)
     if ladder.bits:
         return tuple(bit_estimates(cells[:, i], pairs, low, high) for i in columns)
     return tuple(
@@ -81,7 +87,10 @@ def vector_estimates(
 
 
 def vector_means(
-    ladder: SampledVectorLadder, counts: ArrayLike, low: float = 0.0, high: float = 1.0
+    ladder: SampledVectorLadder | SampledHybridLadder,
+    counts: ArrayLike,
+    low: float = 0.0,
+    high: float = 1.0,
 ) -> tuple[Estimate, ...]:
     """Estimate the mean of each coordinate; see :func:`vector_estimates`."""
     return tuple(estimates.mean for estimates in vector_estimates(ladder, counts, low, high, ()))

@@ -82,7 +82,9 @@ class SampledVector(CoinMechanism):
 
     Use
     ---
-    For the means of many numbers of one person. Thresholds unless the bits are asked for.
+    For the means of many numbers of one person, below epsilon 2, or with their distributions;
+    from there on :class:`~mechanisms.vectors.sampled_hybrid.SampledHybrid` is better for means.
+    Thresholds unless the bits are asked for.
     All bits of each sampled coordinate, the epsilon split over them, are not offered: for uniform
     values, at the best number of coordinates for each, two split bits have 11 % more variance than
     a threshold and four have 38 % more, and on any data they tell less of the distribution.
