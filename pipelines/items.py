@@ -10,7 +10,7 @@ to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -110,6 +110,13 @@ def _shares(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
         yield Item("share", label, each, display=display)
 
 
+def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
+    method = Method.BIASED if metric.mechanism.name == "permute_and_flip" else Method.UNBIASED
+    for item in _shares(metric, counts):
+        yield replace(item, method=method)
+
+
 def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     assert isinstance(metric.mechanism, SurveyLadder)
     yield Item("share", "yes", survey_share(metric.mechanism, counts))
@@ -176,5 +183,6 @@ _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
     "number": _number,
     "ordinal": _shares,
     "survey": _survey,
+    "top_item": _top_items,
     "vector": _vector,
 }

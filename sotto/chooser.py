@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.errors import ParameterError
@@ -11,6 +10,7 @@ from mechanisms.ladders import LadderedMechanism, build
 from sotto.defaults import Asked, spec_of
 from sotto.errors import PlanError
 from sotto.metrictypes import MECHANISMS, Parameter
+from sotto.noise import noise_of
 
 #: Up to here the random threshold has the least worst-case variance of all mechanisms for
 #: numbers (the crossover with the hybrid mechanism is at epsilon 1.901).
@@ -52,6 +52,11 @@ def choose(asked: Asked) -> Choice:
 _ONLY = {
     "string": ("rappor", "the mechanism for strings that are not known in advance"),
     "ordinal": ("grr", "the only one for an ordinal"),
+    "top_item": (
+        "permute_and_flip",
+        "selects a near tie as readily as the best; top_response, where it is to be counted of how "
+        "many devices an item is the most frequent",
+    ),
     "survey": ("warner", "of the survey designs the one with the least variance at any epsilon"),
 }
 
@@ -68,7 +73,7 @@ def choose_category(asked: Asked) -> Choice:
     -----
     What counts is the variance at the last rung that is sent, summed over symbols (see
     :func:`variance`), from the realised probabilities; of those that are alike, the smaller
-    payload, then the simpler mechanism.
+    payload, then the first in :data:`sotto.metrictypes.MECHANISMS`.
 
     Examples
     --------
@@ -81,15 +86,16 @@ def choose_category(asked: Asked) -> Choice:
     found: list[tuple[float, LadderedMechanism]] = []
     problems = []
     for name in MECHANISMS[asked.kind]:
-        if name not in _WEIGHED or (asked.constant and not supports_constant({"name": name})):
+        if asked.constant and not supports_constant({"name": name}):
             continue
         try:
             mechanism = build(spec_of(name, asked), asked.ladder, asked.metric)
         except ParameterError as error:
             problems.append(str(error))
             continue
-        p, q = mechanism.rungs(asked.level)[0]
-        found.append((float(variance(p, q, asked.number("domain_size"))), mechanism))
+        noise = noise_of(mechanism, asked.level)
+        if noise is not None:
+            found.append((noise.total(asked.number("domain_size")), mechanism))
     if not found:
         raise PlanError("; ".join(dict.fromkeys(problems)))
     least = min(value for value, _ in found)
@@ -102,31 +108,8 @@ def choose_category(asked: Asked) -> Choice:
     )
 
 
-#: Mechanisms of categories that are weighed; all are unbiased, their payloads of any size.
-_WEIGHED = frozenset({"grr", "sue", "oue"})
-
-
 def _variance(item: tuple[float, LadderedMechanism]) -> float:
     return item[0]
-
-
-def variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
-    """Return n times the variance of the estimated shares, summed over all symbols.
-
-    A symbol of share f has ``(f p (1 - p) + (1 - f) q (1 - q)) / (p - q)**2``; shares add up to
-    one, so that the sum is the same whatever the distribution.
-
-    References
-    ----------
-    T. Wang et al., "Locally Differentially Private Protocols for Frequency Estimation", USENIX
-    Security 2017, equation 4 with the population fixed.
-
-    Examples
-    --------
-    >>> variance(Fraction(3, 4), Fraction(1, 4), 2)
-    Fraction(3, 2)
-    """
-    return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (p - q) ** 2
 
 
 def choose_number(asked: Asked) -> Choice:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from mechanisms.exact import MICRO
 from mechanisms.ladders import REGISTRY
+from mechanisms.local_hashing import best_buckets
 from mechanisms.surveys.christofides import cards_of
 from mechanisms.vectors.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vectors.optimum import optimal_sampled
@@ -94,6 +95,11 @@ def _sampled(asked: Asked) -> int:
     return min(optimal_sampled(dimensions, asked.epsilon), MAX_SAMPLED)
 
 
+def _buckets(asked: Asked) -> int:
+    """Return the number of buckets of least variance at the last rung that is sent."""
+    return best_buckets(asked.epsilon, asked.number("domain_size"))
+
+
 def _cards(asked: Asked) -> tuple[int, ...]:
     """Return three cards that reach the ladder's last epsilon, one in a hundred in the middle."""
     if not asked.ladder or asked.ladder[-1] <= 0:
@@ -104,6 +110,7 @@ def _cards(asked: Asked) -> tuple[int, ...]:
 #: Points of the grid on which a number is hidden.
 _POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
 _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
+    "local_hashing": {"buckets": _buckets},
     "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
     "piecewise": _POINTS,
     "hybrid": _POINTS,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 #: A parameter of a mechanism; a tuple is a list of whole numbers.
 Parameter: TypeAlias = str | int | bool | tuple[int, ...]
 
-_CATEGORY = ("grr", "sue", "oue")
+_CATEGORY = ("grr", "sue", "oue", "local_hashing")
 #: By type, in the order in which an error lists them.
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "category": _CATEGORY,
@@ -21,7 +21,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "ordinal": ("grr",),
     "survey": ("warner", "simmons", "christofides"),
     "vector": ("sampled_vector",),
-    "top_item": (),
+    "top_item": ("permute_and_flip", "top_response"),
 }
 #: Types whose ``domain`` lists their values.
 LISTED = frozenset({"category", "ordinal", "top_item"})

@@ -129,6 +129,25 @@ def survey(mechanism: str) -> Kind:
     return Kind(line, answer, yes_share)
 
 
+SCREENS = ("map", "list", "help")
+
+
+def screens(source: random.Random) -> list[str]:
+    """One screen far more often than the others, so that it is selected but for the noise."""
+    favourite = source.choices(SCREENS, (1, 2, 3))[0]
+    return [favourite] * 200 + [source.choice(SCREENS)]
+
+
+def favourite_shares(values: Sequence[object]) -> dict[tuple[str, str], float]:
+    named = [value[0] for value in values if isinstance(value, list)]
+    return {("share", name): named.count(name) / len(named) for name in SCREENS}
+
+
+def top_item(mechanism: str) -> Kind:
+    line = f"type: top_item, domain: [{', '.join(SCREENS)}], outside: list, clip: 100"
+    return Kind(f"{line}, mechanism: {mechanism}", screens, favourite_shares)
+
+
 def vector(mechanism: str) -> Kind:
     line = f"type: vector, range: [-1, 1], dimensions: 3, outside: clip, mechanism: {mechanism}"
     return Kind(line, position, position_means)
@@ -138,6 +157,7 @@ KINDS: Mapping[str, Kind] = {
     "grr": category("grr"),
     "sue": category("sue"),
     "oue": category("oue"),
+    "local_hashing": category("local_hashing"),
     "constant": category("grr", "{constant: true}", THREE),
     "late": Kind("type: boolean", answer, lambda values: {
         ("share", "true"): values.count(True) / len(values)
@@ -156,6 +176,8 @@ KINDS: Mapping[str, Kind] = {
     "piecewise": number("{piecewise: {points: 33}}"),
     "hybrid": number("hybrid"),
     "square_wave": number("{square_wave: {points: 33}}"),
+    "permute_and_flip": top_item("permute_and_flip"),
+    "top_response": top_item("top_response"),
     "vector_bits": vector("{sampled: 2, bits: 6}"),
     "vector_thresholds": vector("{sampled: 1}"),
 }  # fmt: skip
