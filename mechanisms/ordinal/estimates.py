@@ -1,0 +1,298 @@
+"""What reports of an ordinal mechanism say about values that were recorded.
+
+A sum Σ f(x) over the values has an unbiased estimate if and only if f = C g for weights g of the
+outputs: f lies in the column space of the channel. Values with equal rows, such as those near
+an end, which share their favoured candidates, can then not be told apart by anyone. What
+lies in that space is estimated without bias, whatever the levels have to do with the values; all
+shares by maximum likelihood, which is biased.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mechanisms.errors import ParameterError
+from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
+from mechanisms.finite import FiniteChain
+from mechanisms.laddered import SymbolLadder
+from mechanisms.ordinal.brr import BrrLadder
+from mechanisms.symbols import SymbolChain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.expectation import EmEstimate
+    from mechanisms.ladders import LadderedMechanism
+
+#: A sum is in the column space if it is missed by at most this part of its largest term.
+_MISSED = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class OrdinalEstimates:
+    """Estimates from the counts of an ordinal mechanism.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of int
+        Values, in order, that reports do not tell apart at any rung.
+    group_shares : tuple of Estimate
+        Unbiased: the share of each group.
+    cumulative : tuple of Estimate
+        Unbiased: the share of values up to 0, 1, ..., N − 2, in their order, missing ones not
+        among them; nothing where a group of more values than one is cut in two.
+    mean_bounds : (Estimate, Estimate)
+        What the mean over values that are not missing is at least and at most, wherever values are
+        in their groups: unbiased, but that division by the share that is not missing is unbiased
+        only for many reports. Both are the same if every value is told apart.
+    shares : EmEstimate
+        The most likely shares of all values. They are biased: none is negative, and what reports
+        leave open is decided by no data (their error is infinite). The errors are those of the
+        estimate without that limit; an interval of them is no confidence interval at a share
+        near zero.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    group_shares: tuple[Estimate, ...]
+    cumulative: tuple[Estimate, ...]
+    mean_bounds: tuple[Estimate, Estimate]
+    shares: EmEstimate
+
+
+def ordinal(
+    mechanism: LadderedMechanism, counts: ArrayLike, numbers: Sequence[float] | None = None
+) -> OrdinalEstimates:
+    """Estimate from the newest reports of all levels.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+        ``brr`` or ``grr``.
+    counts : array_like, shape (levels, count_length), integers
+        Counts of the newest reports, by level.
+    numbers : sequence of float, optional
+        What the values stand for, in increasing order, missing ones not among them; by default
+        0, 1, 2, ...
+
+    Returns
+    -------
+    OrdinalEstimates
+
+    Raises
+    ------
+    ParameterError
+        The counts or numbers do not fit, or the mechanism is of another kind.
+
+    Notes
+    -----
+    Of all weights g with C g = f those are taken whose estimate varies least if all values are
+    alike: they depend on no counts, so that the estimate is unbiased. Levels are averaged with
+    equal weights a report. The variance given the values, Σ (C g² − f²)(x), is a sum over the
+    values too and estimated like one, within its least and largest possible amount; of levels
+    with fewer than 200 reports the largest is taken. Intervals are normal.
+
+    References
+    ----------
+    D. G. Horvitz, D. J. Thompson, "A Generalization of Sampling Without Replacement from a Finite
+    Universe", JASA 47(260), 1952; C. F. Manski, "Partial Identification of Probability
+    Distributions", Springer 2003 (bounds).
+
+    Examples
+    --------
+    >>> from mechanisms.ordinal.brr import BipartiteRandomizedResponse
+    >>> brr = BipartiteRandomizedResponse(epsilon=2.0, points=5, subset_size=3)
+    >>> found = brr.estimate([250, 320, 330, 220, 80])
+    >>> found.groups
+    ((0, 1), (2,), (3, 4))
+    >>> [round(share.value, 3) for share in found.group_shares]
+    [0.56, 0.322, 0.118]
+    >>> [round(bound.value, 2) for bound in found.mean_bounds]
+    [1.0, 1.68]
+    """
+    import numpy as np
+
+    from mechanisms.expectation import expectation_maximization
+    from mechanisms.frequency import count_table
+
+    table = count_table(mechanism, counts)
+    matrices = channels(mechanism)
+    inputs = len(matrices[0])
+    missing = isinstance(mechanism, BrrLadder) and mechanism.missing
+    points = inputs - missing
+    places = np.arange(points, dtype=float) if numbers is None else np.asarray(numbers, float)
+    if not (
+        places.shape == (points,) and np.isfinite(places).all() and (np.diff(places) > 0).all()
+    ):
+        raise ParameterError(f"numbers must be {points} finite numbers in increasing order")
+    groups = groups_of(matrices)
+    sums = np.zeros((inputs, len(groups) + points + 2))
+    for number, group in enumerate(groups):
+        sums[list(group), number] = 1.0
+        if group[0] < points:
+            sums[list(group), -2:] = places[[group[0], min(group[-1], points - 1)]]
+    for last in range(points - 1):
+        sums[: last + 1, len(groups) + last] = 1.0
+    sums[:points, -3] = 1.0
+    means = _Sums(matrices, table, sums)
+    return OrdinalEstimates(
+        groups,
+        tuple(means.estimate(number) for number in range(len(groups))),
+        tuple(means.estimate(len(groups) + last) for last in range(points - 1)),
+        (means.quotient(-2, -3), means.quotient(-1, -3)),
+        expectation_maximization(matrices, list(table)),
+    )
+
+
+def unbiased_shares(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimate]:
+    """Estimate the share of every value by inverting the channel.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+        ``brr`` or ``grr``.
+    counts : array_like, shape (levels, count_length), integers
+
+    Raises
+    ------
+    ParameterError
+        The channel has no inverse: of bipartite randomized response with m ≥ 2, whose rank is
+        N − m + 1. Use :func:`ordinal`.
+
+    Examples
+    --------
+    >>> from mechanisms.ordinal.brr import brr_ladder
+    >>> unbiased_shares(brr_ladder(5, 3, False, [1_000_000], ""), [[1, 2, 3, 2, 1]])
+    Traceback (most recent call last):
+    mechanisms.errors.ParameterError: the channel of 5 values has rank 3 (N − m + 1 where m \
+candidates are favoured): shares have no unbiased estimate; use ordinal
+    """
+    import numpy as np
+
+    from mechanisms.frequency import count_table
+
+    table = count_table(mechanism, counts)
+    matrices = channels(mechanism)
+    inputs = len(matrices[0])
+    rank = min(_rank(matrix) for matrix in matrices)
+    if rank < inputs:
+        raise ParameterError(
+            f"the channel of {inputs} values has rank {rank} (N − m + 1 where m candidates are "
+            "favoured): shares have no unbiased estimate; use ordinal"
+        )
+    sums = _Sums(matrices, table, np.eye(inputs))
+    return [sums.estimate(value) for value in range(inputs)]
+
+
+def channels(mechanism: LadderedMechanism) -> list[NDArray[np.float64]]:
+    """Return the channel of every level, ``(inputs, outputs)`` ``float64``."""
+    import numpy as np
+
+    chain = mechanism.chain if isinstance(mechanism, SymbolLadder) else None
+    if isinstance(chain, FiniteChain):
+        return [chain.matrix(level) for level in range(mechanism.levels)]
+    if isinstance(chain, SymbolChain) and mechanism.name == "grr":
+        pairs = [mechanism.rung_probabilities(level)[0] for level in range(mechanism.levels)]
+        return [np.where(np.eye(chain.size, dtype=bool), p, q) for p, q in pairs]
+    raise ParameterError(f"{mechanism.name} is no mechanism for ordinal values")
+
+
+def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...], ...]:
+    """Return the inputs with equal rows at all levels together, in order of their first."""
+    found: dict[bytes, list[int]] = {}
+    for x in range(len(matrices[0])):
+        found.setdefault(b"".join(matrix[x].tobytes() for matrix in matrices), []).append(x)
+    return tuple(tuple(group) for group in found.values())
+
+
+class _Sums:
+    """Unbiased estimates of sums over values, from all levels."""
+
+    def __init__(
+        self,
+        matrices: Sequence[NDArray[np.float64]],
+        table: NDArray[np.int64],
+        sums: NDArray[np.float64],
+    ) -> None:
+        self._by_level = tuple(int(n) for n in table.sum(axis=1))
+        self._table, self._sums = table, sums
+        present = [level for level, n in enumerate(self._by_level) if n]
+        self._levels = [(matrices[level], level) for level in present]
+        self._weights = [_weights(matrix, sums) for matrix, _ in self._levels]
+
+    def estimate(self, column: int) -> Estimate:
+        """Estimate the mean, over the reports, of one column of the sums."""
+        return self._estimate([weights[:, column] for weights in self._weights], column)
+
+    def quotient(self, column: int, below: int) -> Estimate:
+        """Estimate the quotient of two means, as it varies if there are many reports."""
+        over, under = self.estimate(column), self.estimate(below)
+        if not (math.isfinite(over.standard_error) and under.value > 0):
+            return nothing(self._by_level)
+        value = over.value / under.value
+        weights = [(g[:, column] - value * g[:, below]) / under.value for g in self._weights]
+        whole = (self._sums[:, column] - value * self._sums[:, below]) / under.value
+        error = math.sqrt(self._variance(weights, whole))
+        return Estimate(value, error, over.n, self._by_level)
+
+    def _estimate(self, weights: list[NDArray[np.float64]], column: int) -> Estimate:
+        import numpy as np
+
+        n, whole = sum(self._by_level), self._sums[:, column]
+        for (matrix, _), g in zip(self._levels, weights, strict=True):
+            if np.abs(matrix @ g - whole).max() > _MISSED * np.abs(whole).max():
+                return nothing(self._by_level)
+        if not n:
+            return nothing(self._by_level)
+        total = sum(
+            float(self._table[level] @ g)
+            for (_, level), g in zip(self._levels, weights, strict=True)
+        )
+        return Estimate(total / n, math.sqrt(self._variance(weights, whole)), n, self._by_level)
+
+    def _variance(self, weights: list[NDArray[np.float64]], whole: NDArray[np.float64]) -> float:
+        """Return the estimated variance of a mean whose weights give ``whole`` a value."""
+        import numpy as np
+
+        total = 0.0
+        for (matrix, level), g in zip(self._levels, weights, strict=True):
+            each = np.maximum(matrix @ g**2 - whole**2, 0.0)
+            n = self._by_level[level]
+            most = float(each.max()) * n
+            if n >= SCORE_REPORTS:
+                by_output = _weights(matrix, each[:, None])[:, 0]
+                seen = float(self._table[level] @ by_output)
+                known = np.abs(matrix @ by_output - each).max() <= _MISSED * each.max()
+                most = min(max(seen, float(each.min()) * n), most) if known else most
+            total += most
+        return total / sum(self._by_level) ** 2
+
+
+def _weights(matrix: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return output weights whose means given the values come closest to the sums."""
+    import numpy as np
+
+    spread = np.sqrt(matrix.mean(axis=0))
+    used = spread > 0
+    left, singular, right = np.linalg.svd(matrix[:, used] / spread[used], full_matrices=False)
+    kept = singular > _floor(matrix, float(singular[0]))
+    solved = right[kept].T @ ((left[:, kept].T @ sums) / singular[kept][:, None])
+    weights = np.zeros((matrix.shape[1], sums.shape[1]))
+    weights[used] = solved / spread[used][:, None]
+    return weights
+
+
+def _rank(matrix: NDArray[np.float64]) -> int:
+    import numpy as np
+
+    singular: NDArray[np.float64] = np.linalg.svd(matrix, compute_uv=False)
+    return int((singular > _floor(matrix, float(singular[0]))).sum())
+
+
+def _floor(matrix: NDArray[np.float64], largest: float) -> float:
+    import numpy as np
+
+    return 4 * max(matrix.shape) * float(np.finfo(np.float64).eps) * largest
