@@ -211,6 +211,10 @@ REGISTRY: Mapping[str, Entry] = {
         {"dimensions": int, "sampled": int, "bits": int},
         "mechanisms.vectors.sampled_vector:sampled_vector_ladder",
     ),
+    "sampled_hybrid": Entry(
+        {"dimensions": int, "sampled": int, "points": int},
+        "mechanisms.vectors.sampled_hybrid:sampled_hybrid_ladder",
+    ),
     "split_bits": Entry(_BITS, "mechanisms.split_bits:split_bits_ladder"),
     "duchi": Entry({"missing": bool}, "mechanisms.numbers.duchi:duchi_ladder"),
     "piecewise": Entry(_GRID, "mechanisms.numbers.gridded:piecewise_ladder"),
