@@ -215,6 +215,10 @@ REGISTRY: Mapping[str, Entry] = {
         {"dimensions": int, "sampled": int, "points": int},
         "mechanisms.vectors.sampled_hybrid:sampled_hybrid_ladder",
     ),
+    "brr": Entry(
+        {"domain_size": int, "subset_size": int, "missing": bool},
+        "mechanisms.ordinal.brr:brr_ladder",
+    ),
     "split_bits": Entry(_BITS, "mechanisms.split_bits:split_bits_ladder"),
     "duchi": Entry({"missing": bool}, "mechanisms.numbers.duchi:duchi_ladder"),
     "piecewise": Entry(_GRID, "mechanisms.numbers.gridded:piecewise_ladder"),
