@@ -190,7 +190,7 @@ def test_means_from_several_sampled_bits(missing: bool) -> None:
     plain = np.mean([k_push_variance(2 * float(x) - 1, 4.0, 2) for x in column]) / 4 / N
     assert answer / (2 * N) < 0.97 * plain
     with pytest.raises(AssertionError, match="variance"):
-        check_variance(values, answer / N)
+        check_variance(values, 4 * answer / (2 * N))
 
 
 def test_a_single_level_randomizes_counts_and_estimates() -> None:
