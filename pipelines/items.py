@@ -1,14 +1,15 @@
 """All that the counts of a window tell about a metric, by its type; the formulas are elsewhere.
 
 Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
-``quantile``, ``cdf`` and ``bit`` of a number; ``mean`` of an ordinal metric and of each coordinate
-of a vector; ``string``, ``missing`` and ``unexplained`` of a string metric. ``display`` is the
-Norm-Sub value of what sums to one: it stands beside the estimate, and the interval does not belong
-to it.
+``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
+``mean`` of each coordinate of a vector; ``string``, ``missing`` and ``unexplained`` of a string
+metric. ``display`` is the Norm-Sub value of what sums to one: it stands beside the estimate, and
+the interval does not belong to it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,8 +18,10 @@ import numpy as np
 
 from mechanisms.decoding import decode
 from mechanisms.estimate import Estimate
-from mechanisms.frequency import frequencies, norm_sub
+from mechanisms.frequency import PureProtocol, frequencies, norm_sub
+from mechanisms.laddered import SymbolLadder
 from mechanisms.numeric import NumericEstimates, numeric
+from mechanisms.ordinal.estimates import OrdinalEstimates, ordinal
 from mechanisms.rappor import RapporLadder
 from mechanisms.surveys.estimates import survey_share
 from mechanisms.surveys.ladders import SurveyLadder
@@ -26,7 +29,7 @@ from mechanisms.vectors.means import vector_means
 from mechanisms.vectors.sampled_vector import SampledVectorLadder
 from pipelines.counts import Matrix
 from sotto.compiled import CompiledMetric
-from sotto.values import MISSING_STRING
+from sotto.values import MISSING_STRING, points_of
 
 
 class Method(StrEnum):
@@ -110,6 +113,46 @@ def _shares(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
         yield Item("share", label, each, display=display)
 
 
+def _ordinals(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    """Shares, those of values that reports do not tell apart together, the mean and the CDF.
+
+    Shares are unbiased where all values are told apart, and the most likely ones where not.
+    """
+    assert isinstance(metric.mechanism, SymbolLadder)
+    points = metric.labels[: len(metric.labels) - metric.missing]
+    numbers = points_of(metric) if metric.range is not None else range(1, len(points) + 1)
+    found = ordinal(metric.mechanism, counts, numbers)
+    by_level = found.group_shares[0].reports_by_level
+    if isinstance(metric.mechanism, PureProtocol):
+        yield from _shares(metric, counts)
+    else:
+        errors = found.shares.standard_errors.tolist()
+        for label, value, error in zip(metric.labels, found.shares.values, errors, strict=True):
+            likely = Estimate(float(value), error, sum(by_level), by_level)
+            yield Item("share", label, likely, method=Method.EM)
+        for group, each in zip(found.groups, found.group_shares, strict=True):
+            yield Item("group", " to ".join(_ends([metric.labels[x] for x in group])), each)
+    yield from _ordinal_mean(metric, found)
+    for label, each in zip(points, found.cumulative, strict=False):
+        if math.isfinite(each.standard_error):
+            yield Item("cdf", label, each)
+
+
+def _ordinal_mean(metric: CompiledMetric, found: OrdinalEstimates) -> Iterator[Item]:
+    """Yield the mean, or what it lies between where some values are not told apart."""
+    unit = metric.unit if metric.range is not None else "rank"
+    least, most = found.mean_bounds
+    if len(found.groups) == len(metric.labels):
+        yield Item("mean", "", least, unit)
+    else:
+        yield Item("mean", "at least", least, unit)
+        yield Item("mean", "at most", most, unit)
+
+
+def _ends(labels: Sequence[str]) -> Sequence[str]:
+    return labels if len(labels) < 2 else (labels[0], labels[-1])
+
+
 def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
     method = Method.BIASED if metric.mechanism.name == "permute_and_flip" else Method.UNBIASED
@@ -181,7 +224,7 @@ _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
     "category": _shares,
     "boolean": _shares,
     "number": _number,
-    "ordinal": _shares,
+    "ordinal": _ordinals,
     "survey": _survey,
     "top_item": _top_items,
     "vector": _vector,

@@ -51,7 +51,11 @@ def choose(asked: Asked) -> Choice:
 #: The mechanisms of types that have a best one whatever the ladder.
 _ONLY = {
     "string": ("rappor", "the mechanism for strings that are not known in advance"),
-    "ordinal": ("grr", "the only one for an ordinal"),
+    "ordinal": (
+        "brr",
+        "reports are near the true value, which grr's are not; grr tells how often each value "
+        "occurs",
+    ),
     "top_item": (
         "permute_and_flip",
         "selects a near tie as readily as the best; top_response, where it is to be counted of how "
@@ -71,9 +75,9 @@ def choose_category(asked: Asked) -> Choice:
 
     Notes
     -----
-    What counts is the variance at the last rung that is sent, summed over symbols (see
-    :func:`variance`), from the realised probabilities; of those that are alike, the smaller
-    payload, then the first in :data:`sotto.metrictypes.MECHANISMS`.
+    What counts is the variance at the last rung that is sent, summed over symbols
+    (:meth:`sotto.noise.Noise.total`), from the realised probabilities; of those that are alike,
+    the smaller payload, then the first in :data:`sotto.metrictypes.MECHANISMS`.
 
     Examples
     --------

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from mechanisms.exact import MICRO
 from mechanisms.ladders import REGISTRY
 from mechanisms.local_hashing import best_buckets
+from mechanisms.ordinal.brr import best_subset_size
 from mechanisms.surveys.christofides import cards_of
 from mechanisms.vectors.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vectors.optimum import optimal_sampled
@@ -95,6 +96,14 @@ def _sampled(asked: Asked) -> int:
     return min(optimal_sampled(dimensions, asked.epsilon), MAX_SAMPLED)
 
 
+def _favoured(asked: Asked) -> int:
+    """Return how many candidates bipartite randomized response favours at that rung."""
+    points = asked.number("domain_size") - asked.number("missing")
+    if not (points > 2 and asked.epsilon > 0):
+        return 1
+    return best_subset_size(points, asked.ladder[asked.level])
+
+
 def _buckets(asked: Asked) -> int:
     """Return the number of buckets of least variance at the last rung that is sent."""
     return best_buckets(asked.epsilon, asked.number("domain_size"))
@@ -111,6 +120,7 @@ def _cards(asked: Asked) -> tuple[int, ...]:
 _POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
 _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
     "local_hashing": {"buckets": _buckets},
+    "brr": {"subset_size": _favoured},
     "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
     "piecewise": _POINTS,
     "hybrid": _POINTS,

@@ -18,7 +18,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         *("threshold", "duchi", "piecewise", "hybrid", "square_wave"),
         *("sampled_bit", "sampled_bits", "split_bits"),
     ),
-    "ordinal": ("grr",),
+    "ordinal": ("brr", "grr"),
     "survey": ("warner", "simmons", "christofides"),
     "vector": ("sampled_vector",),
     "top_item": ("permute_and_flip", "top_response"),

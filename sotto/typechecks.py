@@ -96,18 +96,11 @@ def _mechanism_problems(metric: CompiledMetric, *, sound: bool) -> list[str]:
         ]
     entry = REGISTRY[str(name)]
     problems = _parameter_problems(metric, str(name), entry)
-    if metric.missing and not _has_missing(metric.type, str(name), entry):
+    if metric.missing and metric.type not in WITH_MISSING and "missing" not in entry.fields:
         problems.append(f": {_named(metric.type)} by {name} cannot be missing")
     if sound and not problems:
         problems = _symbol_problems(metric)
     return problems
-
-
-def _has_missing(kind: str, name: str, entry: Entry) -> bool:
-    """Whether there is a symbol for a missing value; among values in order it is out of order."""
-    return (
-        kind in WITH_MISSING or "missing" in entry.fields or (kind == "ordinal" and name == "grr")
-    )
 
 
 def _parameter_problems(metric: CompiledMetric, name: str, entry: Entry) -> list[str]:

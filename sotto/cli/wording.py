@@ -32,6 +32,8 @@ _TOLD = {
     "sampled_bit": "mean, and the share of each of {bits} bits",
     "sampled_bits": "mean, and the share of each of {bits} bits, {count} bits a report",
     "split_bits": "mean, and the share of each of {bits} bits",
+    "brr": "shares of {symbols}, the most likely ones where reports do not tell values apart, and "
+    "biased there; without bias, the shares of those that they do, and bounds of the mean",
     "rappor": "shares of candidate strings, and what they leave unexplained",
     "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
     "chance the less often the closer others come; at most {clip} of each are counted",

@@ -148,6 +148,15 @@ def top_item(mechanism: str) -> Kind:
     return Kind(f"{line}, mechanism: {mechanism}", screens, favourite_shares)
 
 
+def nearest_point_bounds(values: Sequence[object]) -> dict[tuple[str, str], float]:
+    """Bounds of the mean where points 0 and 10 are not told apart, nor 90 and 100."""
+    points = np.floor(np.clip(np.array(values, dtype=float), 0, 100) / 10 + 0.5)
+    least, most = points.copy(), points.copy()
+    least[points == 1], least[points == 10] = 0, 9
+    most[points == 0], most[points == 9] = 1, 10
+    return {("mean", "at least"): 10 * least.mean(), ("mean", "at most"): 10 * most.mean()}
+
+
 def vector(mechanism: str) -> Kind:
     line = f"type: vector, range: [-1, 1], dimensions: 3, outside: clip, mechanism: {mechanism}"
     return Kind(line, position, position_means)
@@ -169,6 +178,13 @@ KINDS: Mapping[str, Kind] = {
     "sampled_bits": number("{bit_aware: sampled, bits: 6, count: 2}"),
     "split_bits": number("{bit_aware: split, bits: 4}"),
     "ordinal_grr": ordinal("grr"),
+    "brr": ordinal("{brr: {subset_size: 1}}"),
+    "points": Kind(
+        "type: ordinal, range: [0, 100], points: 11, outside: clip, "
+        "mechanism: {brr: {subset_size: 3}}",
+        length,
+        nearest_point_bounds,
+    ),
     "warner": survey("warner"),
     "simmons": survey("{simmons: {unrelated: 30}}"),
     "christofides": survey("{christofides: {cards: [3, 1, 90]}}"),

@@ -49,11 +49,12 @@ class TestOrdinal:
         assert grade.labels == grade.domain == ("awful", "bad", "ok", "good", "great")
         assert grade.outside == "ok"
         assert [grade.encode(value) for value in ("awful", "great", "meh", "")] == [0, 4, 2, 2]
+        assert grade.spec == {"name": "brr", "domain_size": 5, "missing": False, "subset_size": 1}
         chosen = metric(f"{self.GRADES}, outside: bad")
         assert chosen.encode("meh") == 1
 
     def test_a_missing_value_is_the_last_symbol_and_out_of_order(self):
-        grade = metric(f"{self.GRADES}, missing: true, mechanism: grr")
+        grade = metric(f"{self.GRADES}, missing: true")
         assert grade.labels[-1] == "missing"
         assert [grade.encode(value) for value in (None, "meh", "missing", "ok")] == [5, 5, 5, 2]
 
@@ -67,9 +68,7 @@ class TestOrdinal:
 
     @given(st.floats() | st.integers() | st.fractions())
     def test_every_number_has_a_point(self, value):
-        latency = metric(
-            "type: ordinal, range: [-1, 1], points: 5, missing: true, mechanism: grr, outside: clip"
-        )
+        latency = metric("type: ordinal, range: [-1, 1], points: 5, missing: true, outside: clip")
         assert latency.encode(value) in range(6 if value != value else 5)
 
     @pytest.mark.parametrize(
@@ -78,16 +77,18 @@ class TestOrdinal:
             ("type: ordinal", "must have either values, or range and points"),
             ("type: ordinal, range: [0, 1]", "must have either values, or range and points"),
             ("type: ordinal, values: [a, b], points: 3", "either values, or range and points"),
-            ("type: ordinal, range: [0, 1], points: 1, mechanism: grr", "points must be at least"),
+            ("type: ordinal, range: [0, 1], points: 1", "points must be at least"),
             ("type: ordinal, range: [1, 0], points: 3", "must be two finite numbers"),
             ("type: ordinal, range: [0, 1], points: 3, outside: other", "must be 'clip'"),
             (
-                "type: ordinal, range: [1.0e+15, 1000000000000001], points: 21, mechanism: grr",
+                "type: ordinal, range: [1.0e+15, 1000000000000001], points: 21",
                 "too close to be told apart",
             ),
             ("type: ordinal, values: [a, b], outside: other", "must be a value of the domain"),
             ("type: ordinal, values: [a, b], outside: missing", "must be a value of the domain"),
             ("type: ordinal, values: [a, b], mechanism: oue", "mechanism 'oue' must be"),
+            ("type: ordinal, values: [a, b], mechanism: grr, missing: true", "by grr cannot be"),
+            ("type: ordinal, values: [a, b], mechanism: {brr: {subset_size: 2}}", "[1, 2), not 2"),
         ],
     )
     def test_what_is_refused(self, fields, said):
