@@ -9,7 +9,7 @@ variance would be biased as soon as clients with a certain value release more.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
@@ -44,6 +44,36 @@ class PureProtocol(Protocol):
 
         The probability that a report supports a category that is true, and one that is not.
         """
+        ...
+
+
+class Concerned(NamedTuple):
+    """The reports that say something about a category at all.
+
+    Parameters
+    ----------
+    reports : ndarray, shape (levels, m), int64
+    likely : ndarray, shape (levels,), float64
+        The probability that a report is one of them if the category is true.
+    least : ndarray, shape (levels,), float64
+        The smallest such probability, whatever is true.
+    """
+
+    reports: NDArray[np.int64]
+    likely: NDArray[np.float64]
+    least: NDArray[np.float64]
+
+
+@runtime_checkable
+class BlockProtocol(PureProtocol, Protocol):
+    """A ladder of which some reports say nothing at all about a category.
+
+    Such a report adds nothing to it, and the pair (p, q) is that of an equivalent pure protocol
+    in which it would support the category with probability q = 1/2.
+    """
+
+    def concerned(self, table: NDArray[np.int64]) -> Concerned:
+        """Return how many reports say something about each category, by level."""
         ...
 
 
@@ -91,11 +121,15 @@ def frequencies(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimat
     if not isinstance(mechanism, PureProtocol):
         raise ParameterError(f"{mechanism.name} has no categories; use numeric or decode")
     ones, reports = mechanism.supports(table)
-    return shares(ones, reports, mechanism.support_pairs())
+    concerned = mechanism.concerned(table) if isinstance(mechanism, BlockProtocol) else None
+    return shares(ones, reports, mechanism.support_pairs(), concerned)
 
 
 def shares(
-    ones: NDArray[np.int64], reports: NDArray[np.int64], pairs: NDArray[np.float64]
+    ones: NDArray[np.int64],
+    reports: NDArray[np.int64],
+    pairs: NDArray[np.float64],
+    concerned: Concerned | None = None,
 ) -> list[Estimate]:
     """Estimate shares from the positive answers at each level.
 
@@ -107,6 +141,8 @@ def shares(
         All reports.
     pairs : ndarray, shape (levels, 2)
         Probability of "yes" for a client of whom it is true, and for one of whom it is not.
+    concerned : Concerned, optional
+        The reports that answer each question at all; by default all of them do.
 
     Examples
     --------
@@ -123,15 +159,24 @@ def shares(
         return [nothing(by_level)] * ones.shape[1]
     p, q = pairs.T
     gap = p - q
-    holders = (ones - (reports * q)[:, None]) / gap[:, None]
-    slopes = (1 - p - q) / gap
-    base = float((reports * q * (1 - q) / gap**2).sum())
+    answers = reports[:, None] if concerned is None else concerned.reports
+    holders = (ones - answers * q[:, None]) / gap[:, None]
     values = holders.sum(axis=0) / n
     # Each level's true holders are estimated, but kept where they can be.
     within = np.clip(holders, 0, reports[:, None])
-    errors = np.sqrt(np.maximum(base + slopes @ within, 0.0)) / n
+    slopes = (1 - p - q) / gap
+    unit = q * (1 - q) / gap**2
+    bases = np.broadcast_to(unit @ answers, values.shape)
+    if concerned is not None:
+        # The holders of a category are themselves among those who answer, and so are some others.
+        others = (unit * concerned.least) @ (reports[:, None] - within)
+        bases = np.maximum(bases - (unit * concerned.likely) @ within, others)
+        slopes = slopes + unit * concerned.likely
+    errors = np.sqrt(np.maximum(bases + slopes @ within, 0.0)) / n
     step = 1 / float(gap[reports > 0].min())
-    noise = ShareNoise(n, base, tuple(zip(by_level, slopes.tolist(), strict=True)), step)
+    weights = tuple(zip(by_level, slopes.tolist(), strict=True))
+    by_base = {base: ShareNoise(n, base, weights, step) for base in set(bases.tolist())}
+    noises = [by_base[base] for base in bases.tolist()]
     return [
         Estimate(
             value,
@@ -141,7 +186,7 @@ def shares(
             detection_floor=noise.detection_floor,
             region=ShareRegion(value, noise) if n < SCORE_REPORTS else None,
         )
-        for value, error in zip(values.tolist(), errors.tolist(), strict=True)
+        for value, error, noise in zip(values.tolist(), errors.tolist(), noises, strict=True)
     ]
 
 

@@ -198,6 +198,10 @@ REGISTRY: Mapping[str, Entry] = {
     "local_hashing": Entry(
         {"domain_size": int, "buckets": int}, "mechanisms.local_hashing:local_hashing_ladder"
     ),
+    "subset": Entry(
+        {"domain_size": int, "subset_size": int}, "mechanisms.subset_selection:subset_ladder"
+    ),
+    "hadamard": Entry({"domain_size": int, "blocks": int}, "mechanisms.hadamard:hadamard_ladder"),
     "rappor": Entry(
         {"bits": int, "hashes": int, "cohorts": int}, "mechanisms.rappor:rappor_ladder"
     ),

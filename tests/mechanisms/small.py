@@ -15,9 +15,11 @@ from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.rappor import RapporLadder
 from mechanisms.rungs import Rung
 from mechanisms.split_bits import SplitBitsLadder
+from mechanisms.supporting import SupportChain
 from mechanisms.symbols import SymbolChain, SymbolDraw
 
 Law = dict[tuple[int, ...], Fraction]
+AnyChain = SymbolChain | BitChain | SupportChain
 
 LADDERS: dict[str, tuple[int, ...]] = {
     "one": (1_000_000,),
@@ -33,6 +35,10 @@ SPECS: dict[str, dict[str, Any]] = {
     "oue3": {"name": "oue", "domain_size": 3},
     "hashing5": {"name": "local_hashing", "domain_size": 5, "buckets": 2},
     "hashing7": {"name": "local_hashing", "domain_size": 7, "buckets": 3},
+    "subset4": {"name": "subset", "domain_size": 4, "subset_size": 2},
+    "subset5": {"name": "subset", "domain_size": 5, "subset_size": 1},
+    "hadamard3": {"name": "hadamard", "domain_size": 3, "blocks": 1},
+    "hadamard4": {"name": "hadamard", "domain_size": 4, "blocks": 2},
     "rappor": {"name": "rappor", "bits": 3, "hashes": 1, "cohorts": 3},
     "rappor-full": {"name": "rappor", "bits": 3, "hashes": 4, "cohorts": 1},
     "threshold": {"name": "threshold", "missing": False},
@@ -64,7 +70,9 @@ CASES = {
 
 def encodings(mechanism: LadderedMechanism) -> list[int]:
     """Every symbol, or vector of bits, that the mechanism ever randomizes."""
-    chain: SymbolChain | BitChain = mechanism.chain  # type: ignore[attr-defined]
+    chain: AnyChain = mechanism.chain  # type: ignore[attr-defined]
+    if isinstance(chain, SupportChain):
+        return list(range(chain.inputs))
     if isinstance(chain, SymbolChain):
         return list(range(chain.size))
     if isinstance(mechanism, RapporLadder):
@@ -78,7 +86,7 @@ def encodings(mechanism: LadderedMechanism) -> list[int]:
 
 
 @cache
-def chain_law(chain: SymbolChain | BitChain, encoded: int) -> Law:
+def chain_law(chain: AnyChain, encoded: int) -> Law:
     """The exact law of a backward chain, weakest output first, from its integer thresholds."""
     law: Law = {}
     for outputs, share in _backward(chain, encoded):
@@ -86,9 +94,7 @@ def chain_law(chain: SymbolChain | BitChain, encoded: int) -> Law:
     return law
 
 
-def _backward(
-    chain: SymbolChain | BitChain, encoded: int
-) -> Iterator[tuple[tuple[int, ...], Fraction]]:
+def _backward(chain: AnyChain, encoded: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
     if isinstance(chain, SymbolChain):
         steps = [chain.strongest, *reversed(chain.degradations)]
         for path in itertools.product(range(chain.size), repeat=len(steps)):
@@ -97,6 +103,16 @@ def _backward(
                 share *= Fraction(step.keep if out == before else step.other, 2**64)
                 before = out
             yield path[::-1], share
+        return
+    if isinstance(chain, SupportChain):
+        top = chain.levels - 1
+        for path in itertools.product(chain.outputs(), repeat=chain.levels):
+            share = _supported_share(chain, encoded, path[top])
+            for below, above, keep in zip(path[:-1], path[1:], chain.keeps, strict=True):
+                share *= Fraction(2**64 - keep, 2**64) / chain.total + (
+                    Fraction(keep, 2**64) if below == above else 0
+                )
+            yield path, share
         return
     bits = [_bit_law(chain, index, encoded >> index & 1) for index in range(chain.width)]
     for paths in itertools.product(*(law.items() for law in bits)):
@@ -107,6 +123,14 @@ def _backward(
             for level, bit in enumerate(path):
                 outputs[level] |= bit << index
         yield tuple(outputs), share
+
+
+def _supported_share(chain: SupportChain, encoded: int, output: int) -> Fraction:
+    """The probability of the strongest output: uniform of its kind."""
+    inside = chain.supports(encoded, output)
+    alike = sum(chain.supports(encoded, other) == inside for other in chain.outputs())
+    p = Fraction(chain.threshold, 2**64)
+    return (p if inside else 1 - p) / alike
 
 
 def _bit_law(chain: BitChain, index: int, bit: int) -> Law:

@@ -11,7 +11,7 @@ import itertools
 from fractions import Fraction
 
 import pytest
-from small import CASES, Case, chain_law, coarse_symbols, encodings, head_law, level_law
+from small import CASES, AnyChain, Case, chain_law, coarse_symbols, encodings, head_law, level_law
 from sources import HighBits, exact_law
 
 from mechanisms.bits import BitChain, BitLadder
@@ -20,6 +20,7 @@ from mechanisms.degradation import degradation
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.rungs import Rung
 from mechanisms.split_bits import split_bits_ladder
+from mechanisms.supporting import SupportChain
 from mechanisms.symbols import SymbolChain, SymbolDraw, symbol_chain
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -74,6 +75,9 @@ def test_the_marginals_of_a_chain_are_its_rungs(case: Case) -> None:
             if isinstance(mechanism.chain, SymbolChain):
                 for symbol in range(mechanism.chain.size):
                     assert outputs[symbol,] == (rungs[0].p if symbol == encoded else rungs[0].q)
+            elif isinstance(mechanism.chain, SupportChain):
+                for (output,), share in outputs.items():
+                    assert share == mechanism.chain.probability(encoded, output, level)
             else:
                 for index in range(mechanism.chain.width):
                     share = sum(s for (output,), s in outputs.items() if output >> index & 1)
@@ -90,6 +94,16 @@ def test_rungs_are_degradations_by_the_thresholds_that_are_drawn_with(case: Case
     if isinstance(chain, SymbolChain):
         levels = [chain.channel(level) for level in range(len(chain.rungs))]
         pairs = [(levels, [symbol_channel(chain.size, *step.rung) for step in chain.degradations])]
+    elif isinstance(chain, SupportChain):
+        levels = [chain.channel(level) for level in range(chain.levels)]
+        # Where columns depend on each other the degradation is not the only one.
+        for level, keep in enumerate(chain.keeps):
+            noise = Fraction(2**64 - keep, 2**64) / chain.total
+            step = symbol_channel(chain.total, Fraction(keep, 2**64) + noise, noise)
+            assert levels[level + 1].then(step) == levels[level]
+            found = degradation(levels[level], levels[level + 1])
+            assert levels[level + 1].then(found) == levels[level]
+        return
     else:
         pairs = []
         for ladder in chain.ladders:
@@ -102,13 +116,18 @@ def test_rungs_are_degradations_by_the_thresholds_that_are_drawn_with(case: Case
             assert compose([levels[-1], *reversed(steps[level:])]) == levels[level]
 
 
-def kernel(
-    chain: SymbolChain | BitChain, encoded: int, before: int, level: int
-) -> dict[int, Fraction]:
+def kernel(chain: AnyChain, encoded: int, before: int, level: int) -> dict[int, Fraction]:
     """The law that ``forward`` draws from, from its integer weights."""
     if isinstance(chain, SymbolChain):
         weights = chain.forward_weights([(encoded, 1)], before, level)
         return {out: Fraction(weight, sum(weights.values())) for out, weight in weights.items()}
+    if isinstance(chain, SupportChain):
+        kept = chain.forward_weights(encoded, before, level)
+        new = Fraction(kept[0], sum(kept.values()))
+        return {
+            out: new * chain.probability(encoded, out, level) + (out == before) * (1 - new)
+            for out in chain.outputs()
+        }
     law = {0: Fraction(1)}
     for index in range(chain.width):
         bits = chain.bit_weights(index, encoded >> index & 1, before >> index & 1, level)

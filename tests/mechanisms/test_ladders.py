@@ -17,10 +17,11 @@ from small import CASES, Case, chain_law, encodings
 from statistical import check_counts, check_same_law
 
 from mechanisms import coins
+from mechanisms.bits import BitChain
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
 from mechanisms.frequency import PureProtocol
 from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.symbols import SymbolChain
+from mechanisms.subset_selection import SubsetChain
 from mechanisms.testing import SeededSource
 
 SEED = 2718281828
@@ -37,6 +38,12 @@ LARGE = {
     ),
     "hashing-u16": Case(
         {"name": "local_hashing", "domain_size": 200, "buckets": 257}, (500_000, 5_000_000)
+    ),
+    "subset-100": Case(
+        {"name": "subset", "domain_size": 100, "subset_size": 27}, (500_000, 1_000_000)
+    ),
+    "hadamard-1000": Case(
+        {"name": "hadamard", "domain_size": 1000, "blocks": 8}, (500_000, 2_000_000)
     ),
     "sue-64": Case({"name": "sue", "domain_size": 64}, (500_000, 2_000_000)),
     "oue-65": Case({"name": "oue", "domain_size": 65}, (500_000, 2_000_000)),
@@ -284,16 +291,19 @@ def test_counts_add_up(data: st.DataObject) -> None:
 def test_what_is_no_output_is_not_valid(case: Case) -> None:
     mechanism = case.build()
     limit = (
-        mechanism.chain.size
-        if isinstance(mechanism.chain, SymbolChain)
-        else 1 << mechanism.chain.width
+        1 << mechanism.chain.width
+        if isinstance(mechanism.chain, BitChain | SubsetChain)
+        else mechanism.chain.size
     )
     room = 1 << (8 * mechanism.payload_width)
     outputs = sorted({0, limit - 1, *(x for x in (limit, room - 1) if x < room)})
     rows = np.frombuffer(
         b"".join(x.to_bytes(mechanism.payload_width, "little") for x in outputs), dtype=np.uint8
     ).reshape(len(outputs), -1)
-    assert mechanism.valid(rows).tolist() == [x < limit for x in outputs]
+    subset = mechanism.chain.k if isinstance(mechanism.chain, SubsetChain) else None
+    assert mechanism.valid(rows).tolist() == [
+        x < limit and subset in (None, x.bit_count()) for x in outputs
+    ]
     if limit < room and mechanism.levels > 1:
         with pytest.raises(ParameterError, match="the payload is none of this mechanism"):
             mechanism.weaker(rows[-1].tobytes(), SeededSource(1))
@@ -338,7 +348,8 @@ def attempts(mechanism: LadderedMechanism, value: Any) -> list[Callable[[], obje
     source, chain = SeededSource(SEED), bytes(16)
     calls: list[Callable[[], object]] = [lambda: mechanism.draw(value, chain, chain, source)]
     if mechanism.levels > 1:
-        previous = bytes(mechanism.payload_width)
+        chain_, pseudonym = bytes(16), bytes(16)
+        previous = mechanism.draw(fixed_symbol(mechanism), chain_, pseudonym, source)[0]
         calls.append(lambda: mechanism.forward(value, previous, 1, chain, chain, source))
     missing = value is None or (isinstance(value, float) and math.isnan(value))
     if not (missing and getattr(mechanism, "missing", False)):
