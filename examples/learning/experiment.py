@@ -10,7 +10,7 @@ import numpy as np
 
 from examples.learning.data import LABELS, Images, population, split
 from examples.learning.learners import Reports, centroids, logistic
-from examples.learning.senders import Open, Published, Sender, certified_senders
+from examples.learning.senders import Open, Published, Sender, honest_senders
 from mechanisms.testing import SeededSource
 from mechanisms.vectors.bitrand import LabelRandomizedResponse
 
@@ -53,13 +53,13 @@ def settings(epsilons: Sequence[float], published: Sequence[float]) -> Iterator[
     """Every mechanism at every epsilon, and at what f-RR really costs at its nominal amounts."""
     yield Result(Open(), math.inf)
     for epsilon in epsilons:
-        for sender in (*certified_senders(epsilon), Published(epsilon)):
+        for sender in (*honest_senders(epsilon), Published(epsilon)):
             yield Result(sender, min(epsilon, LABEL_EPSILON))
     for nominal in published:
         frr = Published(nominal)
         assert frr.certified is not None
         real = math.floor(frr.certified * 1000) / 1000
-        for sender in (frr, *certified_senders(real)):
+        for sender in (frr, *honest_senders(real)):
             yield Result(sender, LABEL_EPSILON)
 
 

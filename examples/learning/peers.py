@@ -1,27 +1,24 @@
 """Mechanisms for a vector that the certified one is compared with, as their papers have them.
 
 They are float originals, for simulation: their proofs hold for real numbers, while what floating
-point rounds away is certified by nobody. All take ``(n, d)`` values in [-1, 1] and return unbiased
-ones, NaN for coordinates that a client says nothing about.
+point rounds away is certified by nobody. Both take ``(n, d)`` values in [-1, 1] and return unbiased
+ones.
 
 References
 ----------
 J. C. Duchi, M. I. Jordan, M. J. Wainwright, "Minimax Optimal Procedures for Locally Private
-Estimation", JASA 113, 2018. N. Wang et al., "Collecting and Analyzing Multidimensional Data with
-Local Differential Privacy", ICDE 2019 (Piecewise, Hybrid, sampling of coordinates).
+Estimation", JASA 113, 2018, section 4.2.3. C. Dwork, F. McSherry, K. Nissim, A. Smith, "Calibrating
+Noise to Sensitivity in Private Data Analysis", TCC 2006.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
-#: Randomizes numbers of [-1, 1] at an epsilon each.
-Numbers = Callable[[Values, float, np.random.Generator], Values]
 
 
 def laplace(values: Values, epsilon: float, generator: np.random.Generator) -> Values:
@@ -54,45 +51,3 @@ def duchi(values: Values, epsilon: float, generator: np.random.Generator) -> Val
         constant = (2 ** (d - 1) + math.comb(d, half) / 2) / math.comb(d - 1, half)
     out *= constant / math.tanh(epsilon / 2)
     return out
-
-
-def sampled(
-    numbers: Numbers, values: Values, epsilon: float, generator: np.random.Generator
-) -> Values:
-    """Randomize k = max(1, min(d, ⌊ε/2.5⌋)) coordinates, chosen at random, at ε/k each."""
-    n, d = values.shape
-    count = max(1, min(d, int(epsilon / 2.5)))
-    chosen = generator.random((n, d)).argsort(axis=1)[:, :count]
-    rows = np.arange(n)[:, None]
-    out = np.full((n, d), np.nan)
-    out[rows, chosen] = numbers(values[rows, chosen], epsilon / count, generator)
-    return out
-
-
-def one_bit(values: Values, epsilon: float, generator: np.random.Generator) -> Values:
-    """Report one of two numbers (Duchi et al. in one dimension)."""
-    tilt = math.tanh(epsilon / 2)
-    up = generator.random(values.shape) < (1 + values * tilt) / 2
-    return np.where(up, 1 / tilt, -1 / tilt)
-
-
-def piecewise(values: Values, epsilon: float, generator: np.random.Generator) -> Values:
-    """Report a number close to the true one, or another of a range somewhat wider than [-1, 1]."""
-    root = math.exp(epsilon / 2)
-    limit = (root + 1) / (root - 1)
-    left = (limit + 1) / 2 * values - (limit - 1) / 2
-    near = left + (limit - 1) * generator.random(values.shape)
-    # What is left of [-limit, limit] is put together and cut again at the near piece.
-    far = -limit + (limit + 1) * generator.random(values.shape)
-    far += np.where(far >= left, limit - 1, 0.0)
-    return np.where(generator.random(values.shape) < root / (root + 1), near, far)
-
-
-def hybrid(values: Values, epsilon: float, generator: np.random.Generator) -> Values:
-    """Mix the two so that the variance is least in the worst case."""
-    share = 1 - math.exp(-epsilon / 2) if epsilon > 0.61 else 0.0
-    return np.where(
-        generator.random(values.shape) < share,
-        piecewise(values, epsilon, generator),
-        one_bit(values, epsilon, generator),
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -12,8 +11,16 @@ from numpy.typing import NDArray
 
 from examples.learning import peers
 from examples.learning.data import DIMENSIONS
+from mechanisms.exact import MICRO, to_micro
+from mechanisms.numbers.contributions import contributions
+from mechanisms.numbers.gridded import piecewise_ladder
 from mechanisms.testing import SeededSource
 from mechanisms.vectors.bitrand import FeatureRandomizedResponse
+from mechanisms.vectors.sampled_hybrid import (
+    SampledHybrid,
+    SampledHybridLadder,
+    over_coordinates,
+)
 from mechanisms.vectors.sampled_vector import SampledVector, SampledVectorLadder
 
 #: Bits of a feature in f-RR, and how many stand before the point: the paper's setting.
@@ -82,8 +89,8 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Certified:
-    """Sotto's: some coordinates against random thresholds."""
+class Thresholds:
+    """Some coordinates against random thresholds."""
 
     nominal: float
     name: str = "sampled vector"
@@ -124,6 +131,46 @@ class Certified:
 
 
 @dataclass(frozen=True)
+class OnGrid:
+    """Some coordinates by a mechanism on a grid: the Hybrid one, or the Piecewise one.
+
+    The number of coordinates is the best one for the Hybrid Mechanism; for the Piecewise it is that
+    of Wang et al., max(1, min(d, ⌊ε/2.5⌋)).
+    """
+
+    nominal: float
+    name: str
+
+    @property
+    def ladder(self) -> SampledHybridLadder:
+        """What randomizes, and estimates."""
+        if self.name == HYBRID:
+            ladder = SampledHybrid(self.nominal, DIMENSIONS).ladder
+            assert isinstance(ladder, SampledHybridLadder)
+            return ladder
+        micro, count = to_micro(self.nominal), max(1, min(DIMENSIONS, int(self.nominal / 2.5)))
+        grid = piecewise_ladder(33, False, [micro // count], "")
+        return over_coordinates(grid, DIMENSIONS, count, (micro,))
+
+    @property
+    def certified(self) -> float | None:
+        """The exact product of the likelihood ratios of its answers."""
+        return self.ladder.certified(0) / MICRO
+
+    def send(self, features: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+        """Return what each answer contributes to a mean: unbiased."""
+        ladder, n, source = self.ladder, len(features), SeededSource(seed)
+        chains = source.words(2 * n).reshape(n, 2)
+        reports = ladder.randomize(features, chains, chains, source)[:, 0]
+        exact = contributions(ladder.grid.shape, ladder.grid.laws[0]).value
+        values = np.array([0.5 + float(value) for value in exact])
+        out = np.full(features.shape, np.nan)
+        chosen = ladder.coordinates_many(ladder.seeds(chains))
+        out[np.arange(n)[:, None], chosen] = values[ladder.answers(reports)]
+        return out
+
+
+@dataclass(frozen=True)
 class Peer:
     """A float original on [-1, 1]."""
 
@@ -141,14 +188,15 @@ class Peer:
         return (PEERS[self.name](2 * features - 1, self.nominal, generator) + 1) / 2
 
 
-PEERS: dict[str, peers.Numbers] = {
-    "Duchi": peers.duchi,
-    "Piecewise": partial(peers.sampled, peers.piecewise),
-    "Hybrid": partial(peers.sampled, peers.hybrid),
-    "Laplace": peers.laplace,
-}
+HYBRID, PIECEWISE = "sampled Hybrid", "sampled Piecewise"
+PEERS = {"Duchi": peers.duchi, "Laplace": peers.laplace}
 
 
-def certified_senders(epsilon: float) -> list[Sender]:
-    """Return what keeps to an epsilon: the certified mechanism and its peers."""
-    return [Certified(epsilon), *(Peer(epsilon, name) for name in PEERS)]
+def honest_senders(epsilon: float) -> list[Sender]:
+    """Return what keeps to an epsilon, certified or by a proof for real numbers."""
+    return [
+        Thresholds(epsilon),
+        OnGrid(epsilon, HYBRID),
+        OnGrid(epsilon, PIECEWISE),
+        *(Peer(epsilon, name) for name in PEERS),
+    ]

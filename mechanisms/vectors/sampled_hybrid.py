@@ -121,9 +121,12 @@ class SampledHybridLadder(CoordinatesLadder):
         What every sampled coordinate goes through; its amounts are those of one coordinate.
     """
 
-    name = "sampled_hybrid"
-
     grid: GridLadder
+
+    @property
+    def name(self) -> str:
+        """``sampled_hybrid``; over a ladder of another mechanism, by that one's name."""
+        return f"sampled_{self.grid.name}"
 
     @property
     def count_length(self) -> int:
@@ -185,7 +188,16 @@ def sampled_hybrid_ladder(
 def over_coordinates(
     grid: GridLadder, dimensions: int, sampled: int, rungs: tuple[int, ...]
 ) -> SampledHybridLadder:
-    """Return the ladder that sends sampled coordinates through a ladder of a number."""
+    """Return the ladder that sends sampled coordinates through a ladder of a number.
+
+    Parameters
+    ----------
+    grid : GridLadder
+        Of a number that cannot be missing, with at most 1 / sampled of every amount.
+    dimensions, sampled : int
+    rungs : tuple of int
+        Nominal micro-epsilons.
+    """
     ratios = [(rung.p / rung.q) ** sampled for [rung] in map(grid.rungs, range(grid.levels))]
     chain = PackedChain(grid.chain, sampled)
     amounts = certify(rungs, ratios)

@@ -15,7 +15,18 @@ from examples.learning import peers
 from examples.learning.data import DIMENSIONS, LABELS, population, split
 from examples.learning.experiment import Result, receive, run, settings, table
 from examples.learning.learners import Reports, centroids, logistic
-from examples.learning.senders import PEERS, Certified, Open, Peer, Published, Sender
+from examples.learning.senders import (
+    HYBRID,
+    PEERS,
+    PIECEWISE,
+    OnGrid,
+    Open,
+    Peer,
+    Published,
+    Sender,
+    Thresholds,
+    honest_senders,
+)
 
 SEED = 20241108
 N = 40_000
@@ -35,9 +46,17 @@ def means_of(send: Callable[[NDArray[np.float64]], NDArray[np.float64]], d: int)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
-@pytest.mark.parametrize("name", PEERS)
-def test_peers_are_unbiased(name: str, epsilon: float) -> None:
-    means_of(lambda values: Peer(epsilon, name).send(values, SEED), DIMENSIONS)
+@pytest.mark.parametrize("number", range(5))
+def test_what_is_sent_is_unbiased(number: int, epsilon: float) -> None:
+    sender = honest_senders(epsilon)[number]
+    if isinstance(sender, Thresholds):
+        return
+    means_of(lambda values: sender.send(values, SEED), DIMENSIONS)
+
+
+def test_what_is_published_is_biased() -> None:
+    with pytest.raises(AssertionError, match="off"):
+        means_of(lambda values: Published(2.0).send(values, SEED), DIMENSIONS)
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
@@ -46,20 +65,11 @@ def test_duchi_is_unbiased_in_odd_and_even_dimensions(dimensions: int) -> None:
     means_of(lambda values: (peers.duchi(2 * values - 1, 2.0, generator) + 1) / 2, dimensions)
 
 
-def test_the_variance_of_piecewise_is_the_published_one() -> None:
-    generator, root = np.random.default_rng(SEED), math.exp(1.0)
-    for value in (0.0, 0.7):
-        drawn = peers.piecewise(np.full(N, value), 2.0, generator)
-        variance = value**2 / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
-        squares = (drawn - value) ** 2
-        check_normal(squares.mean(), variance, squares.std() / math.sqrt(N), label=f"seed {SEED}")
-
-
-def test_the_certified_mechanism_keeps_every_mean() -> None:
-    """Its server has the mean answer of every bin taken away and the mean put back."""
+def test_thresholds_keep_every_mean() -> None:
+    """The server has the mean answer of every bin taken away and the mean put back."""
     train, _ = split(1)
     held = population(train, N, 1)
-    sent = Certified(4.0).send(held.features, SEED)
+    sent = Thresholds(4.0).send(held.features, SEED)
     assert (np.isnan(sent).sum(axis=1) == DIMENSIONS - 2).all()
     error = np.nanstd(sent, axis=0) / np.sqrt(N * 2 / DIMENSIONS)
     check_normal(np.nanmean(sent, axis=0), held.features.mean(axis=0), error, label=f"seed {SEED}")
@@ -73,11 +83,16 @@ def test_the_certified_mechanism_keeps_every_mean() -> None:
 
 
 def test_what_is_paid() -> None:
-    assert Certified(4.0).certified == 4.0
+    assert Thresholds(4.0).certified == 4.0
     published = Published(1.0).certified
     assert published is not None
     assert round(published, 2) == 68.59
     assert all(Peer(1.0, name).certified is None for name in PEERS)
+    for name in (HYBRID, PIECEWISE):
+        for epsilon in (1.0, 8.0, published):
+            paid = OnGrid(epsilon, name).certified
+            assert paid is not None
+            assert epsilon - 1e-4 <= paid <= epsilon
     rows = list(settings([1.0], [1.0]))
     assert [row.sender.name for row in rows].count("sampled vector") == 2
     for row in rows[-5:]:
