@@ -447,6 +447,22 @@ SPECIFICATIONS = st.one_of(
         st.integers(2, 100),
     ),
     st.builds(
+        lambda m, g: {"name": "local_hashing", "domain_size": m, "buckets": g},
+        st.integers(2, 1000),
+        st.sampled_from([2, 3, 5, 101]),
+    ),
+    st.integers(2, 1024).flatmap(
+        lambda m: st.builds(
+            lambda k: {"name": "subset", "domain_size": m, "subset_size": k},
+            st.integers(1, m // 2),
+        )
+    ),
+    st.builds(
+        lambda m, b: {"name": "hadamard", "domain_size": 64 * m, "blocks": 2**b},
+        st.integers(1, 2**14),
+        st.integers(0, 6),
+    ),
+    st.builds(
         lambda k, h, c: {"name": "rappor", "bits": k, "hashes": h, "cohorts": c},
         st.integers(1, 200),
         st.integers(1, 8),
@@ -491,6 +507,11 @@ class TestLimits:
         ({"name": "grr", "domain_size": 2**20}, 40),
         ({"name": "sue", "domain_size": 5}, 80),
         ({"name": "oue", "domain_size": 5}, 40),
+        ({"name": "local_hashing", "domain_size": 2**20, "buckets": 3}, 40),
+        ({"name": "subset", "domain_size": 1024, "subset_size": 1}, 40),
+        ({"name": "subset", "domain_size": 1024, "subset_size": 512}, 40),
+        ({"name": "hadamard", "domain_size": 2**20, "blocks": 1}, 40),
+        ({"name": "hadamard", "domain_size": 2**20, "blocks": 2**20}, 40),
         (RAPPOR, 160),
         ({"name": "rappor", "bits": 3, "hashes": 8, "cohorts": 1}, 120),
         ({"name": "threshold", "missing": True}, 40),

@@ -15,11 +15,14 @@ from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
 from mechanisms.grr import GeneralizedRandomizedResponse
+from mechanisms.hadamard import HadamardResponse
+from mechanisms.local_hashing import LocalHashing
 from mechanisms.random_threshold import RandomThreshold
 from mechanisms.rappor import Rappor, differing_bits_epsilon, expected_differing_bits
 from mechanisms.sampled_bit import SampledBit
 from mechanisms.single import CategoryMechanism, SingleLevel
 from mechanisms.split_bits import SplitBits
+from mechanisms.subset_selection import SubsetSelection
 from mechanisms.testing import SeededSource
 from mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 
@@ -30,6 +33,9 @@ MAKERS: dict[str, Callable[[float], Any]] = {
     "GRR wide": partial(GeneralizedRandomizedResponse, domain_size=300),
     "SUE": partial(SymmetricUnaryEncoding, domain_size=5),
     "OUE": partial(OptimizedUnaryEncoding, domain_size=70),
+    "subset": partial(SubsetSelection, domain_size=20),
+    "Hadamard": partial(HadamardResponse, domain_size=70),
+    "hashing": partial(LocalHashing, domain_size=70),
     "RAPPOR": partial(Rappor, bits=32, hashes=2, cohorts=4),
     "threshold": RandomThreshold,
     "threshold, missing": partial(RandomThreshold, missing=True),
@@ -50,6 +56,9 @@ def report(mechanism: SingleLevel, n: int) -> tuple[Any, np.ndarray, np.ndarray]
     if isinstance(mechanism, Rappor):
         strings = [b"alpha" if number % 4 else b"beta" for number in range(n)]
         return strings, identifiers, mechanism.randomize(strings, identifiers, source)
+    if isinstance(mechanism, LocalHashing):
+        values = np.minimum(generator.geometric(0.4, size=n) - 1, mechanism.domain_size - 1)
+        return values, identifiers, mechanism.randomize(values, identifiers, source)
     numbers = generator.beta(2, 5, size=n)
     return numbers, identifiers, mechanism.randomize(numbers, identifiers, source)
 
@@ -105,17 +114,19 @@ def test_reports_and_counts(make: Callable[[float], Any]) -> None:
     np.testing.assert_array_equal(counts, halves[0] + halves[1])
 
 
-@pytest.mark.parametrize("name", ["GRR", "SUE", "OUE"])
+@pytest.mark.parametrize("name", ["GRR", "SUE", "OUE", "subset", "Hadamard", "hashing"])
 def test_shares_are_estimated_on_the_mechanism_itself(name: str) -> None:
     mechanism, n = MAKERS[name](2.0), 50_000
-    values, _, reports = report(mechanism, n)
-    estimates = mechanism.estimate(mechanism.count(reports))
+    values, identifiers, reports = report(mechanism, n)
+    extra = () if isinstance(mechanism, CategoryMechanism) else (identifiers,)
+    counts = mechanism.count(reports, *extra)
+    estimates = mechanism.estimate(counts)
     true = np.bincount(values, minlength=mechanism.domain_size) / n
     got = np.array([estimate.value for estimate in estimates])
     errors = [estimate.standard_error for estimate in estimates]
     check_normal(got, true, errors, label=f"seed {SEED}")
     # Without the debias: the plain share of reports.
-    plain = mechanism.count(reports)[: mechanism.domain_size] / n
+    plain = mechanism.ladder.supports(counts[np.newaxis])[0][0] / n
     with pytest.raises(AssertionError):
         check_normal(plain, true, errors)
 
