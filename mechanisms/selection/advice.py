@@ -164,8 +164,8 @@ _WHY = {
 def least_loss(published: ExponentialRandomizedResponse, scores: Sequence[int]) -> float:
     """Return what exponential randomized response loses between these scores and neighbours.
 
-    All neighbours with changes of 0 and ±Δ up to 6 items; of more items those with one change,
-    and with all but one the other way.
+    All neighbours with changes of 0 and ±Δ up to 6 items; of more items those in which one of the
+    best changes, and all others stay or change the other way.
     """
     step, n = published.sensitivity, len(scores)
     if n <= _ENUMERATED:
@@ -173,7 +173,7 @@ def least_loss(published: ExponentialRandomizedResponse, scores: Sequence[int]) 
     else:
         moves = [
             tuple(sign if place == at else rest for place in range(n))
-            for at in range(n)
+            for at in _first_of_each(scores)
             for sign in (-1, 1)
             for rest in (0, -sign)
         ]
@@ -181,6 +181,12 @@ def least_loss(published: ExponentialRandomizedResponse, scores: Sequence[int]) 
         published.loss(scores, [q + step * m for q, m in zip(scores, move, strict=True)])
         for move in moves
     )
+
+
+def _first_of_each(scores: Sequence[int]) -> list[int]:
+    """Return the places of one item of each of the best scores."""
+    first = {score: place for place, score in reversed(list(enumerate(scores)))}
+    return [first[score] for score in sorted(first, reverse=True)[:_ENUMERATED]]
 
 
 def _candidate(

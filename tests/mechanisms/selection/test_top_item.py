@@ -1,0 +1,250 @@
+"""The most frequent item of a device: exact loss of both ladders, their draws, their estimates."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from statistical import check_counts, check_normal, check_same_law
+
+from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.exact import exp_micro, loss_micro
+from mechanisms.frequency import frequencies
+from mechanisms.ladders import build
+from mechanisms.rungs import GRAINS
+from mechanisms.selection.flip_ladder import (
+    PermuteAndFlipLadder,
+    acceptance_table,
+    extremes,
+    last_threshold,
+    permute_and_flip_ladder,
+)
+from mechanisms.selection.top_item import TopItemLadder
+from mechanisms.selection.top_response import TopResponseLadder, top_response_ladder
+from mechanisms.symbols import SymbolDraw
+from mechanisms.testing import SeededSource
+
+SEED = 31622776
+LADDERS = {"one": (1_000_000,), "three": (500_000, 1_000_000, 2_000_000), "wide": (1, 9_000_000)}
+every_ladder = pytest.mark.parametrize("rungs", LADDERS.values(), ids=LADDERS.keys())
+both = pytest.mark.parametrize("make", [permute_and_flip_ladder, top_response_ladder])
+Law = tuple[Fraction, ...]
+
+
+def steps_of(ladder: TopItemLadder) -> tuple[SymbolDraw, ...]:
+    """The degradations, weakest first."""
+    if isinstance(ladder, PermuteAndFlipLadder):
+        return ladder.chain.steps
+    return ladder.chain.degradations  # type: ignore[attr-defined,no-any-return]
+
+
+def last_law(ladder: TopItemLadder, counts: tuple[int, ...]) -> Law:
+    """The law of the last rung from its integers."""
+    prior = dict(ladder.prior(counts, bytes(16)))
+    total = sum(prior.values())
+    selected = tuple(Fraction(prior.get(item, 0), total) for item in range(ladder.domain_size))
+    if isinstance(ladder, TopResponseLadder):
+        return through(selected, ladder.chain.strongest)  # type: ignore[attr-defined]
+    return selected
+
+
+def through(law: Law, step: SymbolDraw) -> Law:
+    keep, other = Fraction(step.keep, GRAINS), Fraction(step.other, GRAINS)
+    return tuple(share * keep + (1 - share) * other for share in law)
+
+
+def laws(ladder: TopItemLadder, counts: tuple[int, ...]) -> list[Law]:
+    """The laws of all rungs, weakest first."""
+    found = [last_law(ladder, counts)]
+    for step in reversed(steps_of(ladder)):
+        found.insert(0, through(found[0], step))
+    return found
+
+
+def vectors_of(items: int, clip: int) -> list[tuple[int, ...]]:
+    return list(itertools.product(range(clip + 1), repeat=items))
+
+
+@both
+@every_ladder
+@pytest.mark.parametrize(("items", "clip"), [(2, 1), (2, 3), (3, 2), (4, 1)])
+def test_any_two_periods_lose_exactly_the_certified_amount(
+    make: Any, rungs: tuple[int, ...], items: int, clip: int
+) -> None:
+    ladder = make(items, clip, rungs, "screen")
+    every = [laws(ladder, counts) for counts in vectors_of(items, clip)]
+    for level in range(ladder.levels):
+        worst = Fraction(1)
+        for column in zip(*(law[level] for law in every), strict=True):
+            worst = max(worst, max(column) / min(column))
+        assert loss_micro(worst) == ladder.certified(level) <= ladder.nominal(level)
+        rung = ladder.rungs(level)[0]
+        assert worst == rung.p / rung.q
+
+
+@pytest.mark.parametrize("items", [2, 5, 100, 1024])
+@pytest.mark.parametrize("micro", [1, 100_000, 1_000_000, 8_000_000, 40_000_000])
+def test_the_last_threshold_is_the_least_that_honours_the_amount(items: int, micro: int) -> None:
+    bound, last = exp_micro(micro)[0], last_threshold(items, micro)
+    most, least = extremes(items, last)
+    assert most <= bound * least
+    most, least = extremes(items, last - 1)
+    assert most > bound * least
+    # Never more noise than the scale that looks at the sensitivity alone.
+    assert last / GRAINS <= math.exp(-micro / 2e6) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("clip", [1, 2, 7, 1000])
+def test_acceptance_falls_from_one_to_the_last_threshold(clip: int) -> None:
+    last = last_threshold(6, 1_000_000)
+    table = acceptance_table(clip, last)
+    assert len(table) == clip + 1
+    assert (table[0], table[-1]) == (GRAINS, last)
+    assert sorted(table, reverse=True) == list(table)
+    for gap, threshold in enumerate(table):
+        assert math.isclose(threshold / GRAINS, (last / GRAINS) ** (gap / clip), rel_tol=1e-12)
+
+
+@both
+@every_ladder
+def test_forward_and_backward_are_the_same_law(make: Any, rungs: tuple[int, ...]) -> None:
+    ladder = make(3, 2, rungs, "screen")
+    for counts in ((2, 0, 1), (1, 1, 0), (0, 0, 0)):
+        prior = ladder.prior(counts, bytes(16))
+        law = laws(ladder, counts)
+        for level, step in enumerate(steps_of(ladder), start=1):
+            kept = {True: Fraction(step.keep, GRAINS), False: Fraction(step.other, GRAINS)}
+            for before in range(3):
+                weights = ladder.chain.forward_weights(prior, before, level)
+                total = sum(weights.values())
+                for after in range(3):
+                    backward = law[level][after] * kept[after == before]
+                    forward = law[level - 1][before] * Fraction(weights[after], total)
+                    assert backward == forward
+
+
+@both
+def test_scalar_and_vectorised_draws_have_the_exact_law(make: Any) -> None:
+    ladder, n = make(4, 5, (500_000, 2_000_000), "screen"), 12_000
+    counts = (5, 3, 5, 0)
+    ids = np.zeros((n, 2), dtype=np.uint64)
+    columns = ladder.randomize(np.tile(counts, (n, 1)), ids, ids, SeededSource(SEED))
+    source = SeededSource(SEED)
+    rows = [ladder.draw(counts, bytes(16), bytes(16), source) for _ in range(n)]
+    for level, law in enumerate(laws(ladder, counts)):
+        many = np.bincount(columns[:, level, 0], minlength=4)
+        one = Counter(row[level][0] for row in rows)
+        check_counts(many, law, label=SEED)
+        check_same_law(many, [one[item] for item in range(4)], label=SEED)
+    pairs = Counter((row[0][0], row[1][0]) for row in rows)
+    joint = np.bincount(columns[:, 0, 0] * 4 + columns[:, 1, 0], minlength=16)
+    check_same_law(joint, [pairs[divmod(cell, 4)] for cell in range(16)], label=SEED)
+    with pytest.raises(AssertionError):
+        check_counts(many, [Fraction(1, 4)] * 4, label=SEED)
+
+
+def test_mixed_rows_are_drawn_each_by_its_own_law() -> None:
+    ladder, n = permute_and_flip_ladder(3, 2, (3_000_000,), "screen"), 90_000
+    every = vectors_of(3, 2)
+    ids = np.zeros((n, 2), dtype=np.uint64)
+    rows = [every[number % len(every)] for number in range(n)]
+    drawn = ladder.randomize(rows, ids, ids, SeededSource(SEED))[:, 0, 0]
+    for place, counts in enumerate(every):
+        seen = np.bincount(drawn[place :: len(every)], minlength=3)
+        check_counts(seen, ladder.law(counts), label=(SEED, counts))
+
+
+def test_a_forward_draw_returns_an_item() -> None:
+    ladder = permute_and_flip_ladder(3, 2, (500_000, 2_000_000), "screen")
+    payload = ladder.forward((2, 0, 1), bytes([1]), 1, bytes(16), bytes(16), SeededSource(SEED))
+    assert payload[0] < 3
+    assert ladder.weaker(payload, SeededSource(SEED))[0][0] < 3
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_estimates_undo_the_degradation_without_bias(level: int) -> None:
+    """The mean of the estimate, from the exact law, is the law of the released item."""
+    ladder = permute_and_flip_ladder(3, 2, (500_000, 2_000_000), "screen")
+    counts, n = (2, 0, 1), 10**15
+    law = laws(ladder, counts)
+    table = np.zeros((2, 3), dtype=np.int64)
+    table[level] = [round(n * share) for share in law[level]]
+    released = [estimate.value for estimate in frequencies(ladder, table)]
+    assert released == pytest.approx([float(share) for share in law[1]], abs=1e-12)
+    errors = [estimate.standard_error for estimate in frequencies(ladder, table)]
+    assert all((error == 0) == (level == 1) for error in errors)
+    # It is the release, and far from the truth: item 0 is the top one of every device.
+    assert released[0] < 0.7
+
+
+def test_estimates_of_the_response_are_of_the_truth() -> None:
+    ladder, n = top_response_ladder(5, 9, (500_000, 1_000_000), "screen"), 60_000
+    generator = np.random.default_rng(SEED)
+    counts = generator.integers(0, 6, size=(n, 5))
+    counts[: n // 2, 1] = 9
+    ids = np.zeros((n, 2), dtype=np.uint64)
+    payloads = ladder.randomize(counts, ids, ids, SeededSource(SEED))
+    half, groups = n // 3, np.zeros(n, dtype=np.int64)
+    table = np.concatenate(
+        [
+            ladder.accumulate(payloads[rows, level], ids[rows], ids[rows], groups[rows], 1)
+            for level, rows in ((0, slice(half)), (1, slice(half, n)))
+        ]
+    )
+    best = counts == counts.max(axis=1)[:, None]
+    truth = (best / best.sum(axis=1)[:, None]).mean(axis=0)
+    estimates = frequencies(ladder, table)
+    for estimate, share in zip(estimates, truth, strict=True):
+        # Ties, drawn at random, add less than a binomial would.
+        error = math.hypot(estimate.standard_error, math.sqrt(share * (1 - share) / n))
+        check_normal(estimate.value, share, error, label=SEED)
+    with pytest.raises(AssertionError):
+        check_normal(table.sum(axis=0)[1] / n, truth[1], estimates[1].standard_error)
+
+
+def test_the_response_keeps_a_clear_best_item_more_often() -> None:
+    for items in (2, 5, 30):
+        flips = permute_and_flip_ladder(items, 10, (1_000_000,), "screen")
+        response = top_response_ladder(items, 10, (1_000_000,), "screen")
+        counts = (10, *[0] * (items - 1))
+        assert last_law(response, counts)[0] >= last_law(flips, counts)[0]
+
+
+@both
+def test_payloads_and_counts(make: Any) -> None:
+    ladder = make(300, 2, (1_000_000,), "screen")
+    assert (ladder.payload_width, ladder.count_length, ladder.levels) == (2, 300, 1)
+    payloads = np.array([[43, 1], [44, 1]], dtype=np.uint8)
+    assert ladder.valid(payloads).tolist() == [True, False]
+    empty = np.zeros((0, 2), dtype=np.uint64)
+    assert ladder.randomize([], empty, empty, SeededSource(SEED)).shape == (0, 1, 2)
+    spec = {"name": ladder.name, "domain_size": 300, "clip": 2}
+    assert build(spec, (1_000_000,), "screen") == ladder
+
+
+@both
+@pytest.mark.parametrize("symbol", [(1, 2), (1, 2, 3), (0, 0, -1), (0, 0, 1.0), 77, "abc", None])
+def test_what_are_no_clipped_counts_is_refused_without_naming_it(make: Any, symbol: Any) -> None:
+    ladder = make(3, 2, (1_000_000,), "screen")
+    with pytest.raises(ParameterError) as caught:
+        ladder.draw(symbol, bytes(16), bytes(16), SeededSource(SEED))
+    assert repr(symbol) not in str(caught.value)
+    ids = np.zeros((1, 2), dtype=np.uint64)
+    with pytest.raises(ParameterError):
+        ladder.randomize([symbol], ids, ids, SeededSource(SEED))
+
+
+@both
+def test_parameters_outside_their_range_are_refused(make: Any) -> None:
+    for items, clip in ((1, 5), (1025, 5), (3, 0), (3, 65_537), (True, 5), (3, 2.0)):
+        with pytest.raises(ParameterError):
+            make(items, clip, (1_000_000,), "screen")
+    with pytest.raises(SottoError):
+        make(3, 2, (40_000_001,), "screen")
+    with pytest.raises(UnrelatedRungsError):
+        make(3, 2, (39_999_999, 40_000_000), "screen")
