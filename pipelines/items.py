@@ -25,7 +25,9 @@ from mechanisms.ordinal.estimates import OrdinalEstimates, ordinal
 from mechanisms.rappor import RapporLadder
 from mechanisms.surveys.estimates import survey_share
 from mechanisms.surveys.ladders import SurveyLadder
+from mechanisms.vectors.coordinates import CoordinatesLadder
 from mechanisms.vectors.means import vector_means
+from mechanisms.vectors.sampled_hybrid import SampledHybridLadder
 from mechanisms.vectors.sampled_vector import SampledVectorLadder
 from pipelines.counts import Matrix
 from sotto.compiled import CompiledMetric
@@ -99,7 +101,7 @@ def estimate(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
     """Return how many reports of each rung the counts of a window are of."""
-    if isinstance(metric.mechanism, SampledVectorLadder):
+    if isinstance(metric.mechanism, CoordinatesLadder):
         answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
         return answers
     return list(items[0].estimate.reports_by_level)
@@ -213,7 +215,7 @@ def _distribution(found: NumericEstimates, method: Method) -> Iterator[Item]:
 
 
 def _vector(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    assert isinstance(metric.mechanism, SampledVectorLadder)
+    assert isinstance(metric.mechanism, SampledVectorLadder | SampledHybridLadder)
     assert metric.range is not None
     # An answer is about one coordinate: its n is that of the answers about it.
     for number, each in enumerate(vector_means(metric.mechanism, counts, *metric.range), start=1):

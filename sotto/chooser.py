@@ -15,6 +15,8 @@ from sotto.noise import noise_of
 #: Up to here the random threshold has the least worst-case variance of all mechanisms for
 #: numbers (the crossover with the hybrid mechanism is at epsilon 1.901).
 THRESHOLD_LIMIT = 1.9
+#: From here on the coordinates of a vector vary less if they are hidden on a grid.
+GRID_VECTOR = 2.0
 #: Variances are the same if they differ by no more than this part.
 _SAME = 1e-9
 
@@ -143,16 +145,20 @@ def choose_number(asked: Asked) -> Choice:
 
 
 def choose_vector(asked: Asked) -> Choice:
-    """Choose how many coordinates of a vector a report is about, each at an equal share.
+    """Choose how many coordinates of a vector a report is about, and by what each is hidden.
 
     Examples
     --------
-    >>> choose_vector(Asked("vector", {"dimensions": 16}, (1_000_000, 8_000_000), "v")).spec
-    {'name': 'sampled_vector', 'dimensions': 16, 'sampled': 3, 'bits': 0}
+    >>> choose_vector(Asked("vector", {"dimensions": 16}, (500_000, 1_000_000), "v")).spec
+    {'name': 'sampled_vector', 'dimensions': 16, 'sampled': 1, 'bits': 0}
+    >>> choose_vector(Asked("vector", {"dimensions": 16}, (1_000_000, 8_000_000), "v")).spec["name"]
+    'sampled_hybrid'
     """
-    spec = spec_of("sampled_vector", asked)
+    grid = asked.epsilon >= GRID_VECTOR
+    spec = spec_of("sampled_hybrid" if grid else "sampled_vector", asked)
+    what = "on a grid" if grid else "by a random threshold"
     return Choice(
         spec,
         f"least variance of the means at the last rung with {spec['sampled']} of "
-        f"{spec['dimensions']} coordinates a report, each by a random threshold",
+        f"{spec['dimensions']} coordinates a report, each {what}",
     )

@@ -13,8 +13,11 @@ from mechanisms.ordinal.brr import best_subset_size
 from mechanisms.surveys.christofides import cards_of
 from mechanisms.vectors.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vectors.optimum import optimal_sampled
+from mechanisms.vectors.sampled_hybrid import optimal_sampled_hybrid
 from sotto.metrictypes import Parameter
 
+#: Points of the grid on which a coordinate of a vector is hidden.
+VECTOR_POINTS = 33
 #: Parameters that the metric itself tells, for those mechanisms that have them.
 _TOLD = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
@@ -96,6 +99,14 @@ def _sampled(asked: Asked) -> int:
     return min(optimal_sampled(dimensions, asked.epsilon), MAX_SAMPLED)
 
 
+def _sampled_on_grid(asked: Asked) -> int:
+    """Return the same where each is hidden on a grid."""
+    dimensions = asked.number("dimensions")
+    if not (1 <= dimensions <= MAX_DIMENSIONS and asked.epsilon > 0):
+        return 1
+    return optimal_sampled_hybrid(dimensions, asked.ladder[asked.level], VECTOR_POINTS)
+
+
 def _favoured(asked: Asked) -> int:
     """Return how many candidates bipartite randomized response favours at that rung."""
     points = asked.number("domain_size") - asked.number("missing")
@@ -122,6 +133,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
     "local_hashing": {"buckets": _buckets},
     "brr": {"subset_size": _favoured},
     "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
+    "sampled_hybrid": {"sampled": _sampled_on_grid, "points": lambda asked: VECTOR_POINTS},
     "piecewise": _POINTS,
     "hybrid": _POINTS,
     "square_wave": _POINTS,

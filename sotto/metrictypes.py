@@ -20,7 +20,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     ),
     "ordinal": ("brr", "grr"),
     "survey": ("warner", "simmons", "christofides"),
-    "vector": ("sampled_vector",),
+    "vector": ("sampled_vector", "sampled_hybrid"),
     "top_item": ("permute_and_flip", "top_response"),
 }
 #: Types whose ``domain`` lists their values.

@@ -121,6 +121,10 @@ def _of_grid(mechanism: Any, level: int) -> Noise:
     return Noise(most**2, most**2, 2 * most, most + 0.5)
 
 
+def _of_coordinate(mechanism: Any, level: int) -> Noise:
+    return _of_grid(mechanism.grid, level)
+
+
 def _none(mechanism: Any, level: int) -> None:
     return None
 
@@ -131,5 +135,6 @@ _NOISES: Mapping[str, Callable[[Any, int], Noise | None]] = {
     "permute_and_flip": _of_release,
     **dict.fromkeys(("warner", "simmons", "christofides"), _of_survey),
     **dict.fromkeys(("duchi", "piecewise", "hybrid", "square_wave"), _of_grid),
+    "sampled_hybrid": _of_coordinate,
     "brr": _none,
 }

@@ -39,6 +39,7 @@ _TOLD = {
     "chance the less often the closer others come; at most {clip} of each are counted",
     "top_response": "of what share of devices each of {symbols} is the most frequent; at most "
     "{clip} of each are counted",
+    "sampled_hybrid": "mean of each of {dimensions} coordinates, {sampled} of them a report",
     "sampled_vector": "mean of each of {dimensions} coordinates, {sampled} of them a report",
 }
 _OF_TYPE = {"number": "mean", "survey": "share of yes to {question!r}"}

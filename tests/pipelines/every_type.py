@@ -196,6 +196,7 @@ KINDS: Mapping[str, Kind] = {
     "top_response": top_item("top_response"),
     "vector_bits": vector("{sampled: 2, bits: 6}"),
     "vector_thresholds": vector("{sampled: 1}"),
+    "vector_grid": vector("{sampled_hybrid: {sampled: 2, points: 17}}"),
 }  # fmt: skip
 
 

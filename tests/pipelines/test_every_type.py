@@ -16,7 +16,7 @@ from pipelines.results import Results, of_state
 pytestmark = pytest.mark.slow
 
 SEED = 271828
-DEVICES = 900
+DEVICES = 700
 CANDIDATES = {"rappor": ("home", "away")}
 
 

@@ -157,10 +157,11 @@ class TestVector:
         assert vector.encode(np.array([math.inf, math.nan, 1], dtype=np.float32)) == (1, 0, 1)
 
     def test_the_number_of_coordinates_is_chosen(self):
-        assert metric(self.VECTOR).spec["sampled"] == 1
-        strong = LADDER.replace("epsilon: 2,", "epsilon: 8,")
-        chosen = metric(self.VECTOR, strong)
-        assert (chosen.spec["sampled"], chosen.spec["bits"]) == (3, 0)
+        weak = metric(self.VECTOR, LADDER.replace("epsilon: 2,", "epsilon: 1.5,"))
+        assert weak.spec == {"name": "sampled_vector", "dimensions": 3, "sampled": 1, "bits": 0}
+        strong = metric(self.VECTOR, LADDER.replace("epsilon: 2,", "epsilon: 8,"))
+        assert strong.spec["name"] == "sampled_hybrid"
+        assert strong.spec["sampled"] in (2, 3)
 
     @pytest.mark.parametrize(
         "value",
@@ -188,7 +189,7 @@ class TestVector:
 
     def test_what_is_refused(self):
         assert "cannot be missing" in refusal(f"{self.VECTOR}, missing: true")
-        assert "dimensions" in refusal(self.VECTOR.replace("3", "0"))
+        assert "dimensions must lie in" in refusal(self.VECTOR.replace("3", "0"))
         assert "sampled must lie in [1, 3]" in refusal(f"{self.VECTOR}, mechanism: {{sampled: 4}}")
 
 
