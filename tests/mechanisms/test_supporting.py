@@ -197,7 +197,8 @@ def test_replicas_at_mixed_levels(mechanism: Any) -> None:
         check_normal(values.mean(), expected[j], (variance / repeats) ** 0.5, label=SEED)
         check_variance(values, variance, label=SEED)
         errors = np.array([one[j].standard_error for one in found])
-        assert (errors**2).mean() == pytest.approx(variance, rel=0.03)
+        # Never below what a block gets from others, which makes it a little larger.
+        assert (errors**2).mean() == pytest.approx(variance, rel=0.05)
         covered = [one[j].interval()[0] <= expected[j] <= one[j].interval()[1] for one in found]
         check_at_least(sum(covered), repeats, 0.94, label=SEED)
     # With a probability that is 5 % off the largest share is seen to be wrong.
