@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mechanisms.numbers.laws import Law, Shape, balance, moments
@@ -37,6 +38,7 @@ class Contributions:
     square: tuple[Fraction, ...] | None
 
 
+@lru_cache(maxsize=64)
 def contributions(shape: Shape, law: Law) -> Contributions:
     """Return the contributions of a rung.
 
