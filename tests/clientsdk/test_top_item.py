@@ -276,6 +276,14 @@ def test_after_expiry_nothing_is_released(drawn):
     assert client.ledger().reserved == cost(client)
 
 
+def test_a_plan_that_expires_unnoticed_releases_nothing(drawn):
+    client = device(plan={"expires": START + 5 * DAY})
+    client.record("app", "a")
+    client.clock.now = START + WEEK
+    assert client.flush().sent == 0
+    assert (drawn, client.ledger().pending) == ([], ())
+
+
 def test_a_count_that_would_come_too_late_is_dropped(drawn):
     client = device()
     client.record("app", "a")
@@ -333,6 +341,17 @@ def test_a_withdrawal_that_cannot_be_written_forgets_it_too(path, drawn):
     client.clock.advance(days=7)
     client.flush()
     assert drawn == []
+
+
+def test_an_item_that_another_thread_counts_during_a_withdrawal_goes_too(monkeypatch):
+    client = device()
+    client.record("app", "a")
+    counts = client._admission.counts
+    (count,) = counts._counts
+    agree = client._store.agree
+    monkeypatch.setattr(client._store, "agree", lambda *given: (counts.hold(count), agree(*given)))
+    client.withdraw_consent()
+    assert not counts
 
 
 def test_a_withdrawal_in_another_client_ends_the_count_here(path, drawn):
@@ -419,6 +438,11 @@ def test_a_client_that_died_takes_the_period_with_it(path, drawn):
     assert (two.ledger().reserved, two.ledger().spent) == (cost(two), 0)
     assert two.record("app", "b") is Outcome.ACCEPTED
     assert drawn == []
+    assert [period for period, _ in claims_of(two)] == [2000, 2001]
+    # Nobody can use it any more when a report would come too late.
+    two.clock.advance(days=28)
+    two.flush()
+    assert claims_of(two) == []
 
 
 def test_another_version_takes_over_what_is_reserved_and_pays_the_difference(path, drawn):
@@ -560,12 +584,14 @@ def test_what_was_drawn_and_could_not_be_stored_is_stored_later(path, drawn, pre
     with pytest.raises(StoreError):
         client._admission.counts.settle(client.clock())
     client._store._connection = sound
-    first = [count.chain for count in client._admission.counts._counts]
+    (count,) = client._admission.counts._counts
+    first = count.chain
+    assert first is None or count._counts == []
     client.clock.advance(days=2)
     assert client.flush().sent == 1
     assert drawn == [(0, 1, 0, 0)]
     (report,) = reports(client.publisher.messages)
-    assert first[0] is None or report.payload in first[0].payloads
+    assert first is None or report.payload in first.payloads
 
 
 def test_a_commit_that_came_through_without_saying_so_draws_no_second_chain(path, drawn):
