@@ -10,6 +10,7 @@ shares by maximum likelihood, which is biased.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -220,8 +221,8 @@ class _Sums:
         self._by_level = tuple(int(n) for n in table.sum(axis=1))
         self._table, self._sums = table, sums
         present = [level for level, n in enumerate(self._by_level) if n]
-        self._levels = [(matrices[level], level) for level in present]
-        self._weights = [_weights(matrix, sums) for matrix, _ in self._levels]
+        self._levels = [(matrices[level], _inverse(matrices[level]), level) for level in present]
+        self._weights = [inverse @ sums for _, inverse, _ in self._levels]
 
     def estimate(self, column: int) -> Estimate:
         """Estimate the mean, over the reports, of one column of the sums."""
@@ -242,14 +243,14 @@ class _Sums:
         import numpy as np
 
         n, whole = sum(self._by_level), self._sums[:, column]
-        for (matrix, _), g in zip(self._levels, weights, strict=True):
+        for (matrix, _, _), g in zip(self._levels, weights, strict=True):
             if np.abs(matrix @ g - whole).max() > _MISSED * np.abs(whole).max():
                 return nothing(self._by_level)
         if not n:
             return nothing(self._by_level)
         total = sum(
             float(self._table[level] @ g)
-            for (_, level), g in zip(self._levels, weights, strict=True)
+            for (_, _, level), g in zip(self._levels, weights, strict=True)
         )
         return Estimate(total / n, math.sqrt(self._variance(weights, whole)), n, self._by_level)
 
@@ -258,12 +259,12 @@ class _Sums:
         import numpy as np
 
         total = 0.0
-        for (matrix, level), g in zip(self._levels, weights, strict=True):
+        for (matrix, inverse, level), g in zip(self._levels, weights, strict=True):
             each = np.maximum(matrix @ g**2 - whole**2, 0.0)
             n = self._by_level[level]
             most = float(each.max()) * n
             if n >= SCORE_REPORTS:
-                by_output = _weights(matrix, each[:, None])[:, 0]
+                by_output = inverse @ each
                 seen = float(self._table[level] @ by_output)
                 known = np.abs(matrix @ by_output - each).max() <= _MISSED * each.max()
                 most = min(max(seen, float(each.min()) * n), most) if known else most
@@ -271,28 +272,25 @@ class _Sums:
         return total / sum(self._by_level) ** 2
 
 
-def _weights(matrix: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return output weights whose means given the values come closest to the sums."""
+def _inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what makes sums output weights whose means given the values come closest to them."""
     import numpy as np
 
     spread = np.sqrt(matrix.mean(axis=0))
     used = spread > 0
     left, singular, right = np.linalg.svd(matrix[:, used] / spread[used], full_matrices=False)
     kept = singular > _floor(matrix, float(singular[0]))
-    solved = right[kept].T @ ((left[:, kept].T @ sums) / singular[kept][:, None])
-    weights = np.zeros((matrix.shape[1], sums.shape[1]))
-    weights[used] = solved / spread[used][:, None]
-    return weights
+    inverse = np.zeros(matrix.shape[::-1])
+    inverse[used] = right[kept].T @ (left[:, kept] / singular[kept]).T / spread[used][:, None]
+    return inverse
 
 
 def _rank(matrix: NDArray[np.float64]) -> int:
     import numpy as np
 
-    singular: NDArray[np.float64] = np.linalg.svd(matrix, compute_uv=False)
-    return int((singular > _floor(matrix, float(singular[0]))).sum())
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    return int(np.count_nonzero(singular > _floor(matrix, float(singular[0]))))
 
 
 def _floor(matrix: NDArray[np.float64], largest: float) -> float:
-    import numpy as np
-
-    return 4 * max(matrix.shape) * float(np.finfo(np.float64).eps) * largest
+    return float(4 * sys.float_info.epsilon * max(matrix.shape) * largest)
