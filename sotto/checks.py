@@ -209,8 +209,7 @@ def _mechanism_problems(metric: CompiledMetric) -> list[str]:
         problems.append(f": payloads of {mechanism.payload_width} bytes; at most 65535 are allowed")
     if mechanism.count_length > MAX_COUNTS:
         problems.append(f": {mechanism.count_length} counts; at most {MAX_COUNTS} are allowed")
-    # Those that a report may still belong to, whatever part of the first has passed.
-    windows = -(-metric.horizon // metric.window) + 1
+    windows = open_windows(metric.horizon, metric.window)
     cells = windows * len(metric.ladder) * mechanism.count_length
     if cells > MAX_OPEN_COUNTS:
         problems.append(
@@ -229,6 +228,15 @@ def _mechanism_problems(metric: CompiledMetric) -> list[str]:
             )
         before = certified
     return problems
+
+
+def open_windows(horizon: int, window: int) -> int:
+    """Return to how many windows a report may still belong, whatever part of the first is over.
+
+    >>> open_windows(15, 7)
+    4
+    """
+    return max(-(-horizon // window) + 1, 1)
 
 
 def _ceiling_problems(plan: CompiledPlan) -> list[str]:

@@ -17,8 +17,8 @@ from sotto.noise import noise_of
 THRESHOLD_LIMIT = 1.9
 #: From here on the coordinates of a vector vary less if they are hidden on a grid.
 GRID_VECTOR = 2.0
-#: Variances are the same if they differ by no more than this part.
-_SAME = 1e-9
+#: Variances that differ by no more than this part are as good as the same.
+_SAME = 0.01
 
 
 class Choice(NamedTuple):
@@ -79,7 +79,8 @@ def choose_category(asked: Asked) -> Choice:
     -----
     What counts is the variance at the last rung that is sent, summed over symbols
     (:meth:`sotto.noise.Noise.total`), from the realised probabilities; of those that are alike,
-    the smaller payload, then the first in :data:`sotto.metrictypes.MECHANISMS`.
+    the smaller payload, then the first in :data:`sotto.metrictypes.MECHANISMS`. What has more
+    counts than fit is left out.
 
     Examples
     --------
@@ -100,7 +101,8 @@ def choose_category(asked: Asked) -> Choice:
             problems.append(str(error))
             continue
         noise = noise_of(mechanism, asked.level)
-        if noise is not None:
+        fits = asked.counts is None or mechanism.count_length <= asked.counts
+        if noise is not None and fits:
             found.append((noise.total(asked.number("domain_size")), mechanism))
     if not found:
         raise PlanError("; ".join(dict.fromkeys(problems)))

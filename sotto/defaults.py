@@ -7,9 +7,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.exact import MICRO
+from mechanisms.hadamard import best_blocks
 from mechanisms.ladders import REGISTRY
 from mechanisms.local_hashing import best_buckets
-from mechanisms.ordinal.brr import best_subset_size
+from mechanisms.ordinal.brr import best_subset_size as best_window
+from mechanisms.subset_selection import best_subset_size
 from mechanisms.surveys.christofides import cards_of
 from mechanisms.vectors.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vectors.optimum import optimal_sampled
@@ -37,6 +39,8 @@ class Asked(NamedTuple):
         Its name.
     constant : bool
         Whether the last rung is a permanent response.
+    counts : int or None
+        How long a count vector may be, for all that are open at a time to fit.
     """
 
     kind: str
@@ -44,6 +48,7 @@ class Asked(NamedTuple):
     ladder: tuple[int, ...]
     metric: str
     constant: bool = False
+    counts: int | None = None
 
     @property
     def level(self) -> int:
@@ -112,12 +117,22 @@ def _favoured(asked: Asked) -> int:
     points = asked.number("domain_size") - asked.number("missing")
     if not (points > 2 and asked.epsilon > 0):
         return 1
-    return best_subset_size(points, asked.ladder[asked.level])
+    return best_window(points, asked.ladder[asked.level])
 
 
 def _buckets(asked: Asked) -> int:
     """Return the number of buckets of least variance at the last rung that is sent."""
     return best_buckets(asked.epsilon, asked.number("domain_size"))
+
+
+def _subset(asked: Asked) -> int:
+    """Return the subset size of least variance at that rung."""
+    return best_subset_size(asked.epsilon, asked.number("domain_size"))
+
+
+def _blocks(asked: Asked) -> int:
+    """Return the number of blocks of least variance at that rung."""
+    return best_blocks(asked.epsilon, asked.number("domain_size"))
 
 
 def _cards(asked: Asked) -> tuple[int, ...]:
@@ -131,6 +146,8 @@ def _cards(asked: Asked) -> tuple[int, ...]:
 _POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
 _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
     "local_hashing": {"buckets": _buckets},
+    "subset": {"subset_size": _subset},
+    "hadamard": {"blocks": _blocks},
     "brr": {"subset_size": _favoured},
     "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
     "sampled_hybrid": {"sampled": _sampled_on_grid, "points": lambda asked: VECTOR_POINTS},

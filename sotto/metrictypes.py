@@ -8,7 +8,7 @@ from typing import TypeAlias
 #: A parameter of a mechanism; a tuple is a list of whole numbers.
 Parameter: TypeAlias = str | int | bool | tuple[int, ...]
 
-_CATEGORY = ("grr", "sue", "oue", "local_hashing")
+_CATEGORY = ("grr", "sue", "oue", "local_hashing", "subset", "hadamard")
 #: By type, in the order in which an error lists them.
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "category": _CATEGORY,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sotto.checks import check
+from sotto.checks import MAX_OPEN_COUNTS, check, open_windows
 from sotto.chooser import Choice, choose
 from sotto.compiled import FORMAT, CompiledPlan
 from sotto.defaults import Asked, spec_of
@@ -105,7 +105,7 @@ def parse_plan(text: str, folder: str | os.PathLike[str] = ".") -> Plan:
     chosen: dict[str, str] = {}
     metrics = []
     for name, metric in file.metrics.items():
-        spec, why = _mechanism(metric, name)
+        spec, why = _mechanism(file, metric, name)
         if why:
             chosen[name] = why
         metrics.append(_metric_document(name, metric, spec))
@@ -184,11 +184,12 @@ def _about(metric: MetricFile) -> dict[str, object]:
     return {}
 
 
-def _mechanism(metric: MetricFile, name: str) -> Choice:
+def _mechanism(file: PlanFile, metric: MetricFile, name: str) -> Choice:
     """Return the mechanism that a metric names, or the one chosen for it and why."""
     ladder = tuple(rung.epsilon for rung in metric.ladder)
     constant = metric.repeat.kind == "constant"
-    asked = Asked(metric.type, _given(metric), ladder, name, constant)
+    counts = _counts(file, metric)
+    asked = Asked(metric.type, _given(metric), ladder, name, constant, counts)
     try:
         if metric.mechanism is None:
             return choose(asked)
@@ -196,6 +197,14 @@ def _mechanism(metric: MetricFile, name: str) -> Choice:
         return Choice(spec_of(written.name, asked, written.parameters), "")
     except ParameterError as error:
         raise PlanError(f"metric {name!r}: {error}") from None
+
+
+def _counts(file: PlanFile, metric: MetricFile) -> int | None:
+    """Return how long a count vector may be for those that are open at a time to fit."""
+    if not (metric.ladder and metric.window > 0):
+        return None
+    horizon = metric.ladder[-1].after + file.period + file.grace
+    return MAX_OPEN_COUNTS // (open_windows(horizon, metric.window) * len(metric.ladder))
 
 
 def _given(metric: MetricFile) -> dict[str, Parameter]:

@@ -167,6 +167,9 @@ KINDS: Mapping[str, Kind] = {
     "sue": category("sue"),
     "oue": category("oue"),
     "local_hashing": category("local_hashing"),
+    "subset": category("{subset: {subset_size: 2}}"),
+    "hadamard": category("hadamard"),
+    "hadamard_blocks": category("{hadamard: {blocks: 4}}"),
     "constant": category("grr", "{constant: true}", THREE),
     "late": Kind("type: boolean", answer, lambda values: {
         ("share", "true"): values.count(True) / len(values)

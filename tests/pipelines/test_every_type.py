@@ -9,9 +9,11 @@ import pytest
 from every_type import KINDS, Fleet, every_plan, finite, fleet, logged
 from statistical import check_normal
 
+from mechanisms.ladders import REGISTRY
 from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
 from pipelines.drain import drain
 from pipelines.results import Results, of_state
+from sotto.metrictypes import MECHANISMS
 
 pytestmark = pytest.mark.slow
 
@@ -97,3 +99,10 @@ def test_releases_have_the_law_of_permute_and_flip(
         row = found["share", name]
         assert (row["n"], row["method"], row["standard_error"]) == (n, "biased", 0.0)
         check_normal(row["value"], expected / n, spread**0.5 / n, label=f"{name}, seed {SEED}")
+
+
+def test_every_type_and_mechanism_is_there() -> None:
+    metrics = every_plan().metrics
+    assert {metric.mechanism.name for metric in metrics} == set(REGISTRY)
+    assert {metric.type for metric in metrics} == set(MECHANISMS)
+    assert set().union(*MECHANISMS.values()) == set(REGISTRY)
