@@ -143,6 +143,8 @@ def christofides_ladder(
     ------
     ParameterError
         The cards cost more than the last rung, or are none from which a share can be estimated.
+    UnrelatedRungsError
+        They cost no more than the last rung but one.
 
     Examples
     --------
@@ -159,6 +161,11 @@ def christofides_ladder(
     if not cost <= rungs[-1]:
         raise ParameterError(
             f"cards {tuple(cards)} cost {cost} micro-epsilon, more than the last rung, {rungs[-1]}"
+        )
+    if len(rungs) > 1 and not rungs[-2] < cost:
+        raise UnrelatedRungsError(
+            f"rung {len(rungs) - 1}: cards {tuple(cards)} cost {cost} micro-epsilon, which must be "
+            f"more than {rungs[-2]}"
         )
     chain = finite_chain(rounded(design.rows, cost), rungs)
     return ChristofidesLadder(metric, certify(rungs, _ratios(chain)), chain)

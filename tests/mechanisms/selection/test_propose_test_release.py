@@ -72,7 +72,7 @@ def test_the_test_passes_no_less_often_than_with_laplace_noise() -> None:
 def test_the_sampler_draws_its_law() -> None:
     test, source = ProposeTestRelease(1.0, 1.0, 0.05), SeededSource(SEED)
     scores = (7, 1, 0)
-    seen = Counter(test.select(scores, source) for _ in range(30_000))
+    seen = Counter(test.select(scores, source) for _ in range(10_000))
     check_counts([seen[item] for item in range(3)], test.exact_pmf(scores), label=SEED)
     assert test.pmf(scores) == pytest.approx([float(p) for p in test.exact_pmf(scores)])
 

@@ -116,7 +116,7 @@ def test_realised_law_is_the_ideal_one(kind: type[SelectionMechanism], scores: S
 @every_mechanism
 def test_samplers_draw_their_law(kind: type[SelectionMechanism]) -> None:
     mechanism, scores, source = kind(1.0), (3, 5, 5, 1), SeededSource(SEED)
-    seen = Counter(mechanism.select(scores, source) for _ in range(20_000))
+    seen = Counter(mechanism.select(scores, source) for _ in range(12_000))
     counts = [seen[place] for place in range(4)]
     check_counts(counts, mechanism.exact_pmf(scores), label=SEED)
     planted = [p * Fraction(95, 100) for p in mechanism.exact_pmf(scores)]

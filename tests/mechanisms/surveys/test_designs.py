@@ -1,0 +1,209 @@
+"""Survey designs: variances over whole populations, losses, sample sizes, the paper's tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import pytest
+from adapters.surveys import ADAPTERS
+from vectors import Vector, vectors
+
+from mechanisms.errors import ParameterError
+from mechanisms.surveys.christofides import Christofides, cards_epsilon, cards_of
+from mechanisms.surveys.designs import Simmons, SurveyDesign, Warner
+from mechanisms.surveys.tables import (
+    EPSILONS,
+    interval_table,
+    sample_size_table,
+    worse_interval,
+)
+
+DESIGNS: dict[str, SurveyDesign] = {
+    "warner": Warner(Fraction(2, 3)),
+    "warner, turned": Warner(Fraction(1, 4)),
+    "simmons": Simmons(Fraction(1, 3), Fraction(1, 4)),
+    "christofides": Christofides((2, 1, 4)),
+    "christofides, four": Christofides((1, 2, 3, 1)),
+}
+every_design = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS.keys())
+
+FUNCTIONS = ("var_warner", "var_simmons", "var_chr", "eps_chr", "chr_estimate")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_function_has_vectors(function: str) -> None:
+    assert function in ADAPTERS
+
+
+@vectors("var_warner")
+def test_warner(vector: Vector) -> None:
+    vector.check(ADAPTERS["var_warner"](vector.inputs))
+
+
+@vectors("var_simmons")
+def test_simmons(vector: Vector) -> None:
+    got = ADAPTERS["var_simmons"](vector.inputs)
+    assert set(got) == set(vector.expected)  # type: ignore[call-overload]
+    for key, value in vector.expected.items():
+        vector.check(got[key], value)  # type: ignore[index]
+
+
+@vectors("var_chr")
+def test_christofides(vector: Vector) -> None:
+    vector.check(ADAPTERS["var_chr"](vector.inputs))
+
+
+@vectors("eps_chr")
+def test_epsilon_of_cards(vector: Vector) -> None:
+    vector.check(ADAPTERS["eps_chr"](vector.inputs))
+
+
+@vectors("chr_estimate")
+def test_estimate_from_cards(vector: Vector) -> None:
+    vector.check(ADAPTERS["chr_estimate"](vector.inputs))
+
+
+def estimates(design: SurveyDesign, truths: tuple[int, ...], n: int) -> list[tuple[Fraction, ...]]:
+    """Every estimate of a sample without replacement, with its probability, exactly."""
+    no, yes = design.means()
+    samples = list(itertools.combinations(truths, n))
+    found = []
+    for sample in samples:
+        for answers in itertools.product(range(len(design.answers)), repeat=n):
+            chance = Fraction(1, len(samples))
+            for truth, answer in zip(sample, answers, strict=True):
+                chance *= design.rows[truth][answer]
+            mean = Fraction(sum(design.answers[answer] for answer in answers), n)
+            found.append(((mean - no) / (yes - no), chance))
+    return found
+
+
+@every_design
+@pytest.mark.parametrize("truths", [(1, 0, 0, 0), (1, 1, 1, 0), (1, 0), (1,), (0, 0, 0)])
+def test_mean_and_variance_over_all_samples_and_answers(
+    design: SurveyDesign, truths: tuple[int, ...]
+) -> None:
+    share = Fraction(sum(truths), len(truths))
+    for n in range(1, min(3, len(truths)) + 1):
+        every = estimates(design, truths, n)
+        mean = sum(value * chance for value, chance in every)
+        variance = sum((value - share) ** 2 * chance for value, chance in every)
+        assert mean == share
+        assert variance == design.variance(share, n, len(truths))
+
+
+def test_the_enumeration_notices_a_wrong_population() -> None:
+    design, truths = DESIGNS["christofides"], (1, 0, 0, 0)
+    every = estimates(design, truths, 2)
+    variance = sum((value - Fraction(1, 4)) ** 2 * chance for value, chance in every)
+    assert variance != design.variance(Fraction(1, 4), 2, 5)
+
+
+@every_design
+def test_the_loss_is_that_of_the_channel(design: SurveyDesign) -> None:
+    assert math.isclose(design.epsilon, math.log(design.channel.ratio()), rel_tol=1e-15)
+    assert 0 <= design.certified - design.epsilon * 1e6 <= 1
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 1.0, 40.0, 700.0])
+def test_designs_of_an_epsilon_have_it(epsilon: float) -> None:
+    half, skewed = Simmons.of(epsilon), Simmons.of(epsilon, 0.2)
+    three = Christofides.of(epsilon, 0.01)
+    for design in (Warner.of(epsilon), half, skewed, three):
+        assert math.isclose(design.epsilon, epsilon, rel_tol=1e-12)
+    noise = 1 / (4 * math.sinh(epsilon / 2) ** 2)
+    assert math.isclose(Warner.of(epsilon).noise(0.3), noise, rel_tol=1e-12)
+    assert math.isclose(half.noise(0.3), noise, rel_tol=1e-12)
+    assert skewed.noise(0.3) > half.noise(0.3)
+
+
+def test_middle_cards_only_add_variance() -> None:
+    """Theorem 5.5: without them it is Warner's, and it grows with their share."""
+    for epsilon in EPSILONS:
+        noises = [Christofides.of(epsilon, middle / 20).noise(0) for middle in range(20)]
+        assert sorted(set(noises)) == noises
+        assert math.isclose(noises[0], Warner.of(epsilon).noise(0), rel_tol=1e-14)
+
+
+def test_table_1() -> None:
+    printed = ((0.100, 0.101, 0.101, 0.104), (0.224, 0.224, 0.225, 0.230))
+    got = tuple(tuple(round(length, 3) for length in row) for row in interval_table())
+    assert got == ((0.100, 0.101, 0.101, 0.104), (0.224, 0.224, 0.225, 0.230)) == printed
+    for n in (9_900, 10_500):
+        rows = interval_table(n)
+        assert (
+            max(abs(a - b) for a, b in zip(rows[0] + rows[1], sum(printed, ()), strict=True)) < 6e-4
+        )
+    off = interval_table(5_000)
+    assert round(off[0][0], 3) != 0.100
+    assert math.isclose(worse_interval(1.0, 0, 400), 1 / 20)
+
+
+def test_table_2() -> None:
+    assert sample_size_table() == {
+        "warner": (100_000, 4_000, 160, 40),
+        # The paper prints 101,011 for the first.
+        "christofides": (101_010, 4_040, 161, 40),
+        "improved": (36_365, 1_456, 59, 16),
+    }
+
+
+@every_design
+@pytest.mark.parametrize("population", [None, 1, 2, 50, 10**7])
+@pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(1, 10**4), 40])
+def test_sample_sizes_are_the_smallest(
+    design: SurveyDesign, population: int | None, variance: Fraction
+) -> None:
+    share = Fraction(1, 10)
+    try:
+        least = design.sample_size(share, variance, population)
+    except ParameterError:
+        assert population is not None
+        assert design.variance(share, population, population) > variance
+        return
+    assert design.variance(share, least, population or least) <= variance
+    if least > 1:
+        assert design.variance(share, least - 1, population or least - 1) > variance
+
+
+def test_cards_reach_an_epsilon_from_below() -> None:
+    for epsilon in (0.05, 0.4, 1.0, 3.0, 8.0):
+        cards = cards_of(epsilon, 0.02)
+        assert sum(cards) == 1_000_000
+        assert epsilon - 1e-3 * epsilon <= cards_epsilon(cards) <= epsilon
+    with pytest.raises(ParameterError, match="total"):
+        cards_of(20.0, 0.01)
+
+
+def test_losses_of_cards_that_cannot_be_covered() -> None:
+    assert cards_epsilon((0, 1, 3)) == math.inf
+    assert cards_epsilon((0, 1, 2, 0)) == pytest.approx(math.log(2))
+    assert Christofides((0, 1, 3)).epsilon == math.inf
+    with pytest.raises(ParameterError):
+        _ = Christofides((0, 1, 3)).certified
+
+
+def test_parameters_outside_their_range_are_refused() -> None:
+    for p in (0, 1, 0.5, math.nan, math.inf, -0.1):
+        with pytest.raises(ParameterError):
+            Warner(p)
+    for p, y in ((0, 0.5), (0.5, 1), (math.nan, 0.5), (0.5, math.nan)):
+        with pytest.raises(ParameterError):
+            Simmons(p, y)
+    for cards in ((1,), (1, 1), (1, 5, 1), (0, 0, 0), (-1, 2, 5), (math.nan, 1)):
+        with pytest.raises(ParameterError, match="cards"):
+            Christofides(cards)
+    design = Warner(0.6)
+    for share, n, population in ((-0.1, 5, 9), (math.nan, 5, 9), (0.1, 0, 9), (0.1, 10, 9)):
+        with pytest.raises(ParameterError):
+            design.variance(share, n, population)
+    for variance in (0, -1, math.nan):
+        with pytest.raises(ParameterError, match="variance"):
+            design.sample_size(0.1, variance)
+    for epsilon in (0, math.nan, 1001):
+        with pytest.raises(ParameterError, match="epsilon"):
+            Warner.of(epsilon)
+    with pytest.raises(ParameterError, match="answer"):
+        design.estimate([0, 1, 2])
