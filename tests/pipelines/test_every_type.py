@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from every_type import KINDS, Fleet, every_plan, finite, fleet, logged
 from statistical import check_normal
 
 from mechanisms.ladders import REGISTRY
 from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
+from mechanisms.testing import SeededSource
+from pipelines.counts import Window, WindowKey
 from pipelines.drain import drain
+from pipelines.estimates import rows_of_windows
+from pipelines.items import Method
 from pipelines.results import Results, of_state
 from sotto.metrictypes import MECHANISMS
+from sotto.registry import Registry
 
 pytestmark = pytest.mark.slow
 
@@ -106,3 +113,26 @@ def test_every_type_and_mechanism_is_there() -> None:
     assert {metric.mechanism.name for metric in metrics} == set(REGISTRY)
     assert {metric.type for metric in metrics} == set(MECHANISMS)
     assert set().union(*MECHANISMS.values()) == set(REGISTRY)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("reports", [0, 1, 2])
+def test_windows_with_hardly_a_report_have_rows(name: str, reports: int) -> None:
+    """A row a kind and item, the first with all reports, whatever they determine."""
+    plan = every_plan()
+    metric, source = plan.metric(name), SeededSource(SEED)
+    mechanism, made = metric.mechanism, random.Random(SEED)
+    counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+    for _ in range(reports):
+        ids = source.words(4).reshape(2, 1, 2)
+        value = KINDS[name].value(made)
+        symbol = (1, 0, 0) if metric.type == "top_item" else metric.encode(value)
+        chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
+        payload = np.frombuffer(mechanism.draw(symbol, chain, pseudonym, source)[0], np.uint8)
+        group = np.zeros(1, dtype=np.int64)
+        counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, group, 1)
+    key = WindowKey(plan.fingerprint, metric.index, 0)
+    windows, estimates = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
+    assert [row["n"] for row in windows] == [reports]
+    assert len({(row["kind"], row["item"]) for row in estimates}) == len(estimates) > 0
+    assert {row["method"] for row in estimates} <= {method.value for method in Method}
