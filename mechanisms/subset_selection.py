@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from math import comb, expm1, perm
 from typing import TYPE_CHECKING, Any
@@ -169,9 +169,9 @@ class SubsetChain(SupportChain):
         left = [np.arange(start, min(start + some, n)) for start in range(0, n, some)]
         while left:
             rows = left.pop()
-            words = source.words(-(-len(rows) * width // 2)).view(np.uint32)
+            words = source.words(-(-len(rows) * width // 4)).view(np.uint16)
             keys = words[: len(rows) * width].reshape(-1, width).copy()
-            for end, key in ((_IN, 0), (_OUT, 2**32 - 1)):
+            for end, key in ((_IN, 0), (_OUT, 2**16 - 1)):
                 moved = np.flatnonzero(place[rows] == end)
                 keys[moved, xs[rows[moved]]] = key
             last = np.partition(keys, self.k - 1, axis=1)[:, self.k - 1]
@@ -353,8 +353,13 @@ def uniform_subset(n: int, k: int, source: Source) -> set[int]:
     4
     """
     chosen: set[int] = set()
-    left = uniform_below(perm(n, k), source)
+    left = uniform_below(_orders(n, k), source)
     for last in range(n - k, n):
         left, index = divmod(left, last + 1)
         chosen.add(last if index in chosen else index)
     return chosen
+
+
+@lru_cache(maxsize=256)
+def _orders(n: int, k: int) -> int:
+    return perm(n, k)
