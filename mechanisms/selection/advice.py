@@ -117,7 +117,7 @@ def advise(
     >>> advice.best
     'permute_and_flip'
     >>> advise([9, 3, 0, 0, 0], 1.0, 10, whole=True).best
-    'grr'
+    'top_response'
     """
     if len(scores) < 2:
         raise ParameterError("scores must be at least two")
@@ -137,7 +137,9 @@ def advise(
             raise ParameterError(f"scores of one person must lie in [0, {sensitivity}]")
         law = _clipped_flips(scores, epsilon, sensitivity)
         weighed[1] = _candidate("permute_and_flip", epsilon, 0.0, scores, law)
-        weighed.append(_candidate("grr", epsilon, 0.0, scores, _best_kept(scores, epsilon)))
+        weighed.append(
+            _candidate("top_response", epsilon, 0.0, scores, _best_kept(scores, epsilon))
+        )
     best = min(weighed, key=lambda candidate: candidate.expected_error)
     published = ExponentialRandomizedResponse(p, epsilon, sensitivity)
     weighed.append(
@@ -157,7 +159,7 @@ _WHY = {
     "exponential": "as good as permute-and-flip on these scores",
     "permute_and_flip": "never worse than the exponential mechanism, and exactly epsilon",
     "propose_test_release": "the best item is so far ahead, of so many, that delta pays",
-    "grr": "one person's scores can all change at once: only the best item is worth randomizing",
+    "top_response": "one person's scores can all change at once: randomize the best item",
 }
 
 

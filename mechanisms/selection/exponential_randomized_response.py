@@ -12,6 +12,9 @@ from itertools import pairwise, product
 from math import exp, expm1, fsum, inf, log, log1p
 
 from mechanisms.errors import ParameterError
+from mechanisms.randomness import Source
+from mechanisms.rungs import GRAINS
+from mechanisms.sampling import choose, uniform_below
 from mechanisms.selection.exponential import exponential_pmf
 from mechanisms.selection.scores import exponents
 
@@ -109,6 +112,26 @@ class ExponentialRandomizedResponse:
         """Return the probability that Algorithm 3 as written never ends."""
         size = len(self.candidates(scores))
         return (1 - 1 / size) ** size if self.p == 1 else 0.0
+
+    def select(self, scores: Sequence[float], source: Source) -> int:
+        """Return the place of an item by Algorithm 3 as written, for audits of it.
+
+        Raises
+        ------
+        ParameterError
+            p is 1 and there are several candidates: it may never end.
+        """
+        if self.endless(scores):
+            raise ParameterError("p must be below 1 where there are several candidates")
+        left = sorted(self.candidates(scores))
+        taken = int(self.p / len(left) * GRAINS)
+        while left:
+            place = left.pop(uniform_below(len(left), source))
+            if source.bits(64) < taken:
+                return place
+        powers = exponents(scores, self.epsilon, self.sensitivity)
+        weights = {place: int(exp(power) * GRAINS) for place, power in enumerate(powers)}
+        return choose(weights, source)
 
     def _mixture(self, scores: Sequence[float], true: float, false: float) -> list[float]:
         near = self.candidates(scores)

@@ -82,7 +82,10 @@ class TopItemLadder(SymbolLadder):
         """Return ``(n, items)`` clipped counts as ``int64``, after a check."""
         import numpy as np
 
-        given = np.asarray(symbols)
+        try:
+            given = np.asarray(symbols)
+        except ValueError:
+            raise ParameterError(f"symbols must be rows of {self.chain.size} counts") from None
         if not given.size:
             return np.zeros((0, self.chain.size), dtype=np.int64)
         if given.ndim != 2 or given.shape[1] != self.chain.size or given.dtype.kind not in "iu":

@@ -17,7 +17,7 @@ from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
 from mechanisms.exact import ceil_fraction, exp_bounds
-from mechanisms.surveys.estimates import estimate_share
+from mechanisms.surveys.estimates import contribution, estimate_share
 from mechanisms.surveys.moments import Row, moments
 from mechanisms.surveys.rational import Number, log_ratio, rational
 
@@ -170,7 +170,7 @@ class SurveyDesign(ABC):
             if answer not in places:
                 raise ParameterError("an answer is not one of this design")
             counts[places[answer]] += 1
-        return estimate_share([self.rows], self.answers, [counts])
+        return estimate_share([contribution(self.rows, self.answers)], [counts])
 
 
 def odds(epsilon: Number) -> Fraction:

@@ -8,6 +8,7 @@ averaged with equal weights, as in :mod:`mechanisms.frequency`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,17 +54,13 @@ def contribution(rows: tuple[Row, Row], answers: Sequence[int]) -> Contribution:
     return Contribution(scores, float(spread_no / gap**2), float(spread_yes / gap**2))
 
 
-def estimate_share(
-    channels: Sequence[tuple[Row, Row]], answers: Sequence[int], counts: Sequence[Sequence[int]]
-) -> Estimate:
+def estimate_share(parts: Sequence[Contribution], counts: Sequence[Sequence[int]]) -> Estimate:
     """Estimate the share of yes among the respondents.
 
     Parameters
     ----------
-    channels : sequence of (row of no, row of yes)
-        One a level, in exact fractions.
-    answers : sequence of int, length L
-        The number that each answer is.
+    parts : sequence of Contribution
+        One a level.
     counts : sequence of sequences of int, shape (levels, L)
         Respondents by level and answer.
 
@@ -77,7 +74,7 @@ def estimate_share(
     --------
     >>> from fractions import Fraction
     >>> warner = ((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4)))
-    >>> estimate = estimate_share([warner], (0, 1), [[300, 700]])
+    >>> estimate = estimate_share([contribution(warner, (0, 1))], [[300, 700]])
     >>> round(estimate.value, 3), round(estimate.standard_error, 4)
     (0.9, 0.0274)
     """
@@ -87,8 +84,7 @@ def estimate_share(
         return nothing(by_level)
     total = base = spread = step = 0.0
     slopes = []
-    for rows, seen, reports in zip(channels, counts, by_level, strict=True):
-        part = contribution(rows, answers)
+    for part, seen, reports in zip(parts, counts, by_level, strict=True):
         yes = sum(score * count for score, count in zip(part.scores, seen, strict=True))
         slope = part.yes - part.no
         total += yes
@@ -139,5 +135,43 @@ def survey_share(ladder: SurveyLadder, counts: ArrayLike) -> Estimate:
     from mechanisms.frequency import count_table
 
     table = count_table(ladder, counts)
-    channels = [ladder.rows(level) for level in range(ladder.levels)]
-    return estimate_share(channels, ladder.answers, table.tolist())
+    return estimate_share(ladder.contributions, table.tolist())
+
+
+def of_population(estimate: Estimate, population: int) -> Estimate:
+    """Return an estimated share as one of the population that the respondents were drawn from.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of the n respondents.
+    population : int
+        At least n, N; the respondents are a simple random sample of it without replacement.
+
+    Returns
+    -------
+    Estimate
+        The same value; its variance also has π(1−π)/n · (N−n)/(N−1), with the estimated share kept
+        in [0, 1], and its interval is the normal one.
+
+    Raises
+    ------
+    ParameterError
+        The population is smaller than the sample.
+
+    Examples
+    --------
+    >>> from mechanisms.surveys.designs import Warner
+    >>> sample = Warner(0.75).estimate([1] * 400 + [0] * 600)
+    >>> [round(of_population(sample, size).standard_error, 4) for size in (1000, 10**6)]
+    [0.0274, 0.031]
+    """
+    if not population >= max(1, estimate.n):
+        raise ParameterError(f"population must be at least {max(1, estimate.n)}, not {population}")
+    if not estimate.n:
+        return estimate
+    share = min(max(estimate.value, 0.0), 1.0)
+    left = (population - estimate.n) / max(1, population - 1)
+    sampling = share * (1 - share) / estimate.n * left
+    error = sqrt(estimate.standard_error**2 + sampling)
+    return replace(estimate, standard_error=error, detection_floor=None, region=None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError, UnrelatedRungsError
@@ -21,6 +22,7 @@ from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, certify, check_ladder
 from mechanisms.surveys.christofides import Christofides
 from mechanisms.surveys.designs import Simmons, Warner
+from mechanisms.surveys.estimates import Contribution, contribution
 from mechanisms.surveys.moments import Row
 
 if TYPE_CHECKING:
@@ -41,6 +43,12 @@ class SurveyLadder(FiniteLadder):
         """Return the exact probabilities of the answers of a no, and of a yes."""
         no, yes = self.chain.channel(level).rows
         return no, yes
+
+    @cached_property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What an answer contributes to the share of yes, by level."""
+        levels = range(self.levels)
+        return tuple(contribution(self.rows(level), self.answers) for level in levels)
 
     def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
         """Return the truth itself."""

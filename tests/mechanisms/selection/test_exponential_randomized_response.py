@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections import Counter
 
 import pytest
 from adapters.selection import ADAPTERS
+from statistical import check_counts
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
@@ -19,6 +21,7 @@ from mechanisms.selection.exponential_randomized_response import (
     staircase,
 )
 from mechanisms.selection.mechanism import expected_error
+from mechanisms.testing import SeededSource
 
 SEED = 22360679
 
@@ -127,6 +130,21 @@ def test_algorithm_3_may_never_end() -> None:
     assert published.endless([5, 1]) == 0
     assert published.algorithm_pmf([5, 1]) == [1, 0]
     assert published.loss([5, 1], [4, 3]) == math.inf
+
+
+def test_the_sampler_is_algorithm_3() -> None:
+    published, scores, source = (
+        ExponentialRandomizedResponse(0.5, 0.1),
+        [5, 4, 1],
+        SeededSource(SEED),
+    )
+    seen = Counter(published.select(scores, source) for _ in range(60_000))
+    counts = [seen[place] for place in range(3)]
+    check_counts(counts, published.algorithm_pmf(scores), label=SEED)
+    with pytest.raises(AssertionError):
+        check_counts(counts, published.pmf(scores), label=SEED)
+    with pytest.raises(ParameterError, match="below 1"):
+        ExponentialRandomizedResponse(1.0, 0.1).select(scores, source)
 
 
 def test_theorem_3_holds_where_one_item_is_near_the_best() -> None:

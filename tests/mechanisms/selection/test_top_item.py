@@ -224,7 +224,9 @@ def test_payloads_and_counts(make: Any) -> None:
     empty = np.zeros((0, 2), dtype=np.uint64)
     assert ladder.randomize([], empty, empty, SeededSource(SEED)).shape == (0, 1, 2)
     spec = {"name": ladder.name, "domain_size": 300, "clip": 2}
-    assert build(spec, (1_000_000,), "screen") == ladder
+    twin = build(spec, (1_000_000,), "screen")
+    assert twin == ladder
+    assert hash(twin) == hash(ladder)
 
 
 @both
@@ -237,6 +239,9 @@ def test_what_are_no_clipped_counts_is_refused_without_naming_it(make: Any, symb
     ids = np.zeros((1, 2), dtype=np.uint64)
     with pytest.raises(ParameterError):
         ladder.randomize([symbol], ids, ids, SeededSource(SEED))
+    two = np.zeros((2, 2), dtype=np.uint64)
+    with pytest.raises(ParameterError):
+        ladder.randomize([(0, 1, 2), symbol], two, two, SeededSource(SEED))
 
 
 @both

@@ -15,7 +15,7 @@ from mechanisms.exact import loss_micro
 from mechanisms.ladders import build
 from mechanisms.rungs import GRAINS
 from mechanisms.surveys.christofides import cards_of
-from mechanisms.surveys.estimates import contribution, estimate_share, survey_share
+from mechanisms.surveys.estimates import contribution, of_population, survey_share
 from mechanisms.surveys.ladders import SurveyLadder, christofides_ladder
 from mechanisms.testing import SeededSource
 
@@ -155,7 +155,24 @@ def test_nothing_is_estimated_from_nothing() -> None:
         survey_share(made(SPECS["warner"]), [[1, 2]])
     half = (Fraction(1, 2), Fraction(1, 2))
     with pytest.raises(ParameterError, match="mean answer"):
-        estimate_share([(half, half)], (0, 1), [[1, 2]])
+        contribution((half, half), (0, 1))
+
+
+def test_a_share_of_the_population_is_less_sure_than_that_of_the_sample() -> None:
+    """Samples of 400 of 1000, each drawn and randomized anew."""
+    ladder, generator, errors = made(SPECS["warner"]), np.random.default_rng(SEED), []
+    people, levels = np.array([1] * 300 + [0] * 700), np.full(400, 2)
+    for repeat in range(300):
+        sample = generator.choice(people, size=400, replace=False)
+        estimate = survey_share(ladder, collected(ladder, sample, levels, SEED + repeat))
+        wider = of_population(estimate, 1000)
+        assert wider.standard_error > estimate.standard_error
+        assert of_population(estimate, 400).standard_error == estimate.standard_error
+        errors.append((wider.value - 0.3) / wider.standard_error)
+    check_normal(np.mean(errors), 0, 1 / np.sqrt(len(errors)), label=SEED)
+    check_variance(np.array(errors), 1.0, label=SEED)
+    with pytest.raises(ParameterError, match="population"):
+        of_population(estimate, 399)
 
 
 def test_warner_is_the_most_precise_at_an_epsilon() -> None:
