@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from clientsdk.testing import SeededClient, small_plan
 from sotto.cli import main
+from sotto.compiled import CompiledPlan
 
 NAME = "0f" * 16
 
@@ -44,6 +47,28 @@ def test_nothing_recorded_and_nothing_left(device, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.endswith("nothing is left to be released\n")
     assert " erased" in out
+
+
+def test_what_a_constant_metric_has_cost(tmp_path, capsys):
+    document = json.loads(small_plan().to_json())
+    rungs = [{"epsilon": micro, "after": 0} for micro in (500_000, 1_000_000, 2_000_000)]
+    document["metrics"][0] |= {"repeat": {"kind": "constant", "limit": 1}, "ladder": rungs}
+    plan = CompiledPlan.from_json(
+        json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    )
+    device = SeededClient(plan, seed=1, state=tmp_path / "device.db")
+    for _ in range(3):
+        device.record("colour", "red")
+        device.clock.advance(days=1)
+    assert main(["ledger", str(tmp_path / "device.db")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].endswith("reserved 2.000000, spent 2.000000")
+    assert [line.split()[3] for line in lines[5:8]] == ["1.000000"] * 3
+    assert lines[9].split("  ")[0] == "permanent response"
+    assert lines[10].split() == ["colours/colour", "2.000000", "yes"]
+    device.withdraw_consent()
+    assert main(["ledger", str(tmp_path / "device.db")]) == 0
+    assert "colours/colour      2.000000            erased" in capsys.readouterr().out
 
 
 def test_a_clock_that_is_nowhere_in_a_calendar(device, tmp_path, capsys):
