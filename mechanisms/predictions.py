@@ -14,6 +14,7 @@ from mechanisms.frequency import BlockProtocol, PureProtocol
 from mechanisms.grid import BINS
 from mechanisms.numbers.duchi import DuchiLadder
 from mechanisms.numbers.gridded import GridLadder
+from mechanisms.numbers.laws import worst_variance
 from mechanisms.random_threshold import ThresholdLadder
 from mechanisms.sampled_bit import SampledBitLadder
 from mechanisms.split_bits import SplitBitsLadder
@@ -118,6 +119,52 @@ def mean_variance(
         apart = (np.arange(20) < np.arange(1, 20)[:, None]).astype(float)
         return max(grid_variance(mechanism, level, each) for each in (*same, *apart))
     raise ParameterError("the mechanism is none of a number")
+
+
+def worst_mean_variance(mechanism: LadderedMechanism, level: int) -> float:
+    """Return :func:`mean_variance` of the worst data, by the standard library alone.
+
+    For choices in a plan, and for many reports. Of the mechanisms on a grid the rounding is taken
+    at its most, which is a little too much.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+        ``threshold``, ``duchi``, ``piecewise``, ``hybrid`` or ``square_wave``.
+    level : int
+
+    Raises
+    ------
+    ParameterError
+        The mechanism is another one.
+
+    Examples
+    --------
+    >>> from mechanisms.ladders import build
+    >>> threshold = build({"name": "threshold", "missing": False}, [1_000_000], "delay")
+    >>> round(4 * worst_mean_variance(threshold, 0), 6)
+    4.016028
+    """
+    if isinstance(mechanism, ThresholdLadder):
+        pair, symbols = mechanism.rung_probabilities(level)[0], 2 + mechanism.missing
+        # Uniform up to a point, the rest at 0 or at 1: F(x) = x + s has ∫ F(1 − F) − Var(X) of it.
+        return max(
+            answer_noise(pair, symbols, mean) + rest
+            for mean, rest in (_uniform_and_atom(step / 20) for step in range(-20, 21))
+        )
+    if isinstance(mechanism, GridLadder | DuchiLadder):
+        rounding = 1 / (4 * mechanism.shape.steps**2) if mechanism.shape.cells else 0.0
+        return float(worst_variance(mechanism.shape, mechanism.laws[level])) + rounding
+    raise ParameterError("mechanism must be threshold or one on a grid")
+
+
+def _uniform_and_atom(shift: float) -> tuple[float, float]:
+    """Return mean and E|X − X′|/2 − Var(X) of numbers with the distribution function x + shift."""
+    size = abs(shift)
+    length = 1 - size
+    mean, square = length**2 / 2, length**3 / 3
+    apart = length**2 / 2 - length**3 / 3
+    return (mean if shift >= 0 else 1 - mean), apart - (square - mean**2)
 
 
 def _answered(

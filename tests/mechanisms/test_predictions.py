@@ -14,7 +14,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.frequency import frequencies
 from mechanisms.ladders import build
 from mechanisms.numeric import numeric
-from mechanisms.predictions import answer_noise, mean_variance, share_variances
+from mechanisms.predictions import answer_noise, mean_variance, share_variances, worst_mean_variance
 from mechanisms.simulation import QUANTILES, quantile_error
 
 SEED = 20261124
@@ -113,6 +113,16 @@ def test_a_prediction_for_another_rung_is_caught() -> None:
     check_variance(found, 1.01 * mean_variance(mechanism, 0, values, 2000) / 2000)
     with pytest.raises(AssertionError):
         check_variance(found, mean_variance(mechanism, 1, values, 2000) / 2000)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("epsilon", [0.5, 2, 6])
+@pytest.mark.parametrize("number", range(5))
+def test_the_worst_case_without_numpy(number: int, epsilon: float, missing: bool) -> None:
+    mechanism = build(_number_specs(missing)[number], [round(epsilon * 1e6)], "m")
+    found, true = worst_mean_variance(mechanism, 0), mean_variance(mechanism, 0, n=10**9)
+    # With missing values the one knows only numbers that are the same, the other two extremes too.
+    assert found == pytest.approx(true, rel=0.1 if missing else 0.01)
 
 
 def test_noise_of_two_answers() -> None:
