@@ -81,9 +81,9 @@ def optimal_channel(
     Notes
     -----
     A linear program: least Σ π_x λ_xy P_xy over stochastic P with c_y ≤ P_xy ≤ e^ε c_y. It beats
-    bipartite randomized response by up to 17 % (eight equidistant points, ε = 0.5), because it
-    lets outputs at the ends be rare for all values, where that is forced to use all outputs
-    alike.
+    bipartite randomized response by 17 % for eight equidistant points and ε = 0.5, and by 24 %
+    as ε becomes 0: outputs at the ends may be rare for all values, where that has to use all
+    outputs alike.
 
     References
     ----------
@@ -121,7 +121,9 @@ def best_bipartite_size(loss: Sequence[Sequence[Number]], epsilon: float) -> int
     """Return how many favoured candidates have the least expected loss, all values alike.
 
     The search of the paper takes the smallest of all values' own sizes, so that no value is worse
-    off than with randomized response; that costs up to 4.9 % on average.
+    off than with randomized response. Averaged over up to 200 equidistant points, at epsilons
+    from 0.05 to 5, the best size is up to 12.6 % below it (26 points, ε = 5: 3 in place of 1), at
+    most 3.3 % up to ε = 1.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from mechanisms.errors import ParameterError
-from mechanisms.ordinal.brr import equidistant_windows, probabilities
+from mechanisms.ordinal.brr import probabilities
 from mechanisms.ordinal.losses import Number, loss_matrix
 from mechanisms.ordinal.search import check_epsilon, equidistant_size
 
@@ -131,10 +131,8 @@ def quality_loss_table(
 def bipartite_loss(points: int, size: int, epsilon: float) -> float:
     """Return the quality loss over equidistant points if ``size`` candidates are favoured."""
     high, low = probabilities(points, size, epsilon)
-    near = sum(
-        _to(x - window[0]) + _to(window[-1] - x)
-        for x, window in enumerate(equidistant_windows(points, size))
-    )
+    firsts = (min(max(x - size // 2, 0), points - size) for x in range(points))
+    near = sum(_to(x - first) + _to(first + size - 1 - x) for x, first in enumerate(firsts))
     far = points * (points**2 - 1) // 3 - near
     return (near * high + far * low) / (points * (points - 1))
 

@@ -1,0 +1,175 @@
+"""Estimates from ordinal reports: what is unbiased, what is refused, intervals that cover."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mechanisms.errors import ParameterError
+from mechanisms.estimate import Estimate
+from mechanisms.frequency import frequencies
+from mechanisms.grr import grr_ladder
+from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.ordinal.brr import BrrLadder, brr_ladder
+from mechanisms.ordinal.estimates import channels, groups_of, ordinal, unbiased_shares
+from mechanisms.testing import SeededSource
+from tests.statistical import check_at_least, check_normal
+
+LADDER = (500_000, 1_000_000, 2_000_000)
+
+
+def values_of(points: int, n: int, missing: bool) -> np.ndarray:
+    """Skewed values; where they can be missing a tenth are."""
+    rng = np.random.default_rng(17)
+    values = np.minimum((rng.beta(2, 4, n) * points).astype(np.int64), points - 1)
+    values[: n // 10 * missing] = points
+    return values
+
+
+def levels_of(values: np.ndarray) -> np.ndarray:
+    """Levels that depend on the values, as equal weights allow."""
+    rng = np.random.default_rng(18)
+    return np.where(values < 4, rng.integers(0, 3, len(values)), rng.integers(1, 3, len(values)))
+
+
+def simulated(ladder: BrrLadder, values: np.ndarray, levels: np.ndarray, seed: int) -> np.ndarray:
+    drawn = ladder.chain.randomize(values, SeededSource(seed))[np.arange(len(values)), levels]
+    table = np.zeros((ladder.levels, ladder.count_length), dtype=np.int64)
+    np.add.at(table, (levels, drawn), 1)
+    return table
+
+
+def determined(estimates: tuple[Estimate, ...]) -> list[int]:
+    return [i for i, one in enumerate(estimates) if math.isfinite(one.standard_error)]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_unbiased_where_it_says_so_and_covering(missing: bool) -> None:
+    points, n, rounds = 9, 1500, 300
+    ladder = brr_ladder(points + missing, 3, missing, LADDER, "m")
+    values = values_of(points, n, missing)
+    levels = levels_of(values)
+    found = [ordinal(ladder, simulated(ladder, values, levels, seed)) for seed in range(rounds)]
+    groups = ((0, 1), (2,), (3,), (4,), (5,), (6,), (7, 8))
+    assert found[0].groups == ((*groups, (9,)) if missing else groups)
+    wanted = determined(found[0].cumulative)
+    assert wanted == [1, 2, 3, 4, 5, 6]
+    truths = [np.isin(values, group).mean() for group in found[0].groups]
+    truths += [(values <= last).mean() for last in wanted]
+    estimates = [[*one.group_shares, *(one.cumulative[i] for i in wanted)] for one in found]
+    got = np.array([[one.value for one in row] for row in estimates])
+    errors = np.array([[one.standard_error for one in row] for row in estimates])
+    spread = np.sqrt((errors**2).mean(axis=0))
+    label = f"seeds 0 to {rounds - 1}"
+    check_normal(got.mean(axis=0), truths, spread / math.sqrt(rounds), label=label)
+    naive = np.bincount(values, minlength=ladder.domain_size)[:7] / n
+    with pytest.raises(AssertionError):
+        check_normal(got.mean(axis=0)[:7], naive, spread[:7] / math.sqrt(rounds), label="planted")
+    covered = np.abs(got - truths) <= 1.959964 * errors
+    for column in covered.T:
+        check_at_least(int(column.sum()), rounds, 0.93, label=label)
+    # Errors are what they say, not merely large enough.
+    assert got.std(axis=0, ddof=1) == pytest.approx(spread, rel=0.25)
+
+
+def test_bounds_of_the_mean_hold_the_mean() -> None:
+    points, n, rounds = 9, 1500, 200
+    for missing in (False, True):
+        ladder = brr_ladder(points + missing, 3, missing, LADDER, "m")
+        values = values_of(points, n, missing)
+        present = values[values < points]
+        levels = levels_of(values)
+        places = [float(x * x) for x in range(points)]
+        group_low = np.array([0, 0, 4, 9, 16, 25, 36, 49, 49], dtype=float)
+        group_high = np.array([1, 1, 4, 9, 16, 25, 36, 64, 64], dtype=float)
+        ends = group_low[present].mean(), group_high[present].mean()
+        assert ends[0] < (present**2).mean() < ends[1]
+        got, errors = [], []
+        for seed in range(rounds):
+            found = ordinal(ladder, simulated(ladder, values, levels, seed), places)
+            got.append([bound.value for bound in found.mean_bounds])
+            errors.append([bound.standard_error for bound in found.mean_bounds])
+        covered = np.abs(np.array(got) - ends) <= 1.959964 * np.array(errors)
+        for column in covered.T:
+            check_at_least(int(column.sum()), rounds, 0.92, label=f"seeds 0 to {rounds - 1}")
+
+
+def test_randomized_response_determines_everything() -> None:
+    ladder = grr_ladder(5, LADDER, "m")
+    counts = np.array([[40, 30, 20, 30, 20], [400, 300, 200, 300, 250], [60, 40, 30, 20, 10]])
+    found = ordinal(ladder, counts)
+    shares = frequencies(ladder, counts)
+    assert found.groups == ((0,), (1,), (2,), (3,), (4,))
+    for one, two in zip(found.group_shares, shares, strict=True):
+        assert one.value == pytest.approx(two.value, rel=1e-9)
+    mean = sum(value * share.value for value, share in enumerate(shares))
+    assert [bound.value for bound in found.mean_bounds] == pytest.approx([mean, mean], rel=1e-9)
+    assert len(determined(found.cumulative)) == 4
+    inverted = unbiased_shares(ladder, counts)
+    assert [one.value for one in inverted] == pytest.approx([one.value for one in shares])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_inversion_refuses_with_the_rank(size: int) -> None:
+    ladder = brr_ladder(8, size, False, LADDER, "m")
+    counts = np.full((3, 8), 50)
+    if size == 1:
+        assert len(unbiased_shares(ladder, counts)) == 8
+        return
+    with pytest.raises(ParameterError, match=f"rank {8 - size + 1} "):
+        unbiased_shares(ladder, counts)
+
+
+@pytest.mark.parametrize("ladder", [(1,), (1000, 2000), (500_000, 12_000_000)])
+def test_weights_reproduce_their_sums_at_any_epsilon(ladder: tuple[int, ...]) -> None:
+    mechanism = brr_ladder(20, 5, False, ladder, "m")
+    matrices = channels(mechanism)
+    groups = groups_of(matrices)
+    assert [len(group) for group in groups] == [3, *[1] * 14, 3]
+    found = ordinal(mechanism, np.full((len(ladder), 20), 1000))
+    assert determined(found.group_shares) == list(range(16))
+    assert sum(one.value for one in found.group_shares) == pytest.approx(1, abs=1e-4)
+
+
+def test_the_most_likely_shares_stand_beside() -> None:
+    ladder = brr_ladder(9, 3, False, LADDER, "m")
+    values = values_of(9, 40_000, False)
+    table = simulated(ladder, values, np.full(len(values), 2), 5)
+    found = ordinal(ladder, table)
+    assert found.shares.values.sum() == pytest.approx(1)
+    assert found.shares.rank == 7
+    open_ends = [math.isinf(error) for error in found.shares.standard_errors]
+    assert open_ends == [True, True, False, False, False, False, False, True, True]
+    pooled = found.shares.values[:2].sum()
+    assert pooled == pytest.approx(found.group_shares[0].value, abs=0.05)
+
+
+def test_without_reports_nothing_is_determined() -> None:
+    found = ordinal(brr_ladder(9, 3, False, LADDER, "m"), np.zeros((3, 9), dtype=int))
+    for one in (*found.group_shares, *found.cumulative, *found.mean_bounds):
+        assert math.isnan(one.value)
+        assert one.interval(0.95) == (-math.inf, math.inf)
+
+
+def test_few_reports_take_the_largest_variance() -> None:
+    ladder = brr_ladder(6, 1, False, (2_000_000,), "m")
+    few = ordinal(ladder, np.array([[30, 0, 0, 0, 0, 0]])).group_shares[1]
+    many = ordinal(ladder, np.array([[3000, 0, 0, 0, 0, 0]])).group_shares[1]
+    assert few.standard_error > many.standard_error * 10
+
+
+@pytest.mark.parametrize(
+    "spec", [{"name": "oue", "domain_size": 4}, {"name": "threshold", "missing": False}]
+)
+def test_other_mechanisms_are_refused(spec: dict[str, object]) -> None:
+    mechanism: LadderedMechanism = build(spec, [1_000_000], "m")
+    with pytest.raises(ParameterError, match="ordinal"):
+        ordinal(mechanism, np.zeros((1, mechanism.count_length), dtype=int))
+
+
+@pytest.mark.parametrize("numbers", [[0.0, 1.0], [0.0, 2.0, 1.0], [0.0, 1.0, math.inf]])
+def test_bad_numbers_are_refused(numbers: list[float]) -> None:
+    with pytest.raises(ParameterError, match="numbers"):
+        ordinal(grr_ladder(3, LADDER, "m"), np.zeros((3, 3), dtype=int), numbers)

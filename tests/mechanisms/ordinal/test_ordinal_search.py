@@ -1,0 +1,132 @@
+"""The searches against a literal Algorithm 2, the closed forms against the search."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+
+from mechanisms.errors import ParameterError
+from mechanisms.exact import exp_bounds
+from mechanisms.ordinal.losses import Number, equidistant, euclidean, jaccard
+from mechanisms.ordinal.search import (
+    equidistant_size,
+    exp_less,
+    general_size,
+    local_size,
+    local_sizes,
+    printed_size,
+)
+from tests.adapters.ordinal import ADAPTERS
+from tests.vectors import Vector, vectors
+
+EPSILONS = (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
+
+
+def algorithm_two(losses: tuple[Number, ...], epsilon: float) -> int:
+    """Algorithm 1, literally: the sign of the derivative candidate by candidate."""
+    ordered = sorted(map(Fraction, losses))
+    bounds = exp_bounds(Fraction(epsilon))
+    high = (bounds[0] + bounds[1]) / 2
+    weights = [high] + [Fraction(1)] * (len(ordered) - 1)
+    size = 1
+    for i in range(1, len(ordered)):
+        slope = sum((ordered[i] - ordered[j]) * weights[j] for j in range(len(ordered)))
+        if not slope < 0:
+            break
+        weights[i] = high
+        size = i + 1
+    return size
+
+
+@vectors("brr_m")
+def test_published_sizes(vector: Vector) -> None:
+    vector.check(ADAPTERS["brr_m"](vector.inputs))
+
+
+@vectors("brr_general")
+def test_published_searches(vector: Vector) -> None:
+    vector.check(ADAPTERS["brr_general"](vector.inputs))
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 0.05, 0.7, 1.0, 2.5, 6.0])
+def test_the_search_is_algorithm_two(epsilon: float) -> None:
+    rng = random.Random(4)
+    losses = [
+        equidistant(9),
+        equidistant(16),
+        euclidean([(rng.random(), rng.random()) for _ in range(12)]),
+        jaccard([{k for k in range(6) if rng.random() < 0.5} for _ in range(12)]),
+        tuple(tuple(rng.randint(0, 4) * (x != y) for y in range(8)) for x in range(8)),
+    ]
+    for loss in losses:
+        sizes = local_sizes(loss, epsilon)
+        assert sizes == tuple(algorithm_two(row, epsilon) for row in loss)
+        assert general_size(loss, epsilon) == min(sizes)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, *EPSILONS, 10.0, 40.0, 700.0])
+def test_the_closed_form_is_the_search(epsilon: float) -> None:
+    for points in [*range(2, 34), 57, 80, 101]:
+        loss = equidistant(points)
+        middle = [loss[points // 2], loss[(points - 1) // 2]]
+        rows = loss if points < 20 else (loss[0], loss[1], loss[points // 4], *middle)
+        assert equidistant_size(points, epsilon) == min(local_size(row, epsilon) for row in rows)
+
+
+def test_the_printed_form_errs_in_a_quarter_of_all_cases() -> None:
+    wrong = Counter(
+        epsilon
+        for epsilon in EPSILONS
+        for points in range(2, 201)
+        if printed_size(points, epsilon) != equidistant_size(points, epsilon)
+    )
+    assert [wrong[epsilon] for epsilon in EPSILONS] == [50, 50, 50, 50, 50, 51, 51, 51, 49]
+    assert sum(wrong.values()) == 452
+
+
+def test_the_printed_form_is_one_more_where_it_errs() -> None:
+    for points in range(2, 120):
+        for epsilon in EPSILONS:
+            right, printed = equidistant_size(points, epsilon), printed_size(points, epsilon)
+            assert printed in (right, right + 1)
+            assert printed == right or right % 2 == 1
+
+
+def test_the_size_has_the_limit_of_theorem_one() -> None:
+    for epsilon in (0.1, 1.0, 3.0):
+        share = equidistant_size(1_000_001, epsilon) / 1_000_001
+        assert share == pytest.approx(1 / (math.exp(epsilon / 2) + 1), abs=2e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 0.1, 1.0, 30.0, 700.0])
+def test_comparisons_are_exact_beside_the_boundary(epsilon: float) -> None:
+    with localcontext() as context:
+        context.prec = 400
+        value = Fraction(Decimal(epsilon).exp())
+    for distance in (10, 20, 40):
+        shift = Fraction(1, 10**distance)
+        assert exp_less(epsilon, 1, value * (1 + shift))
+        assert not exp_less(epsilon, 1, value * (1 - shift))
+        assert exp_less(epsilon, 1 / (value * (1 + shift)), 1)
+    assert not exp_less(epsilon, 0, 0)
+    assert not exp_less(epsilon, 1, 0)
+    assert exp_less(epsilon, 0, 1)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, 701.0, math.nan, math.inf])
+def test_bad_epsilons_are_refused(epsilon: float) -> None:
+    for call in (equidistant_size, printed_size):
+        with pytest.raises(ParameterError, match="epsilon"):
+            call(5, epsilon)
+    with pytest.raises(ParameterError, match="epsilon"):
+        local_sizes([[0, 1], [1, 0]], epsilon)
+
+
+def test_a_single_point_is_refused() -> None:
+    with pytest.raises(ParameterError, match="points"):
+        equidistant_size(1, 1.0)
