@@ -43,6 +43,8 @@ class Admission:
         self._plan = plan
         self._source = source
         self._tallies = {metric.name: tally_name(plan.plan, metric.name) for metric in plan.metrics}
+        # What a chain costs at the last rung that is sent.
+        self._costs = {each.name: each.mechanism.certified(each.sent - 1) for each in plan.metrics}
         self._bindings: dict[str, bytes] = {}
         self.counts = ItemCounts(store, plan, source)
 
@@ -96,12 +98,12 @@ class Admission:
     def _admit(
         self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
     ) -> Outcome:
-        if metric.type == "top_item":
-            return self._count(connection, metric, value)
         if metric.kind == "reservoir":
             return self._sample(connection, metric, value, moment)
         if metric.kind == "constant":
             return self._repeat(connection, metric, value, moment)
+        if metric.type == "top_item":
+            return self._count(connection, metric, value)
         return self._take(connection, metric, value, moment)
 
     def _take(
@@ -112,7 +114,7 @@ class Admission:
         seen = self._store.tallies.get(tally, 0) + 1
         if seen > metric.limit:
             return self._refuse(metric, Outcome.PERIOD_FULL)
-        cost = _cost(metric)
+        cost = self._costs[metric.name]
         if not self._affordable(cost, cost):
             return self._refuse(metric, Outcome.OVER_BUDGET)
         self._store.keep(connection, self._chain(metric, value, moment))
@@ -135,7 +137,7 @@ class Admission:
             return self._refuse(metric, Outcome.PERIOD_FULL)
         kept = draws.replaces(self._source, seen)
         held = held or 0
-        reserved = max(held, _cost(metric))
+        reserved = max(held, self._costs[metric.name])
         if kept and not self._affordable(reserved - held, reserved - held):
             # A later value that displaces nothing, or costs nothing more, is affordable.
             return self._refuse(metric, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
@@ -160,7 +162,7 @@ class Admission:
             return self._refuse(metric, Outcome.PERIOD_FULL)
         binding = self._binding(metric)
         response = permanent.response(connection, binding)
-        cost, once = _cost(metric), 0 if response else metric.permanent
+        cost, once = self._costs[metric.name], 0 if response else metric.permanent
         if not self._affordable(cost, once):
             return self._refuse(metric, Outcome.OVER_BUDGET)
         chain_id, jitter = self._coins()
@@ -192,7 +194,7 @@ class Admission:
             # Another client counts them, or another version of the plan has used the period.
             return self._refuse(metric, Outcome.PERIOD_FULL)
         held = claim.cost if claim else 0
-        reserved = max(held, _cost(metric))
+        reserved = max(held, self._costs[metric.name])
         if not self._affordable(reserved - held, reserved - held):
             return self._refuse(metric, Outcome.OVER_BUDGET)
         count = self.counts.begin(connection, metric, tally, reserved)
@@ -253,8 +255,3 @@ class Admission:
             delivered=0,
             payloads=b"".join(payloads),
         )
-
-
-def _cost(metric: CompiledMetric) -> int:
-    """Return what a chain costs at the last rung that is sent, in micro-epsilon."""
-    return metric.mechanism.certified(metric.sent - 1)

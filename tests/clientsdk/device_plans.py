@@ -18,6 +18,8 @@ WEEK = 7 * DAY
 START = 2000 * WEEK
 
 LADDER = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
+#: Two rungs are sent; the last is the permanent response.
+CONSTANT = [(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)]
 LATE = [(500_000, WEEK), (1_500_000, 2 * WEEK)]
 
 

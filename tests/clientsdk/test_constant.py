@@ -9,7 +9,19 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
-from device_plans import DAY, LADDER, START, WEEK, counted, metric, number, plan, reports, string
+from device_plans import (
+    CONSTANT,
+    DAY,
+    LADDER,
+    START,
+    WEEK,
+    counted,
+    metric,
+    number,
+    plan,
+    reports,
+    string,
+)
 from statistical import check_counts
 
 from clientsdk import Ceilings, Outcome, permanent, schema
@@ -19,8 +31,6 @@ from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
 
 VAST = {"period": 10**12, "lifetime": 10**12}
-#: Two rungs are sent; the last is the permanent response.
-CONSTANT = [(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)]
 
 
 def constant(name="model", **changes):

@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 
 import pytest
-from device_plans import DAY, START, WEEK, counted, metric, plan, reports, string
+from device_plans import CONSTANT, DAY, START, WEEK, counted, items, metric, plan, reports, string
 from scripts import run, start
 
 from clientsdk.ledger import read_file
@@ -22,13 +22,14 @@ METRICS = [
     metric("colour", "every", 100_000),
     string("word", kind="every", limit=100_000),
     metric("kept", "reservoir"),
+    metric("model", "constant", ladder=CONSTANT),
+    items(),
 ]
 
 #: Records and flushes for ever; says "a" for each value accepted and "f" for each flush done.
 LOAD = """
-from device_plans import metric, string
 METRICS = [metric("colour", "every", 100_000), string("word", kind="every", limit=100_000),
-           metric("kept", "reservoir")]
+           metric("kept", "reservoir"), metric("model", "constant", ladder=CONSTANT), items()]
 publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
 client = device(*METRICS, now=int(sys.argv[3]), publisher=publisher)
 os.write(1, b"s")
@@ -36,6 +37,7 @@ while True:
     for name in ("colour", "word", "kept", "colour"):
         if client.record(name, "a") is Outcome.ACCEPTED and name != "kept":
             os.write(1, b"a")
+    client.record("model", "a"), client.record("app", "b")
     client.clock.advance(hours=5)
     assert client.flush().error is None
     os.write(1, b"f")
@@ -86,6 +88,7 @@ def test_killed_at_random_instants(tmp_path):
     rng = random.Random(seed)
     path, log = tmp_path / "device.db", tmp_path / "log"
     compiled = plan(*METRICS, ceilings=VAST)
+    response = compiled.metric("model").permanent
     accepted, now = 0, START
     before = {}
     for kill in range(KILLS):
@@ -110,14 +113,14 @@ def test_killed_at_random_instants(tmp_path):
         before = after
         if kill % 10 == 0:
             totals = counted(reports(published(log)), [compiled])
-            assert sum(totals.values()) <= ledger.spent
+            assert sum(totals.values()) <= sum(period.spent for period in ledger.periods)
+        assert [charge.cost for charge in ledger.permanent] in ([], [response])
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert accepted > KILLS
     finish = """
-from device_plans import metric, string
 METRICS = [metric("colour", "every", 100_000), string("word", kind="every", limit=100_000),
-           metric("kept", "reservoir")]
+           metric("kept", "reservoir"), metric("model", "constant", ladder=CONSTANT), items()]
 publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
 client = device(*METRICS, now=int(sys.argv[3]), publisher=publisher)
 lapsed = 0
@@ -128,7 +131,9 @@ print(lapsed, client.next_due())
 """
     assert run(finish, path, log, now) == "0 None\n"
     ledger = read_file(path)
-    assert sum(counted(reports(published(log)), [compiled]).values()) == ledger.spent
+    totals = counted(reports(published(log)), [compiled])
+    assert sorted(totals.values()) == sorted(p.spent for p in ledger.periods if p.spent)
+    assert ledger.spent == response + sum(p.spent - p.degraded_spent for p in ledger.periods)
 
 
 def test_a_file_system_that_is_full(tmp_path):

@@ -97,7 +97,7 @@ print(instant)
 """
 
 CONSTANT = """
-METRICS = [metric("model", "constant", ladder=[(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)])]
+METRICS = [metric("model", "constant", ladder=CONSTANT)]
 
 def live(client):
     for _ in range(2):

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis.strategies as st
-from device_plans import DAY, HOUR, START, WEEK, counted, items, metric, plan, reports
+from device_plans import CONSTANT, DAY, HOUR, START, WEEK, counted, items, metric, plan, reports
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -14,7 +14,6 @@ from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
 
-CONSTANT = [(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)]
 SOONER = [(500_000, 0), (1_000_000, DAY), (1_500_000, 3 * DAY)]
 
 
