@@ -28,7 +28,7 @@ class ExponentialRandomizedResponse:
     p : float
         In [0, 1], the "truth" probability.
     epsilon : float
-        At least 0, the nominal amount; it is not what the mechanism costs.
+        At least 0, the nominal amount; for what the mechanism costs see ``certified_epsilon``.
     sensitivity : float
         Positive, Δ.
 
@@ -81,6 +81,11 @@ class ExponentialRandomizedResponse:
         if not 0 <= self.p <= 1:
             raise ParameterError(f"p must lie in [0, 1], not {self.p}")
         exponents([0], self.epsilon, self.sensitivity)
+
+    @property
+    def certified_epsilon(self) -> float:
+        """What covers any number of items: nothing, unless p is 0."""
+        return self.epsilon if self.p == 0 else inf
 
     def candidates(self, scores: Sequence[float]) -> frozenset[int]:
         """Return the "true" candidates: from the best down, no step larger than Δ."""

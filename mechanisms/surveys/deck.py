@@ -37,7 +37,7 @@ class ImprovedChristofides:
     *Not locally differentially private.* The published epsilon (Theorem 5.6,
     :attr:`nominal_epsilon`) holds only for an adversary who knows nothing of any other respondent.
     One who knows the values of the others and sees all reports knows their cards, and so which are
-    left for the last: the true epsilon with n respondents is :meth:`epsilon`, the largest
+    left for the last: the true epsilon with n respondents is :meth:`certified_epsilon`, the largest
     ln(c_{L+1−k}/(c_k − (n−1))), infinite as soon as n − 1 reaches a count c_k. Where the deck has
     as many cards as respondents (the published use) the value is revealed whenever its card is
     not the middle one: :meth:`revealed`.
@@ -67,9 +67,9 @@ class ImprovedChristofides:
     Examples
     --------
     >>> census = ImprovedChristofides((40, 1, 59))
-    >>> round(census.nominal_epsilon, 4), census.epsilon(100), float(census.revealed)
+    >>> round(census.nominal_epsilon, 4), census.certified_epsilon(100), float(census.revealed)
     (0.3887, inf, 0.99)
-    >>> round(ImprovedChristofides((4000, 100, 5900)).epsilon(100), 4)
+    >>> round(ImprovedChristofides((4000, 100, 5900)).certified_epsilon(100), 4)
     0.4137
     """
 
@@ -96,7 +96,7 @@ class ImprovedChristofides:
         """The published epsilon, which is not the mechanism's."""
         return self.design.epsilon
 
-    def epsilon(self, n: int) -> float:
+    def certified_epsilon(self, n: int) -> float:
         """Return the true loss of one of n respondents against who knows all the others' values.
 
         Parameters
@@ -131,7 +131,7 @@ class ImprovedChristofides:
 
 
 def deck_epsilon(deck: Sequence[int], n: int) -> float:
-    """Return the true loss of a deck of counts; see :meth:`ImprovedChristofides.epsilon`.
+    """Return the true loss of a deck of counts; see :class:`ImprovedChristofides`.
 
     Examples
     --------

@@ -78,6 +78,8 @@ def test_the_loss_grows_along_a_staircase() -> None:
         assert abs(published.loss(*staircase(items)) / loss - 1) < 3e-3
     assert abs(published.loss(*staircase(2_000)) / 1_000 - 1) < 0.01
     tiny = ExponentialRandomizedResponse(1e-6, 1.0)
+    assert (published.certified_epsilon, tiny.certified_epsilon) == (math.inf, math.inf)
+    assert ExponentialRandomizedResponse(0.0, 1.0).certified_epsilon == 1.0
     assert min(n for n in range(2, 60) if tiny.loss(*staircase(n)) > 1) == 35
 
 

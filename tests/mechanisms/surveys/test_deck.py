@@ -178,7 +178,7 @@ def test_parameters_outside_their_range_are_refused() -> None:
     mechanism = ImprovedChristofides((3, 1, 4))
     for n in (0, 9):
         with pytest.raises(ParameterError):
-            mechanism.epsilon(n)
+            mechanism.certified_epsilon(n)
     with pytest.raises(ParameterError, match="deck"):
         mechanism.variance(0.1, 9, 20)
     with pytest.raises(ParameterError):
