@@ -12,21 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mechanisms.ascent import largest_likelihood, smoothed_rounds
 from mechanisms.errors import ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-#: A likelihood so close to the largest one leaves the values within a hundredth of a standard
-#: error of the maximum.
-GAP = 5e-5
-#: Newton steps, and rounds of expectation, maximization and smoothing, at most.
-MAX_STEPS, MAX_ROUNDS = 200, 10_000
-#: Smoothed rounds end when the log-likelihood changes by less.
-SMOOTH_CHANGE = 1e-3
-#: Share of the way to the boundary that a step goes at most.
-_INSIDE = 0.99
 #: A share is determined if at most this part of it lies in the space that reports do not see.
 _UNSEEN = 1e-9
 
@@ -49,8 +41,8 @@ class EmEstimate:
         In nats, without the multinomial coefficient.
     iterations : int
     converged : bool
-        Whether the log-likelihood is within ``GAP`` of the largest possible one; after smoothing,
-        whether it has come to rest.
+        Whether the log-likelihood is within :data:`mechanisms.ascent.GAP` of the largest possible
+        one; after smoothing, whether it has come to rest.
     rank : int
         Of all channels with reports side by side: ``inputs`` if every share is determined.
     directions : ndarray, shape (inputs, rank - 1), float64
@@ -162,7 +154,7 @@ def expectation_maximization(
         errors = np.full(inputs, np.inf)
         empty = np.zeros((inputs, 0))
         return EmEstimate(nothing, errors, np.zeros((inputs, inputs)), 0.0, 0, True, 0, empty)
-    climb = _smoothed if smooth else _largest
+    climb = smoothed_rounds if smooth else largest_likelihood
     values, iterations, converged = climb(stacked, seen)
     directions, spread = _information(stacked, stacked.T @ values, reports)
     covariance = (directions * spread) @ directions.T
@@ -208,91 +200,6 @@ def _stack(
     reports = np.concatenate([np.full(len(rows[i]), float(rows[i].sum())) for i in present])
     possible = stacked.max(axis=0) > 0
     return np.ascontiguousarray(stacked[:, possible]), seen[possible], reports[possible]
-
-
-def _largest(
-    channel: NDArray[np.float64], seen: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], int, bool]:
-    """Maximize the likelihood by primal-dual Newton steps: values, steps, whether it is proved.
-
-    Without a constraint on the sum, Σ f log P − Σ θ has its maximum over θ ≥ 0 where the sum is
-    one. Its multipliers z and shares θ approach θ z = 0 from inside.
-    """
-    import numpy as np
-    from scipy.linalg import solve
-
-    columns = np.flatnonzero(seen)
-    matrix = np.ascontiguousarray(channel[:, columns])
-    n, shares = int(seen.sum()), seen[columns] / seen.sum()
-    inputs = len(matrix)
-    theta, slack = np.full(inputs, 1 / inputs), np.full(inputs, 1.0)
-    best, lowest = theta, math.inf
-    for step in range(MAX_STEPS):
-        theta = theta / theta.sum()
-        fitted = theta @ matrix
-        gradient = matrix @ (shares / fitted)
-        gap = n * (float(gradient.max()) - 1)
-        if gap < lowest:
-            best, lowest = theta, gap
-        if gap <= GAP:
-            return theta, step, True
-        target = 0.1 * min(float(theta @ slack), gap / n) / inputs
-        scaled = matrix * (np.sqrt(shares) / fitted)
-        system = scaled @ scaled.T
-        system[np.diag_indices(inputs)] += slack / theta
-        move = solve(system, gradient - 1 + target / theta, assume_a="pos", check_finite=False)
-        change = (target - slack * move) / theta - slack
-        theta = theta + _inside(theta, move) * move
-        slack = slack + _inside(slack, change) * change
-    return best, MAX_STEPS, False
-
-
-def _inside(point: NDArray[np.float64], move: NDArray[np.float64]) -> float:
-    """Return how far to go so that a positive point stays positive, at most 1."""
-    import numpy as np
-
-    falling = move < 0
-    if not falling.any():
-        return 1.0
-    return min(1.0, _INSIDE * float(np.min(-point[falling] / move[falling])))
-
-
-def _smoothed(
-    channel: NDArray[np.float64], seen: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], int, bool]:
-    """Alternate expectation, maximization and smoothing by (1, 2, 1)/4 until all is at rest."""
-    import numpy as np
-
-    n = int(seen.sum())
-    theta: NDArray[np.float64] = np.full(len(channel), 1 / len(channel))
-    fitted = theta @ channel
-    before = -math.inf
-    for round_ in range(1, MAX_ROUNDS + 1):
-        theta = smoothed(theta * (channel @ (seen / fitted)) / n)
-        fitted = theta @ channel
-        likelihood = float(seen @ np.log(fitted))
-        if abs(likelihood - before) < SMOOTH_CHANGE:
-            return theta, round_, True
-        before = likelihood
-    return theta, MAX_ROUNDS, False
-
-
-def smoothed(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the binomial average of each value and its neighbours, scaled to sum to one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0, 0.0]))
-    array([0.  , 0.25, 0.5 , 0.25, 0.  ])
-    """
-    import numpy as np
-
-    padded = np.pad(np.stack([values, np.ones(len(values))]), ((0, 0), (1, 1)))
-    sums, weights = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
-    averaged = sums / weights
-    result: NDArray[np.float64] = averaged / averaged.sum()
-    return result
 
 
 def _information(

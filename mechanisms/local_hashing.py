@@ -20,6 +20,7 @@ from mechanisms import coins
 from mechanisms.errors import ParameterError
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior, SymbolLadder
+from mechanisms.linear_hash import bucket, buckets_of, digits, hits, is_prime
 from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
 from mechanisms.single import CoinMechanism
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 #: Cells of a count vector, at most: a plan allows no more either.
 MAX_CELLS = 1 << 24
-#: Side of a table of inner products, at most, beyond which the digits are cut in pieces.
-_TABLE_SIDE = 256
 
 
 @dataclass(frozen=True)
@@ -161,13 +160,8 @@ class LocalHashingLadder(SymbolLadder):
         return (hashes % np.uint64(self.coins)).astype(np.int64)
 
     def bucket(self, symbol: int, coin: int) -> int:
-        """Return the bucket of a category under a hash: the inner product of their digits."""
-        g, total = self.buckets, 0
-        while symbol:
-            symbol, digit = divmod(symbol, g)
-            coin, factor = divmod(coin, g)
-            total += digit * factor
-        return total % g
+        """Return the bucket of a category under a hash."""
+        return bucket(symbol, coin, self.buckets)
 
     def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
         """Return the bucket of a category under the chain's hash."""
@@ -181,51 +175,19 @@ class LocalHashingLadder(SymbolLadder):
         self, symbols: Any, chains: NDArray[np.uint64], source: Source
     ) -> NDArray[np.int64]:
         """Return buckets as ``int64``."""
-        import numpy as np
-
-        left = category_array(symbols, self.domain_size)
-        hashes = self.coins_of(chains)
-        # Inner products of so many digits at once are read from a table.
-        width = 1
-        while self.buckets ** (width + 1) <= _TABLE_SIDE and width < self.digits:
-            width += 1
-        side, g = self.buckets**width, self.buckets
-        table = _inner_products(g, width) if side <= _TABLE_SIDE else None
-        total = np.zeros(len(left), dtype=np.int64)
-        for _ in range(-(-self.digits // width)):
-            left, own = np.divmod(left, side)
-            hashes, factor = np.divmod(hashes, side)
-            total += own * factor if table is None else table[own * side + factor]
-        return total % g
+        given = category_array(symbols, self.domain_size)
+        return buckets_of(given, self.coins_of(chains), self.buckets, self.digits)
 
     def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Count a report at its hash, then its bucket."""
         return self.coins_of(chains) * self.buckets + reports
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories that its hash maps to its bucket.
-
-        With ω a primitive g-th root of unity, the reports that support v are
-        Σ_k Σ_s ω^(k s·v) Σ_y N[s, y] ω^(−k y) / g: Fourier transforms over buckets and over the
-        digits of hashes, whose values at −k v are read off. Rounding to integers is exact up to
-        10**12 reports.
-        """
+        """A report supports the categories that its hash maps to its bucket."""
         import numpy as np
 
-        g, t, m = self.buckets, self.digits, self.domain_size
-        places = np.array(np.unravel_index(np.arange(m), (g,) * t))
-        scale = g ** np.arange(t - 1, -1, -1)
-        ones = np.empty((len(table), m), dtype=np.int64)
-        for level, counts in enumerate(table):
-            spectrum = np.fft.rfft(counts.reshape(-1, g), axis=1)
-            total = np.full(m, float(counts.sum()))
-            for k in range(1, spectrum.shape[1]):
-                moved = np.fft.fftn(spectrum[:, k].reshape((g,) * t)).reshape(-1)
-                found = moved[scale @ (-k * places % g)].real
-                # The frequencies k and g − k are conjugate.
-                total += found if 2 * k == g else 2 * found
-            ones[level] = np.rint(total / g)
-        return ones, table.sum(axis=1)
+        ones = [hits(counts, self.domain_size, self.buckets) for counts in table]
+        return np.array(ones), table.sum(axis=1)
 
     def support_pairs(self) -> NDArray[np.float64]:
         """Return the probabilities that the category, and that another, is in the bucket."""
@@ -302,37 +264,3 @@ def hashing_variance(epsilon: float, buckets: int) -> float:
     """
     gain = expm1(epsilon)
     return (1 + buckets / gain) ** 2 / (buckets - 1)
-
-
-def digits(domain_size: int, buckets: int) -> int:
-    """Return how many digits to the base ``buckets`` tell all categories apart."""
-    count, reach = 1, buckets
-    while reach < domain_size:
-        count, reach = count + 1, reach * buckets
-    return count
-
-
-def is_prime(number: int) -> bool:
-    """Return whether a number is a prime, by trial division.
-
-    Examples
-    --------
-    >>> [n for n in range(20) if is_prime(n)]
-    [2, 3, 5, 7, 11, 13, 17, 19]
-    """
-    if number < 2:
-        return False
-    divisor = 2
-    while divisor * divisor <= number:
-        if number % divisor == 0:
-            return False
-        divisor += 1
-    return True
-
-
-def _inner_products(base: int, width: int) -> NDArray[np.int64]:
-    """Return the inner products of all pairs of vectors of ``width`` digits, flat."""
-    import numpy as np
-
-    vectors = np.array(np.unravel_index(np.arange(base**width), (base,) * width))
-    return (vectors.T @ vectors).reshape(-1)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from replicas import replicate
 from statistical import check_at_least, check_normal
 
+from mechanisms.ascent import GAP, smoothed
 from mechanisms.errors import ParameterError
-from mechanisms.expectation import GAP, EmEstimate, expectation_maximization, smoothed
+from mechanisms.expectation import EmEstimate, expectation_maximization
 from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.variance import share_variance
 

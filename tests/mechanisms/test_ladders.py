@@ -21,7 +21,7 @@ from mechanisms.bits import BitChain
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
 from mechanisms.frequency import PureProtocol
 from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.subset_selection import SubsetChain
+from mechanisms.subsets import SubsetChain
 from mechanisms.testing import SeededSource
 
 SEED = 2718281828

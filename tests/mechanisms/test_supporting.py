@@ -20,19 +20,17 @@ from mechanisms.hadamard import (
     HadamardLadder,
     HadamardResponse,
     best_blocks,
-    block_order,
     hadamard_ladder,
     response_variance,
-    walsh_hadamard,
 )
+from mechanisms.output_sets import block_order, walsh_hadamard
 from mechanisms.subset_selection import (
-    SubsetChain,
     SubsetLadder,
     SubsetSelection,
     best_subset_size,
     subset_ladder,
-    uniform_subset,
 )
+from mechanisms.subsets import SubsetChain, uniform_subset
 from mechanisms.supporting import SupportChain
 from mechanisms.testing import SeededSource
 from mechanisms.variance import share_variance
