@@ -1,0 +1,1 @@
+"""Audits: what a mechanism claims, what its thresholds certify, and what an attack shows."""

@@ -1,0 +1,123 @@
+"""The two inputs that an attack tells apart: a pair with the largest loss.
+
+Where several pairs have it, one that an attack tells apart often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from mechanisms import coins
+from mechanisms.errors import ParameterError
+from mechanisms.finite import FiniteChain
+from mechanisms.hadamard import HadamardLadder
+from mechanisms.ladders import LadderedMechanism
+from mechanisms.numbers.gridded import GridLadder
+from mechanisms.rappor import RapporLadder
+from mechanisms.selection.top_item import TopItemLadder
+from mechanisms.split_bits import SplitBitsLadder
+from mechanisms.surveys.ladders import SurveyLadder
+from mechanisms.vectors.coordinates import CoordinatesLadder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: The device that is attacked; from this comes its cohort.
+NAME = bytes(16)
+#: Names of strings that are tried for disjoint filters without a collision.
+_TRIED = 512
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two values as ``draw`` takes them, and the pseudonym under which they are recorded."""
+
+    values: tuple[Any, Any]
+    name: bytes = NAME
+
+    def column(self, secrets: NDArray[np.bool_]) -> Any:
+        """Return the second value where the secret is set, as ``randomize`` takes a column."""
+        import numpy as np
+
+        if any(isinstance(value, bytes) for value in self.values):
+            return [self.values[secret] for secret in secrets.tolist()]
+        both = np.array([nan if value is None else value for value in self.values])
+        return both[secrets.astype(np.int64)]
+
+
+def worst_pair(mechanism: LadderedMechanism) -> Pair:
+    """Return two inputs that have the loss for which the mechanism is certified.
+
+    Examples
+    --------
+    >>> from mechanisms.ladders import build
+    >>> worst_pair(build({"name": "threshold", "missing": False}, [1_000_000], "delay")).values
+    (0.0, 1.0)
+    """
+    if isinstance(mechanism, TopItemLadder):
+        rest = mechanism.domain_size - 2
+        if mechanism.name == "permute_and_flip":
+            return Pair(((mechanism.clip, 0, *[0] * rest), (0, *[mechanism.clip] * (rest + 1))))
+        return Pair(((mechanism.clip, 0, *[0] * rest), (0, mechanism.clip, *[0] * rest)))
+    if isinstance(mechanism, CoordinatesLadder):
+        return Pair(((0.0,) * mechanism.dimensions, (1.0,) * mechanism.dimensions))
+    if isinstance(mechanism, RapporLadder):
+        return _strings(mechanism)
+    if isinstance(mechanism, GridLadder):
+        return Pair(_grid_values(mechanism))
+    if isinstance(mechanism, SplitBitsLadder) and mechanism.missing:
+        return Pair((None, 1.0))
+    if isinstance(mechanism, HadamardLadder) and mechanism.chain.blocks > 1:
+        return Pair((0, mechanism.chain.order - 1))
+    chain = getattr(mechanism, "chain", None)
+    if isinstance(chain, FiniteChain) and not isinstance(mechanism, SurveyLadder):
+        return Pair(_inputs(chain))
+    return Pair((0, 1) if hasattr(mechanism, "domain_size") or _survey(mechanism) else (0.0, 1.0))
+
+
+def _survey(mechanism: LadderedMechanism) -> bool:
+    return isinstance(mechanism, SurveyLadder)
+
+
+def _inputs(chain: FiniteChain) -> tuple[int, int]:
+    """Return the pair of which the most outputs say nearly the largest ratio."""
+    import numpy as np
+
+    matrix = chain.matrix(chain.levels - 1)
+    # Outputs that no input has say nothing.
+    matrix = matrix[:, matrix.max(axis=0) > 0]
+    logs = np.log(matrix)
+    largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
+
+    def told(pair: tuple[int, int]) -> float:
+        one, other = pair
+        far = np.abs(logs[one] - logs[other]) > 0.999 * largest
+        return float((matrix[one] + matrix[other])[far].sum())
+
+    distinct = np.unique(matrix, axis=0, return_index=True)[1].tolist()
+    one, other = max(combinations(sorted(distinct), 2), key=told)
+    return one, other
+
+
+def _grid_values(mechanism: GridLadder) -> tuple[float | None, float | None]:
+    steps = mechanism.shape.steps
+    one, other = _inputs(mechanism.chain)
+    values = [None if place > steps else place / steps for place in (one, other)]
+    return values[0], values[1]
+
+
+def _strings(mechanism: RapporLadder) -> Pair:
+    """Return strings whose filters differ most, in the cohort of the device."""
+    cohort = coins.hash_id(NAME, coins.cohort_domain(mechanism.metric)) % mechanism.cohorts
+    strings = [f"string {number}".encode() for number in range(_TRIED)]
+    filters = [mechanism.filter_of(string, cohort) for string in strings]
+    full = max(filters, key=int.bit_count)
+    first = filters.index(full)
+    second = max(range(_TRIED), key=lambda place: (filters[place] ^ full).bit_count())
+    if filters[second] == full:
+        raise ParameterError("all strings have the same filter")
+    return Pair((strings[first], strings[second]))
