@@ -97,11 +97,19 @@ def _of_hash(mechanism: Any, level: int) -> Noise:
 
 
 def _of_block(mechanism: Any, level: int) -> Noise:
-    """Of Hadamard response, whose reports are about a block each, on average over the blocks."""
+    """Of Hadamard response, whose reports are about a block each; a no on average over the others.
+
+    A report adds 1/(p - q) or -1/(p - q) to categories of its block, which is that of the true
+    category with p + q and any other with 2 q.
+    """
     p, q = mechanism.rungs(level)[0]
-    gap = p - q
-    no = float(1 / (mechanism.chain.blocks * gap**2))
-    return Noise(no, no - 1, float(1 / gap), float(1 + 1 / gap))
+    gap, categories = p - q, mechanism.domain_size
+    full, rest = divmod(categories, mechanism.chain.order - 1)
+    sizes = [mechanism.chain.order - 1] * full + [rest]
+    together = Fraction(sum(size * (size - 1) for size in sizes), categories * (categories - 1))
+    within = (together * (p + q) + (1 - together) * 2 * q) / gap**2
+    exact = (within, (p + q) / gap**2 - 1, 2 / gap, 1 + 1 / gap)
+    return Noise(*map(float, exact))
 
 
 def _of_survey(mechanism: Any, level: int) -> Noise:
