@@ -7,91 +7,24 @@ matters, a picture of the data; without one, for the data that are worst for eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.ladders import LadderedMechanism
 from mechanisms.predictions import mean_variance, share_variances
+from mechanisms.ranking import Ranking, Spec, rank
+from mechanisms.rappor import RapporLadder
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-Spec = Mapping[str, Any]
-
 #: Points of a grid, bits and draws with which mechanisms for a mean are tried.
 GRID_POINTS, SAMPLED_BITS, DRAWS, SPLIT_BITS = 65, 10, (2, 4), (4, 8)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A mechanism and how well it would do.
-
-    Attributes
-    ----------
-    spec : mapping
-        Its name and parameters, as :func:`mechanisms.ladders.build` takes them.
-    error : float
-        Predicted root mean squared error: of a share, averaged over the categories; of a mean or
-        a quantile, in parts of the range.
-    excess : float
-        By what part the error is larger than that of the best candidate.
-    payload : int
-        Bytes of a report's payload.
-    certified : int
-        Micro-epsilon of the last rung.
-    relaxable : bool
-        Whether the ladder asked for has more than one rung, all of them degradations of the last.
-    advice : str
-        One sentence.
-    """
-
-    spec: Spec
-    error: float
-    excess: float
-    payload: int
-    certified: int
-    relaxable: bool
-    advice: str
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """All candidates for a question, the one with the least predicted error first.
-
-    Attributes
-    ----------
-    question : str
-    n : int
-        Reports.
-    candidates : tuple of Candidate
-    refused : mapping of str to str
-        Mechanisms that cannot be had, and why.
-    """
-
-    question: str
-    n: int
-    candidates: tuple[Candidate, ...]
-    refused: Mapping[str, str]
-
-    @property
-    def best(self) -> Candidate:
-        """The candidate with the least predicted error."""
-        return self.candidates[0]
-
-    @property
-    def sentence(self) -> str:
-        """What to do, and what the next best would cost."""
-        best = self.best
-        text = f"{best.spec['name']}: predicted error {best.error:.3g} of {self.question}"
-        text += f" from {self.n} reports at epsilon {best.certified / MICRO:g}"
-        if len(self.candidates) > 1:
-            other = self.candidates[1]
-            text += f"; {other.spec['name']} would have {100 * other.excess:.3g} % more"
-        return f"{text}. {best.advice}"
+#: So many numbers stand for uniform data.
+UNIFORM = 1000
 
 
 def for_frequencies(
@@ -135,13 +68,13 @@ def for_frequencies(
         return sqrt(float(share_variances(mechanism, level, true).mean()) / n)
 
     specs = _category_specs(domain_size, ladder)
-    return _rank("a share", specs, ladder, n, error)
+    return rank("a share", specs, ladder, n, error)
 
 
 def for_mean(
     ladder: Sequence[int],
     n: int,
-    values: ArrayLike | None = None,
+    values: ArrayLike | str | None = None,
     *,
     missing: bool = False,
     public_coins: bool = True,
@@ -154,7 +87,7 @@ def for_mean(
         Micro-epsilon, weakest first; the error is that of the last rung.
     n : int
         Reports.
-    values : array_like, shape (N,), optional
+    values : array_like, shape (N,), or "uniform", optional
         In [0, 1], a picture of the data; by default for each mechanism those that are worst.
     missing : bool
         Whether it must be possible to say that a value is missing.
@@ -180,11 +113,11 @@ def for_mean(
     specs = _number_specs(missing)
     if not public_coins:
         specs = [spec for spec in specs if spec["name"] not in _COINS]
-    return _rank("a mean, in parts of the range,", specs, ladder, n, error)
+    return rank("a mean, in parts of the range,", specs, ladder, n, error)
 
 
 def for_distribution(
-    ladder: Sequence[int], n: int, values: ArrayLike, *, runs: int = 20, seed: int = 0
+    ladder: Sequence[int], n: int, values: ArrayLike | str, *, runs: int = 20, seed: int = 0
 ) -> Ranking:
     """Rank the mechanisms for the quantiles of a number, by simulation.
 
@@ -198,7 +131,7 @@ def for_distribution(
         Micro-epsilon, weakest first; the error is that of the last rung.
     n : int
         Reports.
-    values : array_like, shape (N,)
+    values : array_like, shape (N,), or "uniform"
         In [0, 1], a picture of the data.
     runs : int, at least 2
     seed : int
@@ -224,75 +157,63 @@ def for_distribution(
         {"name": "square_wave", "points": GRID_POINTS, "missing": False},
     ]
     specs += [{"name": name, "domain_size": 16} for name in ("grr", "oue")]
-    return _rank("a quantile, in parts of the range,", specs, ladder, n, error)
+    return rank("a quantile, in parts of the range,", specs, ladder, n, error)
 
 
-def crossover(first: Spec, second: Spec, low: int, high: int, *, n: int = 10**9) -> int:
-    """Return the micro-epsilon from which on ``second`` has the smaller worst-case variance.
+def for_strings(
+    ladder: Sequence[int],
+    n: int,
+    shares: ArrayLike,
+    *,
+    known: bool,
+    bits: int = 128,
+    hashes: int = 2,
+    cohorts: int = 16,
+) -> Ranking:
+    """Rank the mechanisms for the shares of the most frequent strings.
 
     Parameters
     ----------
-    first, second : mapping
-        Mechanisms for a number, as :func:`mechanisms.ladders.build` takes them.
-    low, high : int
-        Micro-epsilon at which ``first`` is better, and at which ``second`` is.
+    ladder : sequence of int
+        Micro-epsilon, weakest first; the error is that of the last rung.
     n : int
         Reports.
+    shares : array_like, shape (m,)
+        The true shares of the strings that are looked for; the rest has another one.
+    known : bool
+        Whether the strings are known before the collection begins, so that devices can be told
+        them as categories, with one for all others.
+    bits, hashes, cohorts : int
+        Of the Bloom filters.
 
-    Examples
-    --------
-    >>> threshold = {"name": "threshold", "missing": False}
-    >>> crossover(threshold, {"name": "duchi", "missing": False}, 1, 2)
-    Traceback (most recent call last):
-    mechanisms.errors.ParameterError: the first must be better at low, the second at high
+    Raises
+    ------
+    ParameterError
+        No mechanism can honour the ladder, or the shares are none.
+
+    Notes
+    -----
+    The error of a Bloom filter is the estimator's own standard error at the expected counts.
     """
+    import numpy as np
 
-    def better(micro: int) -> bool:
-        one, other = (build(spec, [micro], "") for spec in (first, second))
-        return mean_variance(one, 0, n=n) <= mean_variance(other, 0, n=n)
+    from mechanisms.simulation import string_error
 
-    if not (low < high and better(low) and not better(high)):
-        raise ParameterError("the first must be better at low, the second at high")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if better(middle) else (low, middle)
-    return high
+    _check_reports(n)
+    true = np.asarray(shares, dtype=np.float64)
+    if true.ndim != 1 or not true.size or not (true >= 0).all() or not true.sum() <= 1 + 1e-9:
+        raise ParameterError("shares must be non-negative, one a string, with a sum of at most 1")
+    whole = np.append(true, max(0.0, 1 - float(true.sum())))
 
+    def error(mechanism: LadderedMechanism, level: int) -> float:
+        if isinstance(mechanism, RapporLadder):
+            return string_error(mechanism, level, true, n)
+        return sqrt(float(share_variances(mechanism, level, whole)[:-1].mean()) / n)
 
-def _rank(
-    question: str,
-    specs: Iterable[Spec],
-    ladder: Sequence[int],
-    n: int,
-    error: Callable[[LadderedMechanism, int], float],
-) -> Ranking:
-    found: list[tuple[float, Spec, LadderedMechanism]] = []
-    refused: dict[str, str] = {}
-    for spec in specs:
-        try:
-            mechanism = build(spec, ladder, "choice")
-        except ParameterError as problem:
-            refused[str(spec["name"])] = str(problem)
-            continue
-        found.append((error(mechanism, len(ladder) - 1), spec, mechanism))
-    if not found:
-        raise ParameterError("; ".join(dict.fromkeys(refused.values())) or "no mechanism")
-    # Of those that are alike but for rounding, the smaller payload, then the one named first.
-    found.sort(key=lambda item: (float(f"{item[0]:.9g}"), item[2].payload_width))
-    least = found[0][0]
-    candidates = tuple(
-        Candidate(
-            spec,
-            each,
-            max(each / least - 1, 0.0),
-            mechanism.payload_width,
-            mechanism.certified(len(ladder) - 1),
-            len(ladder) > 1,
-            _ADVICE[str(spec["name"])],
-        )
-        for each, spec, mechanism in found
-    )
-    return Ranking(question, n, candidates, refused)
+    specs: list[Spec] = [{"name": "rappor", "bits": bits, "hashes": hashes, "cohorts": cohorts}]
+    if known:
+        specs += _category_specs(len(whole), ladder)
+    return rank("the share of a string", specs, ladder, n, error)
 
 
 def _category_specs(domain_size: int, ladder: Sequence[int]) -> list[Spec]:
@@ -334,11 +255,15 @@ def _number_specs(missing: bool) -> list[Spec]:
     return specs
 
 
-def _picture(values: ArrayLike | None) -> Any:
+def _picture(values: ArrayLike | str | None) -> Any:
     import numpy as np
 
     if values is None:
         return None
+    if isinstance(values, str):
+        if values != "uniform":
+            raise ParameterError(f"values must be numbers or 'uniform', not {values!r}")
+        return (np.arange(UNIFORM) + 0.5) / UNIFORM
     picture = np.asarray(values, dtype=np.float64)
     if picture.ndim != 1 or not picture.size or not ((picture >= 0) & (picture <= 1)).all():
         raise ParameterError("values must be one row of numbers in [0, 1]")
@@ -352,20 +277,3 @@ def _check_reports(n: int) -> None:
 
 #: Mechanisms whose reports are read with a coin that is hashed from the chain id.
 _COINS = frozenset({"threshold", "sampled_bit", "sampled_bits"})
-
-_ADVICE = {
-    "grr": "The least payload and the simplest; best for few categories or a large epsilon.",
-    "oue": "A bit a category; as good as local hashing, and counted fastest.",
-    "sue": "A bit a category; never better than oue at the same epsilon.",
-    "local_hashing": "A few bits whatever the domain; the aggregator works for every category.",
-    "subset": "The least error of all in theory; a report names many categories.",
-    "hadamard": "A few bits and a fast transform; close to the least error.",
-    "threshold": "Also gives the distribution with intervals; needs a coin from the chain id.",
-    "duchi": "One bit without a coin; nothing but the mean.",
-    "hybrid": "The least worst case without a coin; nothing but the mean.",
-    "piecewise": "Better than the hybrid where values are near the middle of the range.",
-    "square_wave": "Made for the shape of a smooth distribution, which it estimates with a bias.",
-    "sampled_bit": "Also gives the means of the bits; better than one bit only on skewed data.",
-    "sampled_bits": "Also gives the means of the bits; more draws pay at a large epsilon.",
-    "split_bits": "For the means of all bits at once; the mean itself varies much more.",
-}

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.choice import crossover, for_distribution, for_frequencies, for_mean
+from mechanisms.choice import for_distribution, for_frequencies, for_mean, for_strings
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.ladders import build
+from mechanisms.ranking import crossover
 
 THRESHOLD = {"name": "threshold", "missing": False}
 HYBRID = {"name": "hybrid", "points": 65, "missing": False}
@@ -82,6 +83,18 @@ def test_a_distribution() -> None:
     by_name = {str(each.spec["name"]): each.error for each in ranking.candidates}
     # At a large epsilon categories tell more of the quantiles than one bit does.
     assert by_name["oue"] < by_name["threshold"]
+
+
+def test_strings() -> None:
+    """A list known in advance makes a category of every string, and far less error."""
+    shares = np.array([0.2, 0.1, 0.1, 0.05, 0.05])
+    unknown = for_strings([2_000_000], 10_000, shares, known=False)
+    assert [each.spec["name"] for each in unknown.candidates] == ["rappor"]
+    known = for_strings([2_000_000], 10_000, shares, known=True)
+    assert known.candidates[-1].spec["name"] == "rappor"
+    assert known.candidates[-1].excess > 1
+    with pytest.raises(ParameterError, match="shares"):
+        for_strings([2_000_000], 10_000, [0.9, 0.2], known=True)
 
 
 def test_what_cannot_be_had_is_said() -> None:

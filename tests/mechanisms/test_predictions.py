@@ -10,12 +10,13 @@ from replicas import replicate
 from statistical import check_normal, check_variance
 
 from mechanisms.choice import _category_specs, _number_specs
+from mechanisms.decoding import decode
 from mechanisms.errors import ParameterError
 from mechanisms.frequency import frequencies
 from mechanisms.ladders import build
 from mechanisms.numeric import numeric
 from mechanisms.predictions import answer_noise, mean_variance, share_variances, worst_mean_variance
-from mechanisms.simulation import QUANTILES, quantile_error
+from mechanisms.simulation import QUANTILES, quantile_error, string_error
 
 SEED = 20261124
 RNG = np.random.default_rng(SEED)
@@ -103,6 +104,25 @@ def test_quantiles(name: str, epsilon: int) -> None:
     # Both are means of as many squares; atoms in place of the values move quantiles by 1/400.
     error = (2 * np.var(squares) / repeats) ** 0.5 + 0.0025 * stated**0.5
     check_normal(np.mean(squares), stated, error, label=f"{name} {epsilon} seed {SEED}")
+
+
+@pytest.mark.parametrize("epsilon", [2, 4, 8])
+def test_strings(epsilon: int) -> None:
+    """The error of Bloom filters, over cohorts drawn at random."""
+    spec = {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 4}
+    mechanism = build(spec, [epsilon * 1_000_000], "m")
+    names = [f"string {number}" for number in range(7)]
+    values = [names[each].encode() for each in np.minimum(CATEGORIES, 6)]
+    shares = np.bincount(np.minimum(CATEGORIES, 6), minlength=7) / len(values)
+    counts = replicate(mechanism, values, 0, 60, SEED)
+    squares = []
+    for table in counts:
+        found = decode(mechanism, table, names[:-1]).items
+        errors = np.array([each.estimate.value for each in found]) - shares[:-1]
+        squares.append(float((errors**2).mean()))
+    stated = string_error(mechanism, 0, shares[:-1], len(values)) ** 2
+    error = float(np.std(squares)) / 60**0.5 + 0.02 * stated
+    check_normal(np.mean(squares), stated, error, label=f"epsilon {epsilon} seed {SEED}")
 
 
 def test_a_prediction_for_another_rung_is_caught() -> None:
