@@ -14,7 +14,7 @@ from mechanisms.exact import MICRO, ceil_fraction, exp_micro
 from mechanisms.finite import FiniteDraw, FiniteLadder, finite_chain
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior
-from mechanisms.ordinal.losses import Loss, Number, loss_matrix
+from mechanisms.ordinal.losses import Number, loss_matrix
 from mechanisms.ordinal.search import check_epsilon, equidistant_size, general_size
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, certify, check_ladder
@@ -157,7 +157,7 @@ class BipartiteRandomizedResponse(SingleLevel):
     ---
     For a released value that should be near the true one: ratings, ages, places. Not to count
     how often each value occurs: take randomized response or unary encoding for that. The channel
-    of least loss at the same epsilon, up to 17 % better, is
+    of least loss at the same epsilon, 17 % better for eight points at ε = 0.5, is
     :func:`mechanisms.ordinal.optimal.optimal_channel`.
 
     References
@@ -182,6 +182,11 @@ class BipartiteRandomizedResponse(SingleLevel):
     loss: Sequence[Sequence[Number]] | None = None
     subset_size: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.loss is not None:
+            object.__setattr__(self, "loss", loss_matrix(self.loss))
+        super().__post_init__()
+
     @cached_property
     def size(self) -> int:
         """How many candidates are favoured."""
@@ -194,11 +199,9 @@ class BipartiteRandomizedResponse(SingleLevel):
     def _build(self, micro: int) -> BrrLadder:
         if self.loss is None:
             return brr_ladder(self.points, self.size, False, [micro], "")
-        loss = loss_matrix(self.loss)
-        if len(loss) != self.points:
-            raise ParameterError(f"the loss has {len(loss)} values, not {self.points}")
-        _check_size(self.points, self.size)
-        return loss_ladder(loss, self.size, [micro], "")
+        if len(self.loss) != self.points:
+            raise ParameterError(f"the loss has {len(self.loss)} values, not {self.points}")
+        return loss_ladder(self.loss, self.size, [micro], "")
 
     def randomize(self, values: ArrayLike, source: Source) -> NDArray[np.uint8]:
         """Randomize values.
@@ -296,8 +299,13 @@ def brr_ladder(
     return _ladder(equidistant_windows(points, subset_size), missing, ladder, metric)
 
 
-def loss_ladder(loss: Loss, size: int, ladder: Sequence[int], metric: str) -> BrrLadder:
-    """Build a ladder of bipartite randomized response for any loss."""
+def loss_ladder(
+    loss: Sequence[Sequence[Number]], size: int, ladder: Sequence[int], metric: str
+) -> BrrLadder:
+    """Build a ladder of bipartite randomized response for any loss of up to 1024 values."""
+    if not 2 <= len(loss) <= MAX_SYMBOLS:
+        raise ParameterError(f"a loss must have 2 to {MAX_SYMBOLS} values, not {len(loss)}")
+    _check_size(len(loss), size)
     return _ladder(windows_of(loss, size), False, ladder, metric)
 
 
@@ -324,10 +332,6 @@ def strongest_draw(windows: Windows, micro: int, missing: bool = False) -> Finit
     others = points if missing else points - size
     low = ceil_fraction((GRAINS + size - 1) / (size * bound + others))
     high, left = divmod(GRAINS - others * low, size)
-    if not high > low:
-        raise ParameterError(
-            f"epsilon is too small for {points} points and 64-bit thresholds: {micro} micro-epsilon"
-        )
     rows = {}
     for window in dict.fromkeys(windows):
         row = [low] * points

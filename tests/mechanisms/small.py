@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from mechanisms.bits import BitChain
+from mechanisms.finite import FiniteChain, FiniteDraw
 from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.rappor import RapporLadder
 from mechanisms.rungs import Rung
@@ -19,7 +20,7 @@ from mechanisms.supporting import SupportChain
 from mechanisms.symbols import SymbolChain, SymbolDraw
 
 Law = dict[tuple[int, ...], Fraction]
-AnyChain = SymbolChain | BitChain | SupportChain
+AnyChain = SymbolChain | BitChain | SupportChain | FiniteChain
 
 LADDERS: dict[str, tuple[int, ...]] = {
     "one": (1_000_000,),
@@ -39,6 +40,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "subset5": {"name": "subset", "domain_size": 5, "subset_size": 1},
     "hadamard3": {"name": "hadamard", "domain_size": 3, "blocks": 1},
     "hadamard4": {"name": "hadamard", "domain_size": 4, "blocks": 2},
+    "brr4": {"name": "brr", "domain_size": 4, "subset_size": 2, "missing": False},
+    "brr-missing": {"name": "brr", "domain_size": 4, "subset_size": 2, "missing": True},
     "rappor": {"name": "rappor", "bits": 3, "hashes": 1, "cohorts": 3},
     "rappor-full": {"name": "rappor", "bits": 3, "hashes": 4, "cohorts": 1},
     "threshold": {"name": "threshold", "missing": False},
@@ -71,7 +74,7 @@ CASES = {
 def encodings(mechanism: LadderedMechanism) -> list[int]:
     """Every symbol, or vector of bits, that the mechanism ever randomizes."""
     chain: AnyChain = mechanism.chain  # type: ignore[attr-defined]
-    if isinstance(chain, SupportChain):
+    if isinstance(chain, SupportChain | FiniteChain):
         return list(range(chain.inputs))
     if isinstance(chain, SymbolChain):
         return list(range(chain.size))
@@ -104,6 +107,13 @@ def _backward(chain: AnyChain, encoded: int) -> Iterator[tuple[tuple[int, ...], 
                 before = out
             yield path[::-1], share
         return
+    if isinstance(chain, FiniteChain):
+        for path in itertools.product(range(chain.size), repeat=chain.levels):
+            share = Fraction(chain.strongest.weight(encoded, path[-1]), 2**64)
+            for step, below, above in zip(chain.steps, path[:-1], path[1:], strict=True):
+                share *= _moving(step, above, below)
+            yield path, share
+        return
     if isinstance(chain, SupportChain):
         top = chain.levels - 1
         for path in itertools.product(chain.outputs(), repeat=chain.levels):
@@ -123,6 +133,13 @@ def _backward(chain: AnyChain, encoded: int) -> Iterator[tuple[tuple[int, ...], 
             for level, bit in enumerate(path):
                 outputs[level] |= bit << index
         yield tuple(outputs), share
+
+
+def _moving(step: FiniteDraw | SymbolDraw, before: int, after: int) -> Fraction:
+    """The probability that a step turns one output into another."""
+    if isinstance(step, FiniteDraw):
+        return Fraction(step.weight(before, after), 2**64)
+    return Fraction(step.keep if before == after else step.other, 2**64)
 
 
 def _supported_share(chain: SupportChain, encoded: int, output: int) -> Fraction:

@@ -18,6 +18,7 @@ from mechanisms.bits import BitChain, BitLadder
 from mechanisms.channel import bit_channel, compose, symbol_channel
 from mechanisms.degradation import degradation
 from mechanisms.exact import exp_micro, loss_micro
+from mechanisms.finite import FiniteChain
 from mechanisms.rungs import Rung
 from mechanisms.split_bits import split_bits_ladder
 from mechanisms.supporting import SupportChain
@@ -75,6 +76,9 @@ def test_the_marginals_of_a_chain_are_its_rungs(case: Case) -> None:
             if isinstance(mechanism.chain, SymbolChain):
                 for symbol in range(mechanism.chain.size):
                     assert outputs[symbol,] == (rungs[0].p if symbol == encoded else rungs[0].q)
+            elif isinstance(mechanism.chain, FiniteChain):
+                row = mechanism.chain.channel(level).rows[encoded]
+                assert [outputs[output,] for output in range(len(row))] == list(row)
             elif isinstance(mechanism.chain, SupportChain):
                 for (output,), share in outputs.items():
                     assert share == mechanism.chain.probability(encoded, output, level)
@@ -94,6 +98,14 @@ def test_rungs_are_degradations_by_the_thresholds_that_are_drawn_with(case: Case
     if isinstance(chain, SymbolChain):
         levels = [chain.channel(level) for level in range(len(chain.rungs))]
         pairs = [(levels, [symbol_channel(chain.size, *step.rung) for step in chain.degradations])]
+    elif isinstance(chain, FiniteChain):
+        levels = [chain.channel(level) for level in range(chain.levels)]
+        for level, step in enumerate(chain.steps):
+            noise = symbol_channel(chain.size, *step.rung)
+            assert levels[level + 1].then(noise) == levels[level]
+            found = degradation(levels[level], levels[level + 1])
+            assert levels[level + 1].then(found) == levels[level]
+        return
     elif isinstance(chain, SupportChain):
         levels = [chain.channel(level) for level in range(chain.levels)]
         # Where columns depend on each other the degradation is not the only one.
@@ -118,7 +130,7 @@ def test_rungs_are_degradations_by_the_thresholds_that_are_drawn_with(case: Case
 
 def kernel(chain: AnyChain, encoded: int, before: int, level: int) -> dict[int, Fraction]:
     """The law that ``forward`` draws from, from its integer weights."""
-    if isinstance(chain, SymbolChain):
+    if isinstance(chain, SymbolChain | FiniteChain):
         weights = chain.forward_weights([(encoded, 1)], before, level)
         return {out: Fraction(weight, sum(weights.values())) for out, weight in weights.items()}
     if isinstance(chain, SupportChain):

@@ -21,6 +21,7 @@ from mechanisms.bits import BitChain
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
 from mechanisms.frequency import PureProtocol
 from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.ordinal.brr import BrrLadder
 from mechanisms.subsets import SubsetChain
 from mechanisms.testing import SeededSource
 
@@ -47,6 +48,10 @@ LARGE = {
     ),
     "sue-64": Case({"name": "sue", "domain_size": 64}, (500_000, 2_000_000)),
     "oue-65": Case({"name": "oue", "domain_size": 65}, (500_000, 2_000_000)),
+    "brr-u16": Case(
+        {"name": "brr", "domain_size": 300, "subset_size": 87, "missing": True},
+        (500_000, 1_000_000),
+    ),
     "rappor-128": Case(
         {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}, (500_000, 1_000_000, 2_000_000)
     ),
@@ -77,7 +82,7 @@ def values(mechanism: LadderedMechanism, n: int) -> tuple[list[Any], Any]:
     if mechanism.name == "rappor":
         strings = [f"string {number % 7}".encode() for number in range(n)]
         return strings, strings
-    if isinstance(mechanism, PureProtocol):
+    if isinstance(mechanism, PureProtocol | BrrLadder):
         symbols = generator.integers(0, mechanism.domain_size, size=n)
         return symbols.tolist(), symbols
     numbers = generator.random(n)
@@ -151,7 +156,7 @@ def fixed_symbol(mechanism: LadderedMechanism) -> Any:
     """A value that becomes the same in every run: a grid point."""
     if mechanism.name == "rappor":
         return b"a string"
-    return 1 if isinstance(mechanism, PureProtocol) else 1.0
+    return 1 if isinstance(mechanism, PureProtocol | BrrLadder) else 1.0
 
 
 @three_rungs
@@ -252,7 +257,7 @@ def test_counts_are_those_of_a_person_who_counts(case: Case) -> None:
 def places(mechanism: LadderedMechanism, output: int, chain: bytes, pseudonym: bytes) -> list[int]:
     """Where a report is counted, from the layout's description."""
     coin = coins.hash_id(chain, coins.coin_domain("metric"))
-    if mechanism.name in ("grr", "hadamard"):
+    if mechanism.name in ("grr", "hadamard", "brr"):
         return [output]
     if mechanism.name == "local_hashing":
         return [coin % mechanism.coins * mechanism.buckets + output]
@@ -324,7 +329,7 @@ def test_values_of_the_wrong_kind_are_refused_and_never_shown(case: Case) -> Non
     wrong: list[Any]
     if mechanism.name == "rappor":
         return
-    if isinstance(mechanism, PureProtocol):
+    if isinstance(mechanism, PureProtocol | BrrLadder):
         wrong = [-1, mechanism.domain_size, SECRET, 0.5, math.nan]
     else:
         wrong = [-0.015625, SECRET, math.nan, math.inf]
@@ -462,6 +467,18 @@ SPECIFICATIONS = st.one_of(
         st.integers(1, 2**14),
         st.integers(0, 6),
     ),
+    st.integers(3, 60).flatmap(
+        lambda m: st.builds(
+            lambda k, missing: {
+                "name": "brr",
+                "domain_size": m,
+                "subset_size": k,
+                "missing": missing,
+            },
+            st.integers(1, m - 2),
+            st.booleans(),
+        )
+    ),
     st.builds(
         lambda k, h, c: {"name": "rappor", "bits": k, "hashes": h, "cohorts": c},
         st.integers(1, 200),
@@ -512,6 +529,8 @@ class TestLimits:
         ({"name": "subset", "domain_size": 1024, "subset_size": 512}, 40),
         ({"name": "hadamard", "domain_size": 2**20, "blocks": 1}, 40),
         ({"name": "hadamard", "domain_size": 2**20, "blocks": 2**20}, 40),
+        ({"name": "brr", "domain_size": 9, "subset_size": 2, "missing": False}, 40),
+        ({"name": "brr", "domain_size": 1024, "subset_size": 1, "missing": True}, 40),
         (RAPPOR, 160),
         ({"name": "rappor", "bits": 3, "hashes": 8, "cohorts": 1}, 120),
         ({"name": "threshold", "missing": True}, 40),
