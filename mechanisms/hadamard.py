@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class HadamardResponse(CategoryMechanism):
     """Report one of the places where the row of the category is positive, or another place.
 
-    The K places are cut into B blocks of b. A category has one block and in it one row of the
-    Hadamard matrix of order b, never the constant one. Places where the row is positive, its
-    *output set*, are e^ε times as likely as all others.
+    The K places are cut into B blocks of b. A category has one block, its number modulo B, and in
+    it one row of the Hadamard matrix of order b, never the constant one. Places where the row is
+    positive, its *output set*, are e^ε times as likely as all others.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class HadamardLadder(SymbolLadder):
         """A report supports the categories in whose output set it is."""
         import numpy as np
 
-        block, row = np.divmod(np.arange(self.domain_size), self.chain.order - 1)
+        row, block = np.divmod(np.arange(self.domain_size), self.chain.blocks)
         blocks = walsh_hadamard(table.reshape(len(table), self.chain.blocks, -1))
         return (blocks[:, block, row + 1] + blocks[:, block, 0]) // 2, table.sum(axis=1)
 
@@ -146,7 +146,7 @@ class HadamardLadder(SymbolLadder):
         from mechanisms.frequency import Concerned, channel_pairs
 
         sums = table.reshape(len(table), self.chain.blocks, -1).sum(axis=2)
-        block = np.arange(self.domain_size) // (self.chain.order - 1)
+        block = np.arange(self.domain_size) % self.chain.blocks
         p, q = channel_pairs(self, 0).T
         return Concerned(sums[:, block], p + q, 2 * q if self.chain.blocks > 1 else p + q)
 

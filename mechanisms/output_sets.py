@@ -50,7 +50,7 @@ class HadamardChain(SupportChain):
 
     def place(self, x: int) -> tuple[int, int]:
         """Return the block of a category, and its row in the matrix, from 1 on."""
-        block, row = divmod(x, self.order - 1)
+        row, block = divmod(x, self.blocks)
         return block, row + 1
 
     def supports(self, x: int, output: int) -> bool:
@@ -91,7 +91,7 @@ class HadamardChain(SupportChain):
         """Draw places in, or outside, the output set of each row's category."""
         import numpy as np
 
-        block, row = np.divmod(xs, self.order - 1)
+        row, block = np.divmod(xs, self.blocks)
         row += 1
         out = self.uniform_many(len(xs), source)
         inside = out & (self.order - 1)

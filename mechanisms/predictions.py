@@ -178,7 +178,7 @@ def _answered(
     chain = mechanism.chain
     if chain.blocks == 1:
         return np.ones_like(shares), likely
-    block = np.arange(len(shares)) // (chain.order - 1)
+    block = np.arange(len(shares)) % chain.blocks
     inside = np.bincount(block, shares, minlength=chain.blocks)[block]
     return inside * likely + (1 - inside) * (1 - likely) / (chain.blocks - 1), likely
 

@@ -104,8 +104,9 @@ def _of_block(mechanism: Any, level: int) -> Noise:
     """
     p, q = mechanism.rungs(level)[0]
     gap, categories = p - q, mechanism.domain_size
-    full, rest = divmod(categories, mechanism.chain.order - 1)
-    sizes = [mechanism.chain.order - 1] * full + [rest]
+    blocks = mechanism.chain.blocks
+    size, larger = divmod(categories, blocks)
+    sizes = [size + 1] * larger + [size] * (blocks - larger)
     together = Fraction(sum(size * (size - 1) for size in sizes), categories * (categories - 1))
     within = (together * (p + q) + (1 - together) * 2 * q) / gap**2
     exact = (within, (p + q) / gap**2 - 1, 2 / gap, 1 + 1 / gap)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from mechanisms import coins
 from mechanisms.errors import ParameterError
 from mechanisms.finite import FiniteChain
-from mechanisms.hadamard import HadamardLadder
 from mechanisms.ladders import LadderedMechanism
 from mechanisms.numbers.gridded import GridLadder
 from mechanisms.rappor import RapporLadder
@@ -71,8 +70,6 @@ def worst_pair(mechanism: LadderedMechanism) -> Pair:
         return Pair(_grid_values(mechanism))
     if isinstance(mechanism, SplitBitsLadder) and mechanism.missing:
         return Pair((None, 1.0))
-    if isinstance(mechanism, HadamardLadder) and mechanism.chain.blocks > 1:
-        return Pair((0, mechanism.chain.order - 1))
     chain = getattr(mechanism, "chain", None)
     if isinstance(chain, FiniteChain) and not isinstance(mechanism, SurveyLadder):
         return Pair(_inputs(chain))
