@@ -41,7 +41,8 @@ metrics:
   colour:
     {type: category, domain: [red, blue, green], outside: other, window: 7d, ladder: [{epsilon: 2}]}
   delay:
-    {type: number, range: [0, 10], outside: clip, unit: min, window: 7d, ladder: [{epsilon: 2}]}
+    {type: number, range: [0, 10], outside: clip, unit: min, mechanism: threshold, window: 7d,
+     ladder: [{epsilon: 2}]}
   path:
     {type: string, bits: 64, hashes: 2, cohorts: 2, candidates: c.txt, window: 7d,
      ladder: [{epsilon: 8}]}
