@@ -91,7 +91,8 @@ class Christofides(SurveyDesign):
     def probabilities(self) -> Row:
         """The probabilities of the cards."""
         weights = [rational(weight, "cards") for weight in self.cards]
-        return tuple(weight / sum(weights) for weight in weights)
+        total = sum(weights)
+        return tuple(weight / total for weight in weights)
 
     @property
     def rows(self) -> tuple[Row, Row]:
@@ -153,7 +154,8 @@ def check_cards(cards: tuple[Number, ...]) -> None:
     weights = [rational(weight, "cards") for weight in cards]
     if not all(weight >= 0 for weight in weights) or not any(weights):
         raise ParameterError(f"cards must not be negative, and not all 0: {cards}")
-    mean = moments([weight / sum(weights) for weight in weights], range(1, len(cards) + 1))[0]
+    total = sum(weights)
+    mean = moments([weight / total for weight in weights], range(1, len(cards) + 1))[0]
     if mean == Fraction(len(cards) + 1, 2):
         raise ParameterError(
             f"cards must not have their mean in the middle: the mean answer would be {float(mean)} "

@@ -104,6 +104,25 @@ def test_draws_have_the_exact_law(spec: dict[str, Any]) -> None:
             check_counts([seen[answer] for answer in range(len(row))], row, label=SEED)
 
 
+@every_spec
+def test_payloads_and_counts(spec: dict[str, Any]) -> None:
+    ladder, n = made(spec), 90
+    truths, groups = np.arange(n) % 2, np.arange(n) % 3
+    ids = np.zeros((n, 2), dtype=np.uint64)
+    drawn = ladder.randomize(truths, ids, ids, SeededSource(SEED))
+    assert drawn.shape == (n, 3, 1)
+    assert ladder.valid(drawn[:, 0]).all()
+    answers = len(ladder.answers)
+    assert ladder.valid(np.array([[answers - 1], [answers]], np.uint8)).tolist() == [True, False]
+    counts = ladder.accumulate(drawn[:, 1], ids, ids, groups, 3)
+    expected = [np.bincount(drawn[groups == g, 1, 0], minlength=answers) for g in range(3)]
+    np.testing.assert_array_equal(counts, expected)
+    forward = ladder.forward(1, bytes(drawn[0, 0]), 1, bytes(16), bytes(16), SeededSource(SEED))
+    assert forward[0] < answers
+    assert ladder == made(spec)
+    assert hash(ladder) == hash(made(spec))
+
+
 def collected(ladder: SurveyLadder, truths: np.ndarray, levels: np.ndarray, seed: int) -> Any:
     """Counts by level of answers to true values at chosen levels."""
     n = len(truths)
