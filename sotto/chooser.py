@@ -92,7 +92,7 @@ def choose_category(asked: Asked) -> Choice:
     >>> choose_category(Asked("category", {"domain_size": 5}, ladder, "carrier")).spec["name"]
     'grr'
     >>> choose_category(Asked("category", {"domain_size": 200}, ladder, "airport")).spec["name"]
-    'oue'
+    'subset'
     """
     found: list[tuple[float, LadderedMechanism]] = []
     problems = []

@@ -78,7 +78,7 @@ def noise_of(mechanism: LadderedMechanism, level: int) -> Noise | None:
     >>> from mechanisms.ladders import build
     >>> olh = build({"name": "local_hashing", "domain_size": 9, "buckets": 3}, [1_000_000], "x")
     >>> round(noise_of(olh, 0).no, 4)
-    3.7696
+    3.7701
     """
     return _NOISES.get(mechanism.name, _of_rung)(mechanism, level)
 
