@@ -22,11 +22,11 @@ SEED = 26457513
 
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("epsilons", [(0.5, 0.5), (1.0, 0.2)])
-@pytest.mark.parametrize("delta", [1e-6, 0.05])
+@pytest.mark.parametrize(("delta", "monotone"), [(1e-6, False), (0.05, False), (0.05, True)])
 def test_the_hockey_stick_stays_below_delta(
-    n: int, epsilons: tuple[float, float], delta: float
+    n: int, epsilons: tuple[float, float], delta: float, monotone: bool
 ) -> None:
-    test = ProposeTestRelease(*epsilons, delta)
+    test = ProposeTestRelease(*epsilons, delta, 1, monotone)
     largest, worst = (9, Fraction(0)) if n == 2 else (6, Fraction(0))
     laws = {}
     for scores in itertools.product(range(largest + 1), repeat=n):
@@ -34,6 +34,8 @@ def test_the_hockey_stick_stays_below_delta(
         assert sum(laws[scores]) == 1
     for scores in laws:
         for change in itertools.product((-1, 0, 1), repeat=n):
+            if monotone and {-1, 1} <= set(change):
+                continue
             others = tuple(q + d for q, d in zip(scores, change, strict=True))
             if others in laws:
                 worst = max(worst, hockey_stick(laws[scores], laws[others], test.certified))
