@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
-from mechanisms.finite import FiniteChain
-from mechanisms.laddered import SymbolLadder
+from mechanisms.finite import FiniteLadder
+from mechanisms.grr import GrrLadder
 from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.symbols import SymbolChain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from mechanisms.expectation import EmEstimate
     from mechanisms.ladders import LadderedMechanism
+
+    #: A channel, and what makes sums over its inputs weights of its outputs.
+    Level = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 #: A sum is in the column space if it is missed by at most this part of its largest term.
 _MISSED = 1e-6
@@ -120,7 +123,8 @@ def ordinal(
     from mechanisms.frequency import count_table
 
     table = count_table(mechanism, counts)
-    matrices = channels(mechanism)
+    levels = _levels(cast(Hashable, mechanism))
+    matrices = [matrix for matrix, _ in levels]
     inputs = len(matrices[0])
     missing = isinstance(mechanism, BrrLadder) and mechanism.missing
     points = inputs - missing
@@ -138,7 +142,7 @@ def ordinal(
     for last in range(points - 1):
         sums[: last + 1, len(groups) + last] = 1.0
     sums[:points, -3] = 1.0
-    means = _Sums(matrices, table, sums)
+    means = _Sums(levels, table, sums)
     return OrdinalEstimates(
         groups,
         tuple(means.estimate(number) for number in range(len(groups))),
@@ -176,15 +180,15 @@ candidates are favoured): shares have no unbiased estimate; use ordinal
     from mechanisms.frequency import count_table
 
     table = count_table(mechanism, counts)
-    matrices = channels(mechanism)
-    inputs = len(matrices[0])
-    rank = min(_rank(matrix) for matrix in matrices)
+    levels = _levels(cast(Hashable, mechanism))
+    inputs = len(levels[0][0])
+    rank = min(_rank(matrix) for matrix, _ in levels)
     if rank < inputs:
         raise ParameterError(
             f"the channel of {inputs} values has rank {rank} (N − m + 1 where m candidates are "
             "favoured): shares have no unbiased estimate; use ordinal"
         )
-    sums = _Sums(matrices, table, np.eye(inputs))
+    sums = _Sums(levels, table, np.eye(inputs))
     return [sums.estimate(value) for value in range(inputs)]
 
 
@@ -192,12 +196,11 @@ def channels(mechanism: LadderedMechanism) -> list[NDArray[np.float64]]:
     """Return the channel of every level, ``(inputs, outputs)`` ``float64``."""
     import numpy as np
 
-    chain = mechanism.chain if isinstance(mechanism, SymbolLadder) else None
-    if isinstance(chain, FiniteChain):
-        return [chain.matrix(level) for level in range(mechanism.levels)]
-    if isinstance(chain, SymbolChain) and mechanism.name == "grr":
+    if isinstance(mechanism, FiniteLadder):
+        return [mechanism.chain.matrix(level) for level in range(mechanism.levels)]
+    if isinstance(mechanism, GrrLadder):
         pairs = [mechanism.rung_probabilities(level)[0] for level in range(mechanism.levels)]
-        return [np.where(np.eye(chain.size, dtype=bool), p, q) for p, q in pairs]
+        return [np.where(np.eye(mechanism.domain_size, dtype=bool), p, q) for p, q in pairs]
     raise ParameterError(f"{mechanism.name} is no mechanism for ordinal values")
 
 
@@ -209,19 +212,26 @@ def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...],
     return tuple(tuple(group) for group in found.values())
 
 
+@lru_cache(maxsize=64)
+def _levels(mechanism: Hashable) -> tuple[Level, ...]:
+    """Return channel and inverse of every level, which every window needs again."""
+    given = cast("LadderedMechanism", mechanism)
+    return tuple((matrix, _inverse(matrix)) for matrix in channels(given))
+
+
 class _Sums:
     """Unbiased estimates of sums over values, from all levels."""
 
     def __init__(
         self,
-        matrices: Sequence[NDArray[np.float64]],
+        levels: Sequence[Level],
         table: NDArray[np.int64],
         sums: NDArray[np.float64],
     ) -> None:
         self._by_level = tuple(int(n) for n in table.sum(axis=1))
         self._table, self._sums = table, sums
         present = [level for level, n in enumerate(self._by_level) if n]
-        self._levels = [(matrices[level], _inverse(matrices[level]), level) for level in present]
+        self._levels = [(*levels[level], level) for level in present]
         self._weights = [inverse @ sums for _, inverse, _ in self._levels]
 
     def estimate(self, column: int) -> Estimate:
