@@ -18,7 +18,7 @@ _COARSE = 1 << 32
 
 
 class Design(NamedTuple):
-    """A shape, the share of the cells in it, and the variance of a report where it is largest."""
+    """A shape, the share of the cells in it, and the variance of a report that is made least."""
 
     shape: Shape
     share: Fraction
@@ -46,7 +46,7 @@ def check_points(points: int) -> None:
 
 
 def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -> Design:
-    """Return the design with the least worst-case variance at one epsilon.
+    """Return the design with the least variance at one epsilon.
 
     Parameters
     ----------
@@ -55,16 +55,16 @@ def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -
     micro : int
         The nominal amount.
     mixed : bool
-        Whether some of the probability may go to the ends (the Hybrid Mechanism); otherwise all
-        is the cells' (the Piecewise Mechanism).
+        Whether some of the probability may go to the ends (the Hybrid Mechanism): then the variance
+        is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
+        variance is that of uniform numbers.
 
     Notes
     -----
     For every odd width, the cells alone have the variance P + (1/g − 1) y² at x = 1/2 + y, where
     g is by how much the window is likelier than the same cells are otherwise; the ends alone have
     D − y². Answers by the cells with probability g make the variance g P + (1 − g) D whatever the
-    number is. Wang et al. choose the width so that P is least; here the width is that for
-    which the worst case of the mixture is.
+    number is. Wang et al. choose the width so that P is least.
     """
     check_points(points)
     steps = points - 1
@@ -79,7 +79,7 @@ def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -
         cells = shape.cells
         scatter = cells * (cells**2 - 1) + (exp - 1) * width * (width**2 - 1)
         middle = scatter / (12 * whole * (steps * gain) ** 2)
-        found = [Design(shape, Fraction(1), middle + (1 / gain - 1) / 4)]
+        found = [Design(shape, Fraction(1), middle + (1 / gain - 1) / (4 if mixed else 12))]
         if mixed and middle < ends:
             found.append(Design(shape, gain, gain * middle + (1 - gain) * ends))
         for design in found:

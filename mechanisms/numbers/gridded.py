@@ -55,12 +55,14 @@ class PiecewiseMechanism(NumberMechanism):
     The mean is unbiased for the inputs, exactly. With w cells in a window that is g likelier than
     w cells elsewhere, n times the variance at x = 1/2 + y is P + (1/g − 1) y², P the second moment
     at 1/2, plus at most 1/(4 (points − 1)²) for the rounding. w is the odd number for which that
-    is least at y = 1/2; the paper's w, which minimises P, is e^(−ε/2) (points − 1).
+    is least for uniform numbers; the paper's w, which minimises P, is e^(−ε/2) (points − 1). From
+    epsilon 1 on no number has a larger variance than with that, and uniform ones have 0.99, 0.95
+    and 0.78 of it at epsilon 1, 2 and 4.
 
     Use
     ---
-    For means of numbers near the middle of their range, at epsilon 2 and more; otherwise the
-    Hybrid Mechanism.
+    For means at epsilon 2 and more, unless numbers crowd at the ends of their range; if they may,
+    the Hybrid Mechanism.
 
     References
     ----------
