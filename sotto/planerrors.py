@@ -34,7 +34,7 @@ def _line(error: Any) -> str:
     if kind == "literal_error":
         return f"{where}{key} {error['input']!r} must be {context['expected']}"
     if kind == "value_error":
-        return f"{where}{key} {context['error']}"
+        return f"{where}{f'{key} ' if key else ''}{context['error']}"
     message = error["msg"].replace("Input should be", "must be")
     return f"{where}{key}: {message}"
 

@@ -1,11 +1,13 @@
 """Metrics of every type: what a plan says of them, what their values become, what is refused."""
 
+import json
 import math
+from contextlib import suppress
 
 import numpy as np
 import pytest
-from agreed_plans import DAY
-from hypothesis import given
+from agreed_plans import DAY, canonical
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sotto.compiled import CompiledPlan
@@ -240,3 +242,62 @@ class TestConstant:
         assert parse_plan(text).compile().permanent == 4_000_000
         with pytest.raises(PlanError, match=r"lifetime 4\.0 is less than the 6\.0 that the perm"):
             parse_plan(text + f"  n: {{type: boolean, {LADDER}}}\n").compile()
+
+
+EVERY = PLAN + "".join(
+    f"  m{number}: {{{fields}, {LADDER}}}\n"
+    for number, fields in enumerate(
+        [
+            "type: ordinal, values: [a, b, c], mechanism: {brr: {subset_size: 1}}",
+            "type: ordinal, range: [0, 1], points: 5, missing: true",
+            "type: survey, question: q, mechanism: {christofides: {cards: [2, 1, 6]}}",
+            "type: survey, question: q, mechanism: {simmons: {unrelated: 40}}",
+            "type: vector, range: [0, 1], dimensions: 4, outside: clip, mechanism: {sampled: 2}",
+            "type: top_item, domain: [a, b], outside: other, clip: 3",
+            "type: number, range: [0, 1], outside: clip, mechanism: {hybrid: {points: 17}}",
+            "type: category, domain: [a, b, c], outside: a, mechanism: {subset: {subset_size: 1}}",
+            "type: category, domain: [a, b, c], outside: a, mechanism: hadamard",
+        ]
+    )
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_plan_with_anything_in_it_is_loaded_or_refused_in_words(data):
+    at = data.draw(st.integers(len(PLAN), len(EVERY)))
+    end = data.draw(st.integers(at, min(len(EVERY), at + 12)))
+    written = data.draw(
+        st.sampled_from(["0", "-1", ".nan", "[]", "{}", "~", "true", "1e999", "[1, 2]", "\n"])
+        | st.text(max_size=6)
+    )
+    with suppress(PlanError):
+        plan = parse_plan(EVERY[:at] + written + EVERY[end:]).compile()
+        assert CompiledPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("index", "changes", "said"),
+    [
+        (0, {"mechanism": {"name": "brr", "domain_size": 3, "missing": False}}, "the parameters"),
+        (0, {"outside": "missing"}, "must be a value of the domain"),
+        (0, {"domain": None}, "domain must have 1 to"),
+        (0, {"range": [0.0, 1.0]}, "an ordinal has no domain"),
+        (1, {"range": None}, "domain must have 1 to"),
+        (2, {"question": None}, "a survey has a question"),
+        (0, {"question": "q"}, "only a survey has a question"),
+        (4, {"outside": "other"}, "must be 'clip' for a vector"),
+        (5, {"repeat": {"kind": "every", "limit": 2}}, "a top item is one a period"),
+        (5, {"clip": 3}, "canonical form"),
+        (6, {"repeat": {"kind": "constant", "limit": 1}}, "must be rung 1's"),
+        (7, {"missing": True}, "domain_size 3 must be the number of symbols, 4"),
+    ],
+)
+def test_a_compiled_plan_that_lies_is_refused(index, changes, said):
+    document = json.loads(parse_plan(EVERY).compile().to_json())
+    metric = document["metrics"][index]
+    metric.update(changes)
+    document["metrics"][index] = {key: each for key, each in metric.items() if each is not None}
+    with pytest.raises(PlanError) as caught:
+        CompiledPlan.from_json(canonical(document))
+    assert said in str(caught.value)

@@ -1,0 +1,150 @@
+"""Audit mechanisms, or a plan: what is claimed, what is certified, and what an attack shows.
+
+Claimed is the nominal amount, certified the exact worst case, computed again from the thresholds
+that the sampler compares its random words with. Attacked is a lower bound: two inputs are told
+apart from whole chains that the sampler draws with the operating system's randomness, by somebody
+who knows the mechanism and the public coins and sees every rung. A fair secret bit decides which
+input a chain hides; the best distinguishing event is found on a fifth of the chains, and its right
+guesses among the others are bounded by the limit of Clopper and Pearson.
+
+Without a plan all mechanisms of the library are audited, and the claims of papers that are false.
+The status is 1 if a mechanism does not keep its word, and 0 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from mechanisms.audit.claims import Attacker
+    from sotto.compiled import CompiledPlan
+
+HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
+
+_EXAMPLES = """\
+examples:
+  sotto audit
+      every mechanism of the library, and the claims of papers, in some 15 seconds
+  sotto audit --mechanism grr,oue --epsilon 0.5,1,2
+      two of them, as chains up to each of these amounts
+  sotto audit plan.yaml
+      what each metric really costs: a report at each rung, a period, a lifetime
+  sotto audit plan.yaml --attack --json
+      the same, every metric attacked, for a program to read
+
+An attacked amount above the certified one is no proof by itself: of bounds with a confidence of
+95 %, one in twenty may be too large by chance. The verdict is not that of a single bound: that any
+of them is wrong has a chance of one in a million.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto audit``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
+    parser.add_argument(
+        "--attack",
+        action=argparse.BooleanOptionalAction,
+        help="attack, or do not; left out, the library is attacked and a plan is not",
+    )
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=200_000,
+        metavar="N",
+        help="chains that an attack draws of each of its two inputs; default 200000",
+    )
+    parser.add_argument(
+        "--confidence", type=float, default=0.95, help="of each attacked amount; default 0.95"
+    )
+    parser.add_argument(
+        "--epsilon",
+        metavar="E,...",
+        help="the amounts up to which the library's chains go; default 1, and for grr, sue and "
+        "oue 0.5 and 2 too",
+    )
+    parser.add_argument(
+        "--mechanism", metavar="NAME,...", help="of the library, only these and no papers' claims"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto audit`` and return its exit status."""
+    if args.plan is None:
+        return _library(args)
+    if args.epsilon or args.mechanism:
+        raise ParameterError("--epsilon and --mechanism are for the library, not for a plan")
+    return _plan(args)
+
+
+def _library(args: argparse.Namespace) -> int:
+    from sotto.cli import auditing
+
+    amounts = _numbers(args.epsilon) if args.epsilon else None
+    names = args.mechanism.split(",") if args.mechanism else None
+    audited = auditing.audit_library(
+        _attacker(args, default=True), amounts, names, _progress(args)
+    )
+    lines = audited.json() if args.json else audited.text()
+    print("\n".join(lines))
+    return audited.status
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from sotto.cli import auditplans
+
+    audited = auditplans.audit_plan(
+        _read(args.plan), _attacker(args, default=False), _progress(args)
+    )
+    lines = audited.json() if args.json else audited.text()
+    print("\n".join(lines))
+    return audited.status
+
+
+def _read(path: Path) -> CompiledPlan:
+    if path.suffix == ".json":
+        from sotto.compiled import CompiledPlan
+
+        return CompiledPlan.from_json(path.read_bytes())
+    from sotto.plan import load_plan
+
+    return load_plan(path).compile()
+
+
+def _attacker(args: argparse.Namespace, default: bool) -> Attacker | None:
+    """Return what attacks, with the randomness of the production sampler, or None."""
+    from mechanisms.audit.claims import attacker
+    from mechanisms.randomness import SystemSource
+
+    if not 0 < args.confidence < 1:
+        raise ParameterError(f"--confidence must lie in (0, 1), not {args.confidence}")
+    if not 1000 <= args.trials <= 50_000_000:
+        raise ParameterError(f"--trials must lie in [1000, 50000000], not {args.trials}")
+    if not (default if args.attack is None else args.attack):
+        return None
+    return attacker(SystemSource(), args.trials, args.confidence)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--epsilon must be numbers with commas between, not {text!r}") from None
+
+
+def _progress(args: argparse.Namespace) -> Callable[[str], None]:
+    """Return what says on a terminal, on one line, what is done; an empty text ends it."""
+    if not sys.stderr.isatty():
+        return lambda text: None
+
+    def show(text: str) -> None:
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    return show
