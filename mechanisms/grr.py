@@ -38,10 +38,19 @@ class GeneralizedRandomizedResponse(CategoryMechanism):
     -------
     Any two categories are neighbours; the largest likelihood ratio is exactly p/q.
 
+    Relaxation
+    ----------
+    Always: keep the reported category, or replace it by a uniform one.
+
     Utility
     -------
     The share of a category of true share π has variance
     [π p(1−p) + (1−π) q(1−q)] / (n (p−q)²), given the values.
+
+    Use
+    ---
+    Where there are fewer than about e^ε categories; for a few more, subset selection has less
+    noise, and for many local hashing or optimized unary encoding have.
 
     References
     ----------
@@ -99,6 +108,15 @@ class GrrLadder(SymbolLadder):
     def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Count a report at its category."""
         return reports
+
+    def matrix(self, level: int) -> NDArray[np.float64]:
+        """Return the probability of each cell of a count vector, by category."""
+        import numpy as np
+
+        [(p, q)] = self.rung_probabilities(level)
+        matrix = np.full((self.chain.size, self.chain.size), q)
+        np.fill_diagonal(matrix, p)
+        return matrix
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A report supports the category that it names."""

@@ -182,6 +182,18 @@ class LocalHashingLadder(SymbolLadder):
         """Count a report at its hash, then its bucket."""
         return self.coins_of(chains) * self.buckets + reports
 
+    def matrix(self, level: int) -> NDArray[np.float64]:
+        """Return the probability of each cell of a count vector, by category."""
+        import numpy as np
+
+        [(p, q)] = self.rung_probabilities(level)
+        numbers = np.arange(self.coins)
+        rows = np.full((self.domain_size, self.count_length), q / self.coins)
+        for value, row in enumerate(rows):
+            own = buckets_of(np.full(self.coins, value), numbers, self.buckets, self.digits)
+            row[numbers * self.buckets + own] = p / self.coins
+        return rows
+
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A report supports the categories that its hash maps to its bucket."""
         import numpy as np

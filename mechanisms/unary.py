@@ -45,9 +45,18 @@ class SymmetricUnaryEncoding(CategoryMechanism):
     Any two categories are neighbours. Two bits differ between them, each randomized at half of
     epsilon; the largest likelihood ratio is p(1−q) / (q(1−p)).
 
+    Relaxation
+    ----------
+    Always: flip each reported bit with a small probability.
+
     Utility
     -------
     The share of a category has variance q(1−q) / (n (p−q)²), given the values, whatever it is.
+
+    Use
+    ---
+    Where the noise should be the same for all shares; optimized unary encoding has less of it in
+    rare categories from epsilon 1 on.
 
     References
     ----------
@@ -88,10 +97,19 @@ class OptimizedUnaryEncoding(CategoryMechanism):
     Any two categories are neighbours; the largest likelihood ratio is p(1−q) / (q(1−p)) with
     p = 1/2.
 
+    Relaxation
+    ----------
+    Always: flip each reported bit with a small probability, the same for ones and zeros.
+
     Utility
     -------
     The share of a category of true share π has variance
     [π/4 + (1−π) q(1−q)] / (n (1/2−q)²), given the values: 4e^ε/(n(e^ε−1)²) for a rare one.
+
+    Use
+    ---
+    For some tens to thousands of categories where a bit a category is no burden; local hashing has
+    the same error in a byte.
 
     References
     ----------
