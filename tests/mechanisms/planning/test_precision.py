@@ -1,0 +1,251 @@
+"""Predicted standard errors and floors against repeated simulation by the real estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from replicas import replicate
+from scipy import stats
+from statistical import check_at_least, check_normal, check_variance
+
+from mechanisms.decoding import decode
+from mechanisms.errors import ParameterError
+from mechanisms.frequency import frequencies
+from mechanisms.ladders import build
+from mechanisms.numeric import numeric
+from mechanisms.ordinal.estimates import ordinal
+from mechanisms.ordinal.precision import mean_bound_variance
+from mechanisms.precision import Assumed, category_ends, precision, string_variances
+from mechanisms.surveys.estimates import survey_share
+from mechanisms.vectors.means import vector_means
+from mechanisms.vectors.precision import coordinate_variance
+
+SEED = 20261125
+LADDER = [500_000, 1_000_000, 2_000_000]
+N, REPEATS = 2000, 150
+CATEGORY = [
+    {"name": "grr", "domain_size": 6},
+    {"name": "oue", "domain_size": 6},
+    {"name": "local_hashing", "domain_size": 6, "buckets": 3},
+    {"name": "subset", "domain_size": 6, "subset_size": 2},
+    {"name": "hadamard", "domain_size": 6, "blocks": 1},
+    {"name": "hadamard", "domain_size": 6, "blocks": 2},
+]
+
+
+def label(spec: Any, level: int) -> str:
+    return f"{spec} rung {level}, seed {SEED}"
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("spec", CATEGORY, ids=lambda spec: spec["name"])
+def test_a_category(spec: Any, level: int) -> None:
+    """The worst share of one of which all others are in the category's own block."""
+    mechanism = build(spec, LADDER, "m")
+    told = precision(mechanism, level, Assumed(share=0.25))
+    symbols = np.where(np.arange(N) < N // 4, 0, 1)
+    found = [
+        frequencies(mechanism, table)[0].value
+        for table in replicate(mechanism, symbols, level, REPEATS, SEED)
+    ]
+    error = told.standard_error(N)
+    check_normal(np.mean(found), 0.25, error / REPEATS**0.5, label=label(spec, level))
+    check_variance(found, error**2, label=label(spec, level))
+
+
+def test_a_wrong_prediction_is_seen() -> None:
+    """The check itself: with the error of the next rung it fails."""
+    mechanism = build(CATEGORY[0], LADDER, "m")
+    symbols = np.where(np.arange(N) < N // 4, 0, 1)
+    counts = replicate(mechanism, symbols, 1, REPEATS, SEED)
+    found = [frequencies(mechanism, table)[0].value for table in counts]
+    wrong = precision(mechanism, 2, Assumed(share=0.25)).standard_error(N)
+    with pytest.raises(AssertionError):
+        check_variance(found, wrong**2)
+
+
+@pytest.mark.parametrize("spec", CATEGORY, ids=lambda spec: spec["name"])
+def test_without_a_share_the_worst_one_is_taken(spec: Any) -> None:
+    mechanism = build(spec, LADDER, "m")
+    worst = precision(mechanism, 1)
+    each = [precision(mechanism, 1, Assumed(share=k / 10)).standard_error(N) for k in range(11)]
+    assert worst.standard_error(N) == pytest.approx(max(each), rel=1e-12)
+    assert worst.ends == category_ends(mechanism, 1)
+
+
+@pytest.mark.parametrize("spec", [CATEGORY[0], CATEGORY[1]], ids=lambda spec: spec["name"])
+def test_a_share_at_the_floor_is_noticed(spec: Any) -> None:
+    """Four times in five, and one that nobody has once in forty; normal to within 0.01."""
+    mechanism = build(spec, LADDER, "m")
+    told = precision(mechanism, 2)
+    floor, times = told.floor(N), 600
+    holders = round(floor * N)
+    threshold = stats.norm.isf(0.025) * precision(mechanism, 2, Assumed(share=0.0)).standard_error(
+        N
+    )
+    noticed = [0, 0]
+    for case, number in enumerate((holders, 0)):
+        symbols = np.where(np.arange(N) < number, 0, 1)
+        for table in replicate(mechanism, symbols, 2, times, SEED):
+            noticed[case] += frequencies(mechanism, table)[0].value > threshold
+    check_at_least(noticed[0], times, 0.79, label=label(spec, 2))
+    check_at_least(times - noticed[1], times, 0.965, label=label(spec, 2))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"name": "threshold", "missing": False},
+        {"name": "hybrid", "points": 33, "missing": False},
+        {"name": "sampled_bit", "bits": 8, "missing": False},
+    ],
+    ids=lambda spec: spec["name"],
+)
+def test_a_number_in_its_unit(spec: Any) -> None:
+    mechanism = build(spec, LADDER, "m")
+    values = np.random.default_rng(SEED).beta(2, 5, N)
+    told = precision(mechanism, 1, Assumed(values=tuple(values.tolist())), scale=200.0)
+    found = [
+        numeric(mechanism, table, -50.0, 150.0, ()).mean.value
+        for table in replicate(mechanism, values, 1, REPEATS, SEED)
+    ]
+    check_variance(found, told.standard_error(N) ** 2, label=label(spec, 1))
+    assert precision(mechanism, 1, scale=200.0).standard_error(N) >= told.standard_error(N)
+
+
+@pytest.mark.parametrize("name", ["warner", "simmons", "christofides"])
+def test_a_survey(name: str) -> None:
+    extra: dict[str, Any] = {
+        "warner": {},
+        "simmons": {"unrelated": 30},
+        "christofides": {"cards": (3, 2, 8)},
+    }[name]
+    ladder = [500_000, 1_000_000]
+    mechanism = build({"name": name, **extra}, ladder, "m")
+    told = precision(mechanism, 1, Assumed(share=0.2))
+    symbols = (np.arange(N) < N // 5).astype(np.int64)
+    found = [
+        survey_share(mechanism, table).value  # type: ignore[arg-type]
+        for table in replicate(mechanism, symbols, 1, REPEATS, SEED)
+    ]
+    check_normal(np.mean(found), 0.2, told.standard_error(N) / REPEATS**0.5, label=name)
+    check_variance(found, told.standard_error(N) ** 2, label=f"{name}, seed {SEED}")
+
+
+@pytest.mark.parametrize(("size", "missing"), [(1, False), (3, False), (3, True)])
+def test_an_ordinal_mean(size: int, missing: bool) -> None:
+    spec = {"name": "brr", "domain_size": 6 + missing, "subset_size": size, "missing": missing}
+    mechanism = build(spec, LADDER, "m")
+    symbols = np.random.default_rng(SEED).binomial(5, 0.3, N)
+    found = np.array(
+        [
+            [bound.value for bound in ordinal(mechanism, table, np.arange(6) / 5).mean_bounds]
+            for table in replicate(mechanism, symbols, 2, REPEATS, SEED)
+        ]
+    )
+    stated = mean_bound_variance(mechanism, 2, (symbols / 5).tolist()) / N
+    # A quotient varies by terms of the order of 1/n more than its leading order does.
+    check_variance(
+        found[:, int(found.var(axis=0).argmax())],
+        stated * (1.02 if missing else 1),
+        label=label(spec, 2),
+    )
+    assert mean_bound_variance(mechanism, 2) / N >= stated
+
+
+def test_candidate_strings() -> None:
+    """Shares, errors and floors of candidates as the decoder finds and states them."""
+    spec = {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 8}
+    mechanism = build(spec, [2_000_000, 6_000_000], "s")
+    names = [f"candidate {i}" for i in range(6)]
+    shares = [0.5, 0.2, 0.1, 0.1, 0.1, 0.0]
+    symbols = [
+        name.encode() for name, s in zip(names, shares, strict=True) for _ in range(int(s * N))
+    ]
+    found, floors = [], []
+    for table in replicate(mechanism, symbols, 1, REPEATS, SEED):
+        decoded = decode(mechanism, table, names)
+        found.append([each.estimate.value for each in decoded.items] + [decoded.unexplained.value])
+        floors.append([each.estimate.detection_floor for each in decoded.items])
+    stated = np.array(string_variances(mechanism, 1, names, shares)) / N  # type: ignore[arg-type]
+    values = np.array(found)
+    check_normal(
+        values.mean(axis=0), [*shares, 0.0], (stated / REPEATS) ** 0.5, label=label(spec, 1)
+    )
+    for column in range(values.shape[1]):
+        check_variance(values[:, column], stated[column], label=label(spec, 1))
+    told = precision(mechanism, 1, Assumed(candidates=tuple(names)))
+    assert told.floor(N) == pytest.approx(np.array(floors).mean(axis=0).max(), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"name": "sampled_vector", "dimensions": 4, "sampled": 1, "bits": 0},
+        {"name": "sampled_vector", "dimensions": 4, "sampled": 2, "bits": 6},
+        {"name": "sampled_hybrid", "dimensions": 4, "sampled": 1, "points": 17},
+    ],
+    ids=["thresholds", "bits", "grid"],
+)
+def test_a_coordinate(spec: Any) -> None:
+    mechanism = build(spec, LADDER, "v")
+    generator = np.random.default_rng(SEED)
+    vectors = np.column_stack(
+        [generator.beta(a, 3, N) for a in (0.5, 2, 9)] + [generator.integers(0, 2, N)]
+    )
+    found = np.array(
+        [
+            [each.value for each in vector_means(mechanism, table)]  # type: ignore[arg-type]
+            for table in replicate(mechanism, list(vectors), 2, REPEATS, SEED)
+        ]
+    )
+    for column in range(4):
+        x = vectors[:, column]
+        stated = coordinate_variance(mechanism, 2, x, N) / N  # type: ignore[arg-type]
+        check_variance(found[:, column], stated, label=f"{label(spec, 2)}, {column}")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"name": "sampled_vector", "dimensions": 8, "sampled": 2, "bits": 0},
+        {"name": "sampled_hybrid", "dimensions": 8, "sampled": 2, "points": 17},
+    ],
+    ids=["thresholds", "grid"],
+)
+def test_no_coordinate_is_worse_than_the_worst(spec: Any) -> None:
+    generator = np.random.default_rng(SEED)
+    for epsilon in (500_000, 4_000_000, 12_000_000):
+        mechanism: Any = build(spec, [epsilon], "v")
+        pictures = [generator.beta(a, b, 500) for a in (0.2, 1, 5) for b in (0.2, 1, 5)]
+        pictures += [np.full(1, x) for x in (0.0, 0.3, 0.53, 1.0)] + [np.array([0.0, 1.0])]
+        found = [coordinate_variance(mechanism, 0, each, 10**6) for each in pictures]
+        worst = coordinate_variance(mechanism, 0, None, 10**6)
+        assert 0.9 * worst <= max(found) <= 1.003 * worst
+
+
+def test_reports_are_the_least_that_are_enough() -> None:
+    told = precision(build(CATEGORY[0], LADDER, "m"), 2)
+    for measure in ("error", "width", "floor"):
+        n = told.reports(measure, 0.02)
+        assert told.measure(measure, n) <= 0.02 < told.measure(measure, n - 1)
+
+
+def test_what_cannot_be_had_is_refused() -> None:
+    told = precision(build(CATEGORY[0], LADDER, "m"), 2)
+    with pytest.raises(ParameterError, match="reports would reach"):
+        told.reports("error", 1e-12)
+    with pytest.raises(ParameterError, match="must be above 0"):
+        told.reports("width", 0.0)
+    with pytest.raises(ParameterError, match="a measure is one of"):
+        told.measure("height", 10)
+    mean = precision(build({"name": "threshold", "missing": False}, LADDER, "m"), 0)
+    with pytest.raises(ParameterError, match="no detection floor"):
+        mean.floor(100)
+    rappor = build({"name": "rappor", "bits": 8, "hashes": 1, "cohorts": 1}, LADDER, "s")
+    with pytest.raises(ParameterError, match="cannot all be told apart"):
+        precision(rappor, 0, Assumed(candidates=tuple(map(str, range(20)))))
+    with pytest.raises(ParameterError, match="strings need candidates"):
+        precision(rappor, 0)
