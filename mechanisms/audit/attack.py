@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Chains drawn at a time.
-_BLOCK = 1 << 15
+#: Chains drawn at a time, and bytes of their payloads.
+_BLOCK, _BYTES = 1 << 15, 1 << 23
 #: So many inputs of either kind are as many as anybody should wait for.
 MAX_TRIALS = 50_000_000
 
@@ -115,8 +115,9 @@ def _views(
     n = len(secrets)
     ratios, raw = np.empty((n, levels)), np.empty(n, dtype=np.uint64)
     names = np.frombuffer(pair.name, dtype="<u8").astype(np.uint64)
-    for start in range(0, n, _BLOCK):
-        part = slice(start, min(start + _BLOCK, n))
+    block = max(64, min(_BLOCK, _BYTES // (mechanism.levels * mechanism.payload_width)))
+    for start in range(0, n, block):
+        part = slice(start, min(start + block, n))
         size = part.stop - start
         chains = source.words(2 * size).reshape(size, 2)
         pseudonyms = np.tile(names, (size, 1))

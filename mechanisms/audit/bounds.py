@@ -64,7 +64,7 @@ def loss_bound(right: int, guesses: int, confidence: float) -> float:
     Examples
     --------
     >>> round(loss_bound(7_400, 10_000, 0.95), 3)
-    1.023
+    1.008
     >>> loss_bound(0, 0, 0.95)
     0.0
     """

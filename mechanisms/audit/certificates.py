@@ -93,7 +93,7 @@ def _bits_ratio(mechanism: LadderedMechanism, chain: BitChain, level: int) -> Fr
     if isinstance(mechanism, RapporLadder):
         return changed[0] ** min(2 * mechanism.hashes, chain.width)
     if isinstance(mechanism, SplitBitsLadder):
-        return math.prod(changed)
+        return math.prod(changed, start=Fraction(1))
     raise ParameterError(f"bits of {type(mechanism).__name__} cannot be audited")
 
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 #: A tenth of the chains ranks the cells, and as many choose among views and events.
 PART = 10
-#: Numbers that take more values than this are cut into so many quantiles.
+#: Numbers that take more values than this are cut into so many quantiles, fewer for few chains.
 BINS = 512
+#: Chains of a part that a quantile has at least.
+_IN_A_BIN = 16
 #: How sure a choice is to be: of many cells and events, small ones look good by chance.
 _SURE = 0.999
 #: An event this part as good as the best is taken if it happens more often.
@@ -148,7 +150,8 @@ def score_key(scores: NDArray[np.float64]) -> NDArray[np.uint64]:
 
     fine = np.rint(scores * 1e6).astype(np.int64)
     values = np.unique(fine)
-    if len(values) > BINS:
-        edges = np.unique(np.quantile(fine, np.linspace(0, 1, BINS + 1)[1:-1], method="nearest"))
+    bins = min(BINS, max(2, len(scores) // (PART * _IN_A_BIN)))
+    if len(values) > bins:
+        edges = np.unique(np.quantile(fine, np.linspace(0, 1, bins + 1)[1:-1], method="nearest"))
         fine = np.searchsorted(edges, fine).astype(np.int64)
     return fine.view(np.uint64)

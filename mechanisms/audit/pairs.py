@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 NAME = bytes(16)
 #: Names of strings that are tried for disjoint filters without a collision.
 _TRIED = 512
+#: Inputs of a finite channel of which all pairs are tried, both ends among them.
+_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,8 @@ def worst_pair(mechanism: LadderedMechanism) -> Pair:
     chain = getattr(mechanism, "chain", None)
     if isinstance(chain, FiniteChain) and not isinstance(mechanism, SurveyLadder):
         return Pair(_inputs(chain))
-    return Pair((0, 1) if hasattr(mechanism, "domain_size") or _survey(mechanism) else (0.0, 1.0))
-
-
-def _survey(mechanism: LadderedMechanism) -> bool:
-    return isinstance(mechanism, SurveyLadder)
+    whole = isinstance(mechanism, SurveyLadder) or hasattr(mechanism, "domain_size")
+    return Pair((0, 1) if whole else (0.0, 1.0))
 
 
 def _inputs(chain: FiniteChain) -> tuple[int, int]:
@@ -95,8 +94,9 @@ def _inputs(chain: FiniteChain) -> tuple[int, int]:
         far = np.abs(logs[one] - logs[other]) > 0.999 * largest
         return float((matrix[one] + matrix[other])[far].sum())
 
-    distinct = np.unique(matrix, axis=0, return_index=True)[1].tolist()
-    one, other = max(combinations(sorted(distinct), 2), key=told)
+    distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
+    some = np.linspace(0, len(distinct) - 1, min(len(distinct), _ROWS)).astype(int)
+    one, other = max(combinations(distinct[some].tolist(), 2), key=told)
     return one, other
 
 

@@ -156,7 +156,7 @@ def _of_bits(
         p, q = float(rung.p), float(rung.q)
         seen = reports[:, bit >> 3] >> (bit & 7) & 1
         said = np.where(seen, np.log(p / q), np.log((1 - p) / (1 - q)))
-        total += said if other >> bit & 1 else -said
+        total += said * (1 if other >> bit & 1 else -1)
     return total
 
 

@@ -89,9 +89,7 @@ def _library(args: argparse.Namespace) -> int:
 
     amounts = _numbers(args.epsilon) if args.epsilon else None
     names = args.mechanism.split(",") if args.mechanism else None
-    audited = auditing.audit_library(
-        _attacker(args, default=True), amounts, names, _progress(args)
-    )
+    audited = auditing.audit_library(_attacker(args, default=True), amounts, names, _progress(args))
     lines = audited.json() if args.json else audited.text()
     print("\n".join(lines))
     return audited.status
@@ -120,7 +118,7 @@ def _read(path: Path) -> CompiledPlan:
 
 def _attacker(args: argparse.Namespace, default: bool) -> Attacker | None:
     """Return what attacks, with the randomness of the production sampler, or None."""
-    from mechanisms.audit.claims import attacker
+    from mechanisms.audit.claims import Attacker
     from mechanisms.randomness import SystemSource
 
     if not 0 < args.confidence < 1:
@@ -129,14 +127,16 @@ def _attacker(args: argparse.Namespace, default: bool) -> Attacker | None:
         raise ParameterError(f"--trials must lie in [1000, 50000000], not {args.trials}")
     if not (default if args.attack is None else args.attack):
         return None
-    return attacker(SystemSource(), args.trials, args.confidence)
+    return Attacker(SystemSource(), args.trials, args.confidence)
 
 
 def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ParameterError(f"--epsilon must be numbers with commas between, not {text!r}") from None
+        raise ParameterError(
+            f"--epsilon must be numbers with commas between, not {text!r}"
+        ) from None
 
 
 def _progress(args: argparse.Namespace) -> Callable[[str], None]:

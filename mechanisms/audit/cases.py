@@ -1,0 +1,66 @@
+"""Claims about releases that are no ladders: what is claimed, what is true, and a sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from mechanisms.audit.attack import fair_bits
+from mechanisms.audit.bounds import Attack
+from mechanisms.audit.guessing import guess
+from mechanisms.randomness import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: What is seen of releases, each of the input that its secret bit chooses.
+Views: TypeAlias = "Mapping[str, NDArray[np.uint64]]"
+Release: TypeAlias = "Callable[[NDArray[np.bool_], Source], Views]"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A claim and what is true of it.
+
+    Parameters
+    ----------
+    name : str
+        The mechanism and its setting.
+    source : str
+        Where the claim is made, or the condition that is broken.
+    claimed, true : float
+        Epsilons; the true one by calculation, infinite where no epsilon covers it.
+    release : callable
+        Draws releases from a secret bit each.
+    cost : int
+        How many times fewer releases an attack draws, where one takes long.
+    why : str
+        What is wrong.
+    """
+
+    name: str
+    source: str
+    claimed: float
+    true: float
+    release: Release
+    why: str
+    cost: int = 1
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim is at least what is true."""
+        return self.true <= self.claimed * (1 + 1e-9)
+
+    def attack(self, source: Source, trials: int, confidence: float) -> Attack:
+        """Tell the two inputs apart; see :func:`mechanisms.audit.attack.attack`."""
+        secrets = fair_bits(2 * max(100, trials // self.cost), source)
+        return guess(self.release(secrets, source), secrets, confidence)
+
+
+def unit(n: int, source: Source) -> NDArray[np.float64]:
+    """Return ``(n,)`` uniform numbers in [0, 1) of 53 bits."""
+    import numpy as np
+
+    return (source.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,253 @@
+"""The audit of the library: its mechanisms, and claims of papers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO
+
+if TYPE_CHECKING:
+    from mechanisms.audit.bounds import Attack
+    from mechanisms.audit.cases import Case
+    from mechanisms.audit.claims import Attacker, Claim, Finding
+
+Progress = Callable[[str], None]
+#: Amounts of the audited chains, and of those mechanisms that are shown at more of them.
+_AMOUNTS, _MORE = (1.0,), (0.5, 1.0, 2.0)
+_SHOWN_AT_MORE = frozenset({"grr", "sue", "oue"})
+
+
+@dataclass(frozen=True)
+class Line:
+    """A mechanism of the library with its finding."""
+
+    claim: Claim
+    parameters: str
+    finding: Finding
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CaseLine:
+    """A release that is no ladder, with its attack and whether that is above what is true."""
+
+    case: Case
+    attack: Attack | None
+    broken: bool
+
+    @property
+    def verdict(self) -> str:
+        """What to say of the claim."""
+        if self.broken:
+            return "BROKEN: an attack shows more than is certified"
+        if not self.case.holds:
+            return f"false: {self.case.why}"
+        return f"loose: {self.case.why}" if self.case.why else "holds"
+
+
+@dataclass(frozen=True)
+class LibraryAudit:
+    """All that ``sotto audit`` says without a plan."""
+
+    lines: tuple[Line, ...]
+    beside: tuple[CaseLine, ...]
+    published: tuple[CaseLine, ...]
+    attacker: Attacker | None
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if a mechanism does not keep its word."""
+        broken = any(case.broken for case in (*self.beside, *self.published))
+        return int(broken or any(line.problems for line in self.lines))
+
+    def text(self) -> list[str]:
+        """Return the audit as tables."""
+        from sotto.cli.tables import table
+
+        out = ["The library, each mechanism a chain at half of the amount and at all of it:", ""]
+        head = ["mechanism", "source", "claimed", "certified", "attacked", "verdict"]
+        out += table(head, map(_row, self.lines))
+        for title, cases in (
+            ("Beside ladders:", self.beside),
+            ("Claims of papers, and what becomes of them:", self.published),
+        ):
+            if cases:
+                head = ["claim", "source", "claimed", "true", "attacked", "verdict"]
+                out += ["", title, "", *table(head, map(_case_row, cases))]
+        return [*out, "", *explained(self.attacker)]
+
+    def json(self) -> list[str]:
+        """Return the audit as JSON."""
+        document = {
+            "attack": attack_document(self.attacker),
+            "mechanisms": [
+                {
+                    "mechanism": line.claim.name,
+                    "parameters": line.parameters,
+                    "source": line.claim.source,
+                    **finding_document(line.finding),
+                    "problems": list(line.problems),
+                }
+                for line in self.lines
+            ],
+            "beside": [_case_document(line) for line in self.beside],
+            "published": [_case_document(line) for line in self.published],
+            "status": self.status,
+        }
+        return [json.dumps(document, indent=1)]
+
+
+def audit_library(
+    attacker: Attacker | None,
+    amounts: Sequence[float] | None,
+    names: Sequence[str] | None,
+    progress: Progress,
+) -> LibraryAudit:
+    """Audit the library, or some of its mechanisms.
+
+    Raises
+    ------
+    ParameterError
+        A mechanism is unknown, or an amount none that it can have.
+    """
+    from mechanisms.audit.beside import beside
+    from mechanisms.audit.claims import LIBRARY, examine, ladder_to
+    from mechanisms.audit.published import published
+
+    known = [claim.name for claim in LIBRARY]
+    for name in names or ():
+        if name not in known:
+            raise ParameterError(f"--mechanism must be among {', '.join(known)}, not {name!r}")
+    work = [
+        (claim, amount)
+        for claim in LIBRARY
+        if names is None or claim.name in names
+        for amount in amounts or (_MORE if claim.name in _SHOWN_AT_MORE else _AMOUNTS)
+    ]
+    others = [] if names else [*beside(), *published()]
+    checks, lines = len(work) + len(others), []
+    for number, (claim, amount) in enumerate(work, start=1):
+        progress(f"{claim.name} at {amount:g}: {number} of {checks}")
+        ladder = ladder_to(amount)
+        found = examine(claim.build(ladder), attacker=attacker)
+        said = _parameters(claim, ladder[-1])
+        lines.append(Line(claim, said, found, tuple(found.problems(checks))))
+    cases = []
+    for number, case in enumerate(others, start=len(work) + 1):
+        progress(f"{case.name}: {number} of {checks}")
+        cases.append(_case_line(case, attacker, checks))
+    progress("")
+    apart = len(beside()) if others else 0
+    return LibraryAudit(tuple(lines), tuple(cases[:apart]), tuple(cases[apart:]), attacker)
+
+
+def _case_line(case: Case, attacker: Attacker | None, checks: int) -> CaseLine:
+    from mechanisms.audit.claims import FALSE_ALARM
+
+    if attacker is None:
+        return CaseLine(case, None, False)
+    found = attacker.case(case)
+    return CaseLine(case, found, found.exceeds(case.true, FALSE_ALARM / checks))
+
+
+def _parameters(claim: Claim, micro: int) -> str:
+    spec = claim.spec(micro)
+    return ", ".join(
+        f"{key.replace('_', ' ')} {' '.join(map(str, v)) if isinstance(v, tuple) else v}"
+        for key, v in spec.items()
+        if key != "name" and v is not False
+    )
+
+
+def _row(line: Line) -> list[str]:
+    name = f"{line.claim.name} ({line.parameters})" if line.parameters else line.claim.name
+    found = line.finding
+    amounts = [epsilon_text(found.claimed), epsilon_text(found.certified), attacked(found.attack)]
+    return [name, line.claim.source, *amounts, verdict(line.problems)]
+
+
+def _case_row(line: CaseLine) -> list[str]:
+    case = line.case
+    true = "infinite" if case.true == float("inf") else f"{case.true:.3f}"
+    row = [case.name, case.source, f"{case.claimed:.3f}", true]
+    return [*row, attacked(line.attack), line.verdict]
+
+
+def _case_document(line: CaseLine) -> dict[str, object]:
+    case = line.case
+    return {
+        "claim": case.name,
+        "source": case.source,
+        "claimed": case.claimed,
+        "true": "inf" if case.true == float("inf") else case.true,
+        **guesses_document(line.attack),
+        "verdict": line.verdict,
+    }
+
+
+def verdict(problems: Sequence[str]) -> str:
+    """Return what to say of a mechanism."""
+    return f"BROKEN: {'; '.join(problems)}" if problems else "holds"
+
+
+def epsilon_text(micro: int) -> str:
+    """Return micro-epsilon with all its digits.
+
+    >>> epsilon_text(500_000)
+    '0.500000'
+    """
+    return f"{micro / MICRO:.6f}"
+
+
+def attacked(attack: Attack | None) -> str:
+    """Return a proved amount, rounded down."""
+    return "" if attack is None else f"{int(attack.epsilon * 1e4) / 1e4:.4f}"
+
+
+def finding_document(found: Finding) -> dict[str, object]:
+    """Return the amounts of a finding, as epsilons."""
+    return {
+        "claimed": found.claimed / MICRO,
+        "stated": found.stated / MICRO,
+        "certified": found.certified / MICRO,
+        **guesses_document(found.attack),
+    }
+
+
+def guesses_document(attack: Attack | None) -> dict[str, object]:
+    """Return what an attack found; nothing without one."""
+    if attack is None:
+        return {}
+    return {
+        "attacked": attack.epsilon,
+        "right": attack.right,
+        "guesses": attack.guesses,
+        "chains": attack.chains,
+        "view": attack.view,
+    }
+
+
+def attack_document(attacker: Attacker | None) -> dict[str, object] | None:
+    """Return how was attacked."""
+    if attacker is None:
+        return None
+    return {"trials": attacker.trials, "confidence": attacker.confidence}
+
+
+def explained(attacker: Attacker | None) -> list[str]:
+    """Return what the columns mean."""
+    lines = [
+        "Amounts are epsilon. 'Certified' is exact, from the sampler's thresholds, rounded up."
+    ]
+    if attacker is not None:
+        lines += [
+            f"'Attacked' is a lower bound, each with confidence {attacker.confidence:g}, from "
+            f"{attacker.trials:,} chains of either",
+            "input, fewer where they take long. It may exceed by chance what is certified; a verdict",
+            "of a whole audit is wrong once in a million.",
+        ]
+    return lines

@@ -1,0 +1,228 @@
+"""The audit of a plan: what each metric costs, a report, a period and a lifetime."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mechanisms.exact import MICRO
+from sotto.cli.auditing import (
+    Progress,
+    attack_document,
+    attacked,
+    epsilon_text,
+    explained,
+    finding_document,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from mechanisms.audit.claims import Attacker, Finding
+    from sotto.compiled import CompiledMetric, CompiledPlan
+
+
+@dataclass(frozen=True)
+class MetricAudit:
+    """What a metric costs, in micro-epsilon, from its sampler's thresholds.
+
+    Parameters
+    ----------
+    metric : CompiledMetric
+    rungs : tuple of Finding
+        Of chains up to each rung, a permanent response included, which is not sent.
+    problems : tuple of str
+    """
+
+    metric: CompiledMetric
+    rungs: tuple[Finding, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def chain(self) -> int:
+        """All reports of one value."""
+        return self.rungs[self.metric.sent - 1].certified
+
+    @property
+    def period(self) -> int:
+        """All values of a period."""
+        return self.metric.limit * self.chain
+
+    @property
+    def permanent(self) -> int:
+        """What a constant metric costs once, instead of in every period; 0 for others."""
+        return self.rungs[-1].certified if self.metric.kind == "constant" else 0
+
+
+@dataclass(frozen=True)
+class PlanAudit:
+    """All that ``sotto audit PLAN`` says."""
+
+    plan: CompiledPlan
+    metrics: tuple[MetricAudit, ...]
+    attacker: Attacker | None
+
+    @property
+    def period(self) -> int:
+        """Micro-epsilon that a period costs at most."""
+        return sum(metric.period for metric in self.metrics)
+
+    @property
+    def permanent(self) -> int:
+        """Micro-epsilon that permanent responses cost once."""
+        return sum(metric.permanent for metric in self.metrics)
+
+    @property
+    def recurring(self) -> int:
+        """Micro-epsilon that a full period takes from the lifetime's."""
+        return sum(metric.period for metric in self.metrics if not metric.permanent)
+
+    @property
+    def periods(self) -> int | None:
+        """How many full periods the lifetime lasts; None for ever."""
+        left = self.plan.ceilings.lifetime - self.permanent
+        return left // self.recurring if self.recurring else None
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if a mechanism does not keep its word, or a ceiling is exceeded."""
+        over = self.period > self.plan.ceilings.period
+        return int(over or any(metric.problems for metric in self.metrics))
+
+    def text(self) -> list[str]:
+        """Return the audit as tables."""
+        from sotto.cli.tables import table
+
+        plan = self.plan
+        head = ["metric", "mechanism", "rung", "claimed", "certified", "attacked", "verdict"]
+        rungs = [row for metric in self.metrics for row in _rung_rows(metric)]
+        if self.attacker is None:
+            rungs = [[*row[:5], row[6]] for row in rungs]
+            del head[5]
+        costs = ["metric", "a value", "values a period", "a period", "a lifetime"]
+        return [
+            f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
+            f"fingerprint {plan.fingerprint.hex()}",
+            "",
+            "A value, released up to each rung:",
+            "",
+            *table(head, rungs),
+            "",
+            "A device:",
+            "",
+            *table(costs, [*map(self._cost_row, self.metrics), self._total_row()]),
+            "",
+            *self._ceilings(),
+            "",
+            *explained(self.attacker),
+        ]
+
+    def _cost_row(self, audit: MetricAudit) -> list[str]:
+        metric = audit.metric
+        values = "1, constant" if audit.permanent else str(metric.limit)
+        amounts = [epsilon_text(audit.chain), values, epsilon_text(audit.period)]
+        return [metric.name, *amounts, self._lifetime(audit.period, audit.permanent)]
+
+    def _total_row(self) -> list[str]:
+        spent = self.permanent + (self.periods or 0) * self.recurring
+        return ["all", "", "", epsilon_text(self.period), epsilon_text(spent)]
+
+    def _lifetime(self, period: int, permanent: int) -> str:
+        return epsilon_text(permanent or (self.periods or 0) * period)
+
+    def _ceilings(self) -> list[str]:
+        from sotto.durations import duration_text
+
+        plan, unused = self.plan, self.plan.ceilings.period - self.period
+        lines = [
+            f"ceiling of a period ({duration_text(plan.period)}): "
+            f"{epsilon_text(plan.ceilings.period)}, of which {epsilon_text(unused)} stays unused"
+        ]
+        lifetime = f"ceiling of a lifetime: {epsilon_text(plan.ceilings.lifetime)}"
+        if self.permanent:
+            lifetime += f", of which permanent responses take {epsilon_text(self.permanent)} once"
+        if self.periods is None:
+            return [*lines, f"{lifetime}; no period adds to that"]
+        left = plan.ceilings.lifetime - self.permanent - self.periods * self.recurring
+        time = duration_text(self.periods * plan.period)
+        lines.append(f"{lifetime}; spent after {self.periods} full periods ({time}), but for")
+        lines.append(f"{epsilon_text(left)}; from then on less is recorded than the plan asks for")
+        return lines
+
+    def json(self) -> list[str]:
+        """Return the audit as JSON."""
+        document = {
+            "plan": self.plan.plan,
+            "version": self.plan.version,
+            "collector": self.plan.collector,
+            "fingerprint": self.plan.fingerprint.hex(),
+            "attack": attack_document(self.attacker),
+            "metrics": [_document(metric) for metric in self.metrics],
+            "period": {
+                "cost": self.period / MICRO,
+                "ceiling": self.plan.ceilings.period / MICRO,
+            },
+            "lifetime": {
+                "permanent": self.permanent / MICRO,
+                "a_period": self.recurring / MICRO,
+                "ceiling": self.plan.ceilings.lifetime / MICRO,
+                "full_periods": self.periods,
+            },
+            "status": self.status,
+        }
+        return [json.dumps(document, indent=1)]
+
+
+def audit_plan(plan: CompiledPlan, attacker: Attacker | None, progress: Progress) -> PlanAudit:
+    """Audit every metric of a plan; only what is sent is attacked."""
+    found = []
+    for metric in plan.metrics:
+        progress(f"{metric.name}: {metric.index + 1} of {len(plan.metrics)}")
+        found.append(_audit(metric, attacker, len(plan.metrics)))
+    progress("")
+    return PlanAudit(plan, tuple(found), attacker)
+
+
+def _audit(metric: CompiledMetric, attacker: Attacker | None, checks: int) -> MetricAudit:
+    from mechanisms.audit.claims import examine
+
+    rungs = tuple(
+        examine(metric.mechanism, level + 1, attacker if level == metric.sent - 1 else None)
+        for level in range(len(metric.ladder))
+    )
+    problems = [problem for rung in rungs for problem in rung.problems(checks)]
+    return MetricAudit(metric, rungs, tuple(dict.fromkeys(problems)))
+
+
+def _rung_rows(audit: MetricAudit) -> list[list[str]]:
+    metric, rows = audit.metric, []
+    for level, found in enumerate(audit.rungs):
+        first, kept = level == 0, level >= metric.sent
+        rows.append(
+            [
+                metric.name if first else "",
+                metric.mechanism.name if first else "",
+                f"{level + 1}, never sent" if kept else str(level + 1),
+                epsilon_text(found.claimed),
+                epsilon_text(found.certified),
+                attacked(found.attack),
+                verdict(found.problems(1)) if found.attack is None else verdict(audit.problems),
+            ]
+        )
+    return rows
+
+
+def _document(audit: MetricAudit) -> dict[str, object]:
+    return {
+        "metric": audit.metric.name,
+        "mechanism": audit.metric.mechanism.name,
+        "rungs": [
+            {**finding_document(found), "sent": level < audit.metric.sent}
+            for level, found in enumerate(audit.rungs)
+        ],
+        "value": audit.chain / MICRO,
+        "values_a_period": audit.metric.limit,
+        "period": audit.period / MICRO,
+        "permanent": audit.permanent / MICRO,
+        "problems": list(audit.problems),
+    }
