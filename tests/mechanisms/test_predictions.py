@@ -38,7 +38,7 @@ def label_of(spec: Any) -> str:
 def test_shares(number: int, epsilon: float) -> None:
     spec = _category_specs(9, [round(epsilon * 1e6)])[number]
     mechanism = build(spec, [round(epsilon * 1e6)], "m")
-    n, repeats = len(CATEGORIES), 150
+    n, repeats = len(CATEGORIES), 100
     shares = np.bincount(CATEGORIES, minlength=9) / n
     counts = replicate(mechanism, CATEGORIES, 0, repeats, SEED)
     found = np.array([[e.value for e in frequencies(mechanism, table)] for table in counts])
@@ -56,7 +56,7 @@ def test_means(number: int, epsilon: int, missing: bool) -> None:
     spec = _number_specs(missing)[number]
     mechanism = build(spec, [epsilon * 1_000_000], "m")
     # Smoothing takes long; its mean is that of any mechanism on a grid.
-    repeats = 30 if spec["name"] == "square_wave" else 150
+    repeats = 30 if spec["name"] == "square_wave" else 90
     data = sorted(NUMBERS)[(number + epsilon) % 3]
     values = NUMBERS[data]
     counts = replicate(mechanism, values, 0, repeats, SEED)
@@ -114,14 +114,14 @@ def test_strings(epsilon: int) -> None:
     names = [f"string {number}" for number in range(7)]
     values = [names[each].encode() for each in np.minimum(CATEGORIES, 6)]
     shares = np.bincount(np.minimum(CATEGORIES, 6), minlength=7) / len(values)
-    counts = replicate(mechanism, values, 0, 60, SEED)
+    counts = replicate(mechanism, values, 0, 40, SEED)
     squares = []
     for table in counts:
         found = decode(mechanism, table, names[:-1]).items
         errors = np.array([each.estimate.value for each in found]) - shares[:-1]
         squares.append(float((errors**2).mean()))
     stated = string_error(mechanism, 0, shares[:-1], len(values)) ** 2
-    error = float(np.std(squares)) / 60**0.5 + 0.02 * stated
+    error = float(np.std(squares)) / 40**0.5 + 0.02 * stated
     check_normal(np.mean(squares), stated, error, label=f"epsilon {epsilon} seed {SEED}")
 
 

@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.integrate import quad
 from scipy.optimize import brentq
 from vectors import Vector, vectors
 
@@ -66,6 +68,31 @@ def test_table_of_errors(epsilon: float) -> None:
     }
     rmse = {name: round(1e4 * (value / 1e4) ** 0.5) for name, value in variances.items()}
     assert rmse == PRINTED[epsilon]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "duchi", "piecewise", "threshold"),
+    [
+        (0.5, 400, 448, 397),
+        (1, 200, 218, 195),
+        (2, 102, 102, 92),
+        (4, 63, 44, 44),
+        (8, 56, 14, 34),
+    ],
+)
+def test_table_of_errors_of_skewed_values(
+    epsilon: float, duchi: int, piecewise: int, threshold: int
+) -> None:
+    """Beta(2, 20), moved to [-1, 1]: E|X − X'| is four times the integral of F (1 − F)."""
+    law = stats.beta(2, 20)
+    at = (4 * law.moment(2) - 4 * law.mean() + 1) ** 0.5
+    apart = 4 * quad(lambda u: law.cdf(u) * (1 - law.cdf(u)), 0, 1)[0]
+    variances = (
+        duchi_variance(at, epsilon),
+        piecewise_variance(at, epsilon),
+        4 * answer_noise(epsilon) + apart - 4 * law.var(),
+    )
+    assert [round(100 * float(each) ** 0.5) for each in variances] == [duchi, piecewise, threshold]
 
 
 @pytest.mark.parametrize(

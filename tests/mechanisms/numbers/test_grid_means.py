@@ -45,7 +45,7 @@ def estimates(mechanism: Any, values: Any, levels: Any, repeats: int) -> list[Nu
 @pytest.mark.parametrize("epsilon", [0.5, 1, 4])
 def test_replicas(name: str, data: str, epsilon: float) -> None:
     """Unbiased, of the predicted variance, and covered."""
-    values, repeats = DATA[data], 150
+    values, repeats = DATA[data], 100
     mechanism = grid(name, [round(epsilon * 1e6)])
     found = [each.mean for each in estimates(mechanism, values, 0, repeats)]
     stated = grid_variance(mechanism, 0, values) / len(values)
@@ -66,7 +66,7 @@ def test_replicas(name: str, data: str, epsilon: float) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_replicas_at_mixed_levels(name: str, missing: bool) -> None:
     """Clients with large values are at the strongest level, and miss values more often."""
-    n, repeats = 1500, 120
+    n, repeats = 1500, 100
     values = np.random.default_rng(SEED).beta(2, 5, n)
     levels = np.where(values > 0.3, 2, np.arange(n) % 2)
     if missing:
@@ -97,7 +97,7 @@ def test_replicas_at_mixed_levels(name: str, missing: bool) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.5, 2, 6])
 def test_predictions_with_missing_values(epsilon: float) -> None:
-    values, repeats = DATA["skewed"].copy(), 400
+    values, repeats = DATA["skewed"].copy(), 200
     values[::4] = math.nan
     mechanism = grid("hybrid", [round(epsilon * 1e6)], True)
     means = np.array([each.mean.value for each in estimates(mechanism, values, 0, repeats)])
