@@ -26,8 +26,8 @@ class LadderedMechanism(Protocol):
 
     Level 0 is the weakest rung, released first. Symbols are: of ``grr``, ``sue``, ``oue``,
     ``local_hashing``, ``subset`` and ``hadamard`` an int; of ``rappor`` the string's UTF-8 bytes;
-    of ``threshold``, ``sampled_bit`` and ``split_bits`` a float in [0, 1], or None for a missing
-    value (vectorised: NaN).
+    of those for a number (``threshold``, ``hybrid``, ``sampled_bit`` and so on) a float in [0, 1],
+    or None for a missing value (vectorised: NaN).
     """
 
     @property
