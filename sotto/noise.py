@@ -107,7 +107,7 @@ def _of_block(mechanism: Any, level: int) -> Noise:
     blocks = mechanism.chain.blocks
     size, larger = divmod(categories, blocks)
     sizes = [size + 1] * larger + [size] * (blocks - larger)
-    together = Fraction(sum(size * (size - 1) for size in sizes), categories * (categories - 1))
+    together = Fraction(sum(each * (each - 1) for each in sizes), categories * (categories - 1))
     within = (together * (p + q) + (1 - together) * 2 * q) / gap**2
     exact = (within, (p + q) / gap**2 - 1, 2 / gap, 1 + 1 / gap)
     return Noise(*map(float, exact))
