@@ -49,7 +49,7 @@ $(PEERS_STAMP): benchmarks/peers/requirements.lock
 	touch $@
 
 lock: venv  ## write requirements.lock again from pyproject.toml
-	$(BIN)/pip-compile --quiet --extra pipelines --extra demo --extra dev --generate-hashes --allow-unsafe \
+	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
