@@ -120,7 +120,7 @@ def _listed(metric: CompiledMetric, value: str) -> int:
 
 
 def _ordinal(metric: CompiledMetric, value: object) -> int:
-    """Return the number of a listed value, or of the nearest point (of two, the upper one)."""
+    """Return the number of a listed value, or of the nearest point (of two, the lower one)."""
     if metric.domain is not None:
         if not isinstance(value, str):
             raise _refused(metric, "str", value)
@@ -132,7 +132,7 @@ def _ordinal(metric: CompiledMetric, value: object) -> int:
     scaled = scale(metric, cast(float, value))
     if scaled is None:
         return last + 1 if metric.missing else 0
-    return math.floor(scaled * last + 0.5)
+    return math.ceil(scaled * last - 0.5)
 
 
 def _vector(metric: CompiledMetric, value: object) -> tuple[float, ...]:

@@ -150,7 +150,7 @@ def top_item(mechanism: str) -> Kind:
 
 def nearest_point_bounds(values: Sequence[object]) -> dict[tuple[str, str], float]:
     """Bounds of the mean where points 0 and 10 are not told apart, nor 90 and 100."""
-    points = np.floor(np.clip(np.array(values, dtype=float), 0, 100) / 10 + 0.5)
+    points = np.ceil(np.clip(np.array(values, dtype=float), 0, 100) / 10 - 0.5)
     least, most = points.copy(), points.copy()
     least[points == 1], least[points == 10] = 0, 9
     most[points == 0], most[points == 9] = 1, 10

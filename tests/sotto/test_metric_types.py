@@ -65,7 +65,7 @@ class TestOrdinal:
         assert latency.labels[:2] == ("0", "50")
         assert len(latency.labels) == 21
         assert latency.unit == "ms"
-        values = (-5, 0, 24.9, 25, 74, 1000, math.inf, math.nan, np.float32(500))
+        values = (-5, 0, 25, 25.1, 74, 1000, math.inf, math.nan, np.float32(500))
         assert [latency.encode(value) for value in values] == [0, 0, 0, 1, 1, 20, 20, 0, 10]
 
     @given(st.floats() | st.integers() | st.fractions())
