@@ -46,11 +46,27 @@ class RandomThreshold(NumberMechanism):
     Any two numbers, or a number and a missing value, are neighbours; the largest likelihood ratio
     is p/q. The threshold is a hash of the chain id, which is drawn before the value is looked at.
 
+    Relaxation
+    ----------
+    Exact, as binary randomized response (of three answers where a value can be missing); the
+    threshold stays the same along the chain.
+
     Utility
     -------
     On [-1, 1], n times the variance of the stratified mean is 4f(ε) + E|X−X′| − Var(X) to
     leading order, f(ε) = e^ε/(e^ε−1)²: at most 4f(ε) + 1/3, less than one-bit response on any data.
     The answers by threshold are also the distribution function.
+
+    Use
+    ---
+    For means up to epsilon 1.9, and for quantiles with intervals that hold for every distribution;
+    above that the Hybrid Mechanism has the better mean. It needs a coin that both sides compute.
+
+    References
+    ----------
+    Randomized response: S. L. Warner, JASA 60(309), 1965. Strata as treatments: J. Neyman, "On the
+    Application of Probability Theory to Agricultural Experiments" (1923), Statistical Science 5(4),
+    1990, section 9.
 
     Examples
     --------

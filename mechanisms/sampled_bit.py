@@ -56,11 +56,21 @@ class SampledBit(NumberMechanism):
     Any two numbers, or a number and a missing value, are neighbours; the largest likelihood ratio
     is p/q. The coin is a hash of the chain id, which is drawn before the value is looked at.
 
+    Relaxation
+    ----------
+    Exact, as binary randomized response (of three answers where a value can be missing); the
+    bit that is asked for stays the same along the chain.
+
     Utility
     -------
     A bit is sampled with its share of the range, w_i. On [-1, 1], n times the variance of the
     stratified mean is 4 Σ w_i (π_i(1−π_i) + f(ε)) − Var(x), π_i the means of the bits and
     f(ε) = e^ε/(e^ε−1)².
+
+    Use
+    ---
+    Where the means of bits are wanted besides that of the number, up to epsilon 2; from then on
+    several sampled bits. For the mean alone, the random threshold.
 
     References
     ----------

@@ -48,11 +48,25 @@ class SplitBits(NumberMechanism):
     Any two numbers, or a number and a missing value, are neighbours; all bits can differ, and the
     largest likelihood ratio is the product of theirs.
 
+    Relaxation
+    ----------
+    Exact, every bit by a flip of its own that does not look at it.
+
     Utility
     -------
     On [-1, 1] a user's variance is 4 Σ w_i² f(ε_i), w_i = 2^(l−i)/(2^l−1) and
     f(ε) = e^ε/(e^ε−1)²: more than one-bit response for every l > 1 up to epsilon 2. For the means
     of bits, not for that of the number.
+
+    Use
+    ---
+    For the means of all bits from every report. For the mean of the number itself, any of the
+    others: the Hybrid Mechanism varies less at every epsilon.
+
+    References
+    ----------
+    After "Bit-aware Randomized Response for Local Differential Privacy in Federated Learning"
+    (BitRand), submitted to ICLR 2022, with a split of epsilon that is certified.
 
     Examples
     --------
