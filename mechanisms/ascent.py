@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 #: A likelihood so close to the largest one leaves the values within a hundredth of a standard
 #: error of the maximum.
 GAP = 5e-5
+#: For very many reports it is this part of their number, which is what floating point tells.
+ROUNDING = 1e-14
 #: Newton steps, and rounds of expectation, maximization and smoothing, at most.
 MAX_STEPS, MAX_ROUNDS = 200, 10_000
 #: Smoothed rounds end when the log-likelihood changes by less.
@@ -29,7 +31,7 @@ def largest_likelihood(
     one. Its multipliers z and shares θ approach θ z = 0 from inside.
     """
     import numpy as np
-    from scipy.linalg import solve
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     columns = np.flatnonzero(seen)
     matrix = np.ascontiguousarray(channel[:, columns])
@@ -44,17 +46,21 @@ def largest_likelihood(
         gap = n * (float(gradient.max()) - 1)
         if gap < lowest:
             best, lowest = theta, gap
-        if gap <= GAP:
+        if gap <= max(GAP, n * ROUNDING):
             return theta, step, True
         target = 0.1 * min(float(theta @ slack), gap / n) / inputs
         scaled = matrix * (np.sqrt(shares) / fitted)
         system = scaled @ scaled.T
         system[np.diag_indices(inputs)] += slack / theta
-        move = solve(system, gradient - 1 + target / theta, assume_a="pos", check_finite=False)
+        try:
+            factor = cho_factor(system, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            break
+        move = cho_solve(factor, gradient - 1 + target / theta, check_finite=False)
         change = (target - slack * move) / theta - slack
         theta = theta + _inside(theta, move) * move
         slack = slack + _inside(slack, change) * change
-    return best, MAX_STEPS, False
+    return best, step, False
 
 
 def smoothed_rounds(

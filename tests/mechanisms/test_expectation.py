@@ -281,3 +281,24 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         likeliest(large, np.ones((1, 5000), dtype=int))
     with pytest.raises(ParameterError, match="shape"):
         likeliest(unary, [[1, 1, 1]])
+
+
+def test_the_ends_of_what_can_be_asked() -> None:
+    """A channel that tells all, or nothing; one input; one output; one report; 10**15 of them."""
+    found = expectation_maximization([np.eye(3)], [np.array([10, 0, 5])])
+    assert found.values == pytest.approx([2 / 3, 0, 1 / 3], abs=1e-6)
+    assert found.standard_errors == pytest.approx([0, 0, 0], abs=1e-6)
+    found = expectation_maximization([np.full((3, 4), 0.25)], [np.array([1, 2, 3, 4])])
+    assert found.rank == 1
+    assert np.isinf(found.standard_errors).all()
+    found = expectation_maximization([np.array([[0.5, 0.5]])], [np.array([3, 4])])
+    assert (found.values.tolist(), found.standard_errors.tolist()) == ([1.0], [0.0])
+    found = expectation_maximization([np.ones((3, 1))], [np.array([3])])
+    assert (found.rank, found.converged) == (1, True)
+    found = expectation_maximization([response(50, 0.1)], [np.eye(50, dtype=int)[3]])
+    assert found.values[3] == pytest.approx(1, abs=1e-4)
+    channel = response(5, 0.5)
+    counts = np.array([20, 25, 15, 22, 18]) * 10**13
+    found = expectation_maximization([channel], [counts])
+    assert found.converged
+    assert found.values == pytest.approx((counts / counts.sum() - 0.125) / 0.375, abs=1e-6)
