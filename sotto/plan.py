@@ -20,21 +20,20 @@ from sotto.compiled import FORMAT, CompiledPlan
 from sotto.defaults import Asked, spec_of
 from sotto.documents import plan_of
 from sotto.errors import ParameterError, PlanError
-from sotto.metrictypes import Parameter
-from sotto.planfile import (
+from sotto.metricfiles import (
     BooleanFile,
     CategoryFile,
     MetricFile,
     NumberFile,
     OrdinalFile,
-    PlanFile,
     RungFile,
     StringFile,
     SurveyFile,
     TopItemFile,
     VectorFile,
-    read_plan,
 )
+from sotto.metrictypes import Parameter
+from sotto.planfile import PlanFile, read_plan
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
