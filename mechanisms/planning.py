@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.gradual.noisy_sampling import Comparison, compare, noisy_sampling_epsilon
 from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.precision import Assumed, precision
 
-#: Builds a mechanism at one nominal micro-epsilon, its parameters as they are best there.
-Builder = Callable[[int], LadderedMechanism]
+#: Builds a mechanism at one nominal micro-epsilon.
+Builder: TypeAlias = Callable[[int], LadderedMechanism]
+#: The standard error of a mechanism at a level.
+Errors: TypeAlias = Callable[[LadderedMechanism, int], float]
+#: The largest thousandth of epsilon that is tried.
+MOST = 16_000
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,7 @@ class Step:
     fresh: float | None
 
 
-def steps(
-    spec: Mapping[str, Any],
-    ladder: Sequence[int],
-    n: int,
-    assumed: Assumed | None = None,
-    *,
-    scale: float = 1.0,
-) -> list[Step]:
+def steps(spec: Mapping[str, Any], ladder: Sequence[int], error: Errors) -> list[Step]:
     """Compare every rung of a ladder with as many fresh reports at the same total cost.
 
     Parameters
@@ -55,11 +51,9 @@ def steps(
         As :func:`mechanisms.ladders.build` takes it.
     ladder : sequence of int
         Nominal micro-epsilon, weakest first.
-    n : int
-        Clients, each of whom reports all rungs.
-    assumed : Assumed, optional
-    scale : float
-        The length of the range.
+    error : callable
+        From a mechanism and a level to the standard error that is compared, of any number of
+        clients, each of whom reports all rungs.
 
     Notes
     -----
@@ -68,7 +62,10 @@ def steps(
 
     Examples
     --------
-    >>> for step in steps({"name": "grr", "domain_size": 2}, [500_000, 2_000_000], 10_000):
+    >>> from mechanisms.precision import precision
+    >>> def error(mechanism, level):
+    ...     return precision(mechanism, level).standard_error(10_000)
+    >>> for step in steps({"name": "grr", "domain_size": 2}, [500_000, 2_000_000], error):
     ...     print(step.level, round(step.relaxed, 4), round(step.fresh, 4))
     0 0.0198 0.0198
     1 0.0043 0.0058
@@ -77,23 +74,19 @@ def steps(
     found: list[Step] = []
     information: float | None = 0.0
     for level, micro in enumerate(ladder):
-        relaxed = precision(chain, level, assumed, scale=scale).standard_error(n)
-        alone = _error(spec, micro - (ladder[level - 1] if level else 0), n, assumed, scale)
+        alone = _alone(spec, micro - (ladder[level - 1] if level else 0), error)
         if information is not None:
             information = None if alone is None else information + 1 / alone**2
         fresh = None if information is None else 1 / sqrt(information)
-        found.append(Step(level, chain.certified(level), relaxed, fresh))
+        found.append(Step(level, chain.certified(level), error(chain, level), fresh))
     return found
 
 
-def _error(
-    spec: Mapping[str, Any], micro: int, n: int, assumed: Assumed | None, scale: float
-) -> float | None:
+def _alone(spec: Mapping[str, Any], micro: int, error: Errors) -> float | None:
     try:
-        alone = build(spec, [micro], "planning")
+        return error(build(spec, [micro], "planning"), 0)
     except ParameterError:
         return None
-    return precision(alone, 0, assumed, scale=scale).standard_error(n)
 
 
 def sampled_instead(ladder: Sequence[int], n: int) -> list[Comparison]:
@@ -141,47 +134,39 @@ def sampled_instead(ladder: Sequence[int], n: int) -> list[Comparison]:
 
 
 def epsilon_for(
-    builder: Builder,
-    measure: str,
-    target: float,
-    n: int,
-    assumed: Assumed | None = None,
-    *,
-    scale: float = 1.0,
-    confidence: float = 0.95,
-    most: int = 16 * MICRO,
+    builder: Builder, reached: Callable[[LadderedMechanism], float], target: float
 ) -> int | None:
-    """Return the micro-epsilon at which ``n`` reports are precise enough, or None if none is.
+    """Return the micro-epsilon at which a measure of precision is small enough, if there is one.
 
     Parameters
     ----------
     builder : callable
         Builds the mechanism at one nominal micro-epsilon.
-    measure, target, n, assumed, scale, confidence
-        As of :class:`~mechanisms.precision.Precision`.
-    most : int
-        The largest micro-epsilon that is tried.
+    reached : callable
+        From such a mechanism to what it reaches.
+    target : float
+        What should be reached.
 
     Returns
     -------
     int or None
-        Rounded up to a thousandth of epsilon.
+        Rounded up to a thousandth of epsilon; None if epsilon 16 is not enough.
 
     Examples
     --------
+    >>> from mechanisms.precision import precision
     >>> grr = lambda micro: build({"name": "grr", "domain_size": 2}, [micro], "late")
-    >>> epsilon_for(grr, "error", 0.01, 10_000)
+    >>> epsilon_for(grr, lambda made: precision(made, 0).standard_error(10_000), 0.01)
     963000
     """
 
     def enough(thousandths: int) -> bool:
         try:
-            found = precision(builder(thousandths * 1000), 0, assumed, scale=scale)
-            return found.measure(measure, n, confidence) <= target
+            return reached(builder(thousandths * 1000)) <= target
         except ParameterError:
             return False
 
-    low, high = 0, most // 1000
+    low, high = 0, MOST
     if not enough(high):
         return None
     while high - low > 1:

@@ -23,7 +23,7 @@ GRR: dict[str, Any] = {"name": "grr", "domain_size": 5}
 
 
 def test_relaxing_beats_fresh_reports_of_the_same_total() -> None:
-    found = steps(GRR, LADDER, 10_000)
+    found = steps(GRR, LADDER, lambda made, level: precision(made, level).standard_error(10_000))
     assert [step.certified for step in found] == LADDER
     assert found[0].fresh == pytest.approx(found[0].relaxed, rel=1e-9)
     for step in found[1:]:
@@ -42,7 +42,9 @@ def test_fresh_reports_as_simulated() -> None:
         counts = replicate(mechanism, symbols, 0, repeats, SEED + number)
         parts.append([frequencies(mechanism, table)[0].value for table in counts])
         weights.append(precision(mechanism, 0, assumed).standard_error(n) ** -2)
-    stated = steps(GRR, LADDER, n, assumed)[-1].fresh
+    stated = steps(
+        GRR, LADDER, lambda made, level: precision(made, level, assumed).standard_error(n)
+    )[-1].fresh
     assert stated is not None
     check_variance(np.average(parts, axis=0, weights=weights), stated**2, label=f"seed {SEED}")
 
@@ -76,9 +78,9 @@ def test_the_epsilon_is_the_least_thousandth_that_is_enough() -> None:
     def grr(micro: int) -> Any:
         return build(GRR, [micro], "m")
 
-    micro = epsilon_for(grr, "width", 0.02, 10_000)
+    micro = epsilon_for(grr, lambda made: precision(made, 0).width(10_000), 0.02)
     assert micro is not None
     assert micro % 1000 == 0
     assert precision(grr(micro), 0).width(10_000) <= 0.02
     assert precision(grr(micro - 1000), 0).width(10_000) > 0.02
-    assert epsilon_for(grr, "width", 1e-9, 10) is None
+    assert epsilon_for(grr, lambda made: precision(made, 0).width(10), 1e-9) is None
