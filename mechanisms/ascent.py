@@ -31,7 +31,6 @@ def largest_likelihood(
     one. Its multipliers z and shares θ approach θ z = 0 from inside.
     """
     import numpy as np
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     columns = np.flatnonzero(seen)
     matrix = np.ascontiguousarray(channel[:, columns])
@@ -53,10 +52,10 @@ def largest_likelihood(
         system = scaled @ scaled.T
         system[np.diag_indices(inputs)] += slack / theta
         try:
-            factor = cho_factor(system, overwrite_a=True, check_finite=False)
-        except LinAlgError:
+            # One library of linear algebra: the threads of a second one would wait in its way.
+            move = np.linalg.solve(system, gradient - 1 + target / theta)
+        except np.linalg.LinAlgError:
             break
-        move = cho_solve(factor, gradient - 1 + target / theta, check_finite=False)
         change = (target - slack * move) / theta - slack
         theta = theta + _inside(theta, move) * move
         slack = slack + _inside(slack, change) * change
