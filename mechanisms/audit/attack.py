@@ -86,7 +86,7 @@ def attack(
     shown = mechanism.levels if levels is None else levels
     if not 1 <= shown <= mechanism.levels:
         raise ParameterError(f"levels must lie in [1, {mechanism.levels}], not {shown}")
-    inputs = worst_pair(mechanism) if pair is None else pair
+    inputs = worst_pair(mechanism, shown - 1) if pair is None else pair
     draw = mechanism.randomize if sampler is None else sampler
     secrets = fair_bits(2 * trials, source)
     views = _views(mechanism, inputs, secrets, draw, shown, source)

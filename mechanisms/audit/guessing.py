@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 PART = 10
 #: Numbers that take more values than this are cut into so many quantiles, fewer for few chains.
 BINS = 512
-#: Chains of a part that a quantile has at least.
+#: Chains of a part that a quantile has at least, but for few chains.
 _IN_A_BIN = 16
-#: How sure a choice is to be: of many cells and events, small ones look good by chance.
-_SURE = 0.999
+#: How sure a rank, and a choice, is to be: of many events, small ones look good by chance.
+_RANKED, _SURE = 0.9, 0.999
 #: An event this part as good as the best is taken if it happens more often.
 _NEARLY = 0.985
 #: A view has to promise more by this factor than one before it.
@@ -107,7 +107,7 @@ def learn(ranking: Part, choosing: Part) -> tuple[float, Rule]:
     total = np.bincount(places, minlength=len(cells))
     ones = np.bincount(places[ranking[1]], minlength=len(cells))
     says = 2 * ones > total
-    order = np.argsort(-lower_limit(np.maximum(ones, total - ones), total, _SURE), kind="stable")
+    order = np.argsort(-lower_limit(np.maximum(ones, total - ones), total, _RANKED), kind="stable")
     rank = np.empty(len(cells), dtype=np.int64)
     rank[order] = np.arange(len(cells))
 
@@ -150,7 +150,7 @@ def score_key(scores: NDArray[np.float64]) -> NDArray[np.uint64]:
 
     fine = np.rint(scores * 1e6).astype(np.int64)
     values = np.unique(fine)
-    bins = min(BINS, max(2, len(scores) // (PART * _IN_A_BIN)))
+    bins = min(BINS, max(8, len(scores) // (PART * _IN_A_BIN)))
     if len(values) > bins:
         edges = np.unique(np.quantile(fine, np.linspace(0, 1, bins + 1)[1:-1], method="nearest"))
         fine = np.searchsorted(edges, fine).astype(np.int64)

@@ -50,8 +50,8 @@ class Pair:
         return both[secrets.astype(np.int64)]
 
 
-def worst_pair(mechanism: LadderedMechanism) -> Pair:
-    """Return two inputs that have the loss for which the mechanism is certified.
+def worst_pair(mechanism: LadderedMechanism, level: int = -1) -> Pair:
+    """Return two inputs that have the loss for which a rung, the last by default, is certified.
 
     Examples
     --------
@@ -69,30 +69,30 @@ def worst_pair(mechanism: LadderedMechanism) -> Pair:
     if isinstance(mechanism, RapporLadder):
         return _strings(mechanism)
     if isinstance(mechanism, GridLadder):
-        return Pair(_grid_values(mechanism))
+        return Pair(_grid_values(mechanism, level))
     if isinstance(mechanism, SplitBitsLadder) and mechanism.missing:
         return Pair((None, 1.0))
     chain = getattr(mechanism, "chain", None)
     if isinstance(chain, FiniteChain) and not isinstance(mechanism, SurveyLadder):
-        return Pair(_inputs(chain))
+        return Pair(_inputs(chain, level))
     whole = isinstance(mechanism, SurveyLadder) or hasattr(mechanism, "domain_size")
     return Pair((0, 1) if whole else (0.0, 1.0))
 
 
-def _inputs(chain: FiniteChain) -> tuple[int, int]:
-    """Return the pair of which the most outputs say nearly the largest ratio."""
+def _inputs(chain: FiniteChain, level: int) -> tuple[int, int]:
+    """Return the pair of which the most outputs say nearly the largest ratio, then the farthest."""
     import numpy as np
 
-    matrix = chain.matrix(chain.levels - 1)
+    matrix = chain.matrix(level % chain.levels)
     # Outputs that no input has say nothing.
     matrix = matrix[:, matrix.max(axis=0) > 0]
     logs = np.log(matrix)
     largest = float((logs.max(axis=0) - logs.min(axis=0)).max())
 
-    def told(pair: tuple[int, int]) -> float:
+    def told(pair: tuple[int, int]) -> tuple[float, int]:
         one, other = pair
         far = np.abs(logs[one] - logs[other]) > 0.999 * largest
-        return float((matrix[one] + matrix[other])[far].sum())
+        return round(float((matrix[one] + matrix[other])[far].sum()), 6), other - one
 
     distinct = np.sort(np.unique(matrix, axis=0, return_index=True)[1])
     some = np.linspace(0, len(distinct) - 1, min(len(distinct), _ROWS)).astype(int)
@@ -100,9 +100,9 @@ def _inputs(chain: FiniteChain) -> tuple[int, int]:
     return one, other
 
 
-def _grid_values(mechanism: GridLadder) -> tuple[float | None, float | None]:
+def _grid_values(mechanism: GridLadder, level: int) -> tuple[float | None, float | None]:
     steps = mechanism.shape.steps
-    one, other = _inputs(mechanism.chain)
+    one, other = _inputs(mechanism.chain, level)
     values = [None if place > steps else place / steps for place in (one, other)]
     return values[0], values[1]
 

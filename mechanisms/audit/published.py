@@ -71,7 +71,7 @@ def _frr_release(frr: FeatureRandomizedResponse) -> Release:
             values = np.repeat(ends[part][:, None], frr.features, axis=1)
             bits = frr.randomize(values, source)
             scores[start : start + block] = -((2.0 * bits - 1) * signs * losses).sum(axis=(1, 2))
-        return {"all bits": score_key(scores)}
+        return {"what is likelier": score_key(np.sign(scores)), "all bits": score_key(scores)}
 
     return release
 

@@ -138,16 +138,19 @@ class PlanAudit:
             f"ceiling of a period ({duration_text(plan.period)}): "
             f"{epsilon_text(plan.ceilings.period)}, of which {epsilon_text(unused)} stays unused"
         ]
-        lifetime = f"ceiling of a lifetime: {epsilon_text(plan.ceilings.lifetime)}"
+        lines.append(f"ceiling of a lifetime: {epsilon_text(plan.ceilings.lifetime)}")
         if self.permanent:
-            lifetime += f", of which permanent responses take {epsilon_text(self.permanent)} once"
+            lines.append(f"  permanent responses take {epsilon_text(self.permanent)} of it once")
         if self.periods is None:
-            return [*lines, f"{lifetime}; no period adds to that"]
+            return [*lines, "  no period takes anything of it"]
         left = plan.ceilings.lifetime - self.permanent - self.periods * self.recurring
         time = duration_text(self.periods * plan.period)
-        lines.append(f"{lifetime}; spent after {self.periods} full periods ({time}), but for")
-        lines.append(f"{epsilon_text(left)}; from then on less is recorded than the plan asks for")
-        return lines
+        return [
+            *lines,
+            f"  every period takes up to {epsilon_text(self.recurring)}: spent after "
+            f"{self.periods} full periods ({time}),",
+            f"  when {epsilon_text(left)} is left and not all can be recorded any more",
+        ]
 
     def json(self) -> list[str]:
         """Return the audit as JSON."""

@@ -1,0 +1,216 @@
+"""The attack: near the truth, never proved above it, and what catches a faulty sampler."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from statistical import check_at_least
+
+from mechanisms.audit.attack import attack, fair_bits
+from mechanisms.audit.cases import unit
+from mechanisms.audit.claims import (
+    FALSE_ALARM,
+    LIBRARY,
+    Attacker,
+    Claim,
+    examine,
+    ladder_to,
+)
+from mechanisms.audit.guessing import guess, key_of, score_key
+from mechanisms.audit.pairs import Pair, worst_pair
+from mechanisms.audit.views import log_ratios
+from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO
+from mechanisms.ladders import REGISTRY, LadderedMechanism, build
+from mechanisms.relaxation import relaxation
+from mechanisms.testing import SeededSource
+from mechanisms.thresholds import FiniteDraw
+
+SEED = 20_250_611
+CLAIMS = pytest.mark.parametrize("claim", LIBRARY, ids=lambda claim: claim.name)
+
+
+def test_the_library_is_all_that_a_plan_can_name() -> None:
+    assert sorted(claim.name for claim in LIBRARY) == sorted(REGISTRY)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("name", ["grr", "sue", "oue"])
+def test_an_attack_comes_near_the_truth(name: str, epsilon: float) -> None:
+    """With 200,000 chains in all."""
+    claim = next(claim for claim in LIBRARY if claim.name == name)
+    found = attack(claim.build(ladder_to(epsilon)), SeededSource(SEED), trials=100_000)
+    assert 0.95 * epsilon <= found.epsilon
+    assert not found.exceeds(epsilon, FALSE_ALARM)
+
+
+@CLAIMS
+def test_no_mechanism_is_above_its_certificate(claim: Claim) -> None:
+    mechanism = claim.build(ladder_to(1.0))
+    found = examine(mechanism, attacker=Attacker(SeededSource(SEED), 20_000))
+    assert found.problems(len(LIBRARY)) == []
+    assert found.attack is not None
+    assert found.attack.epsilon > 0.75
+
+
+@CLAIMS
+def test_the_pair_has_the_certified_loss(claim: Claim) -> None:
+    """Of some report the likelihood ratio is that of the certificate, and of none it is more."""
+    mechanism, source = claim.build(ladder_to(1.0)), SeededSource(SEED)
+    pair, n = worst_pair(mechanism), 20_000
+    chains = source.words(2 * n).reshape(n, 2)
+    names = np.tile(np.frombuffer(pair.name, dtype="<u8"), (n, 1))
+    values = pair.column(fair_bits(n, source))
+    payloads = mechanism.randomize(values, chains, names, source)
+    ratios = np.abs(log_ratios(mechanism, pair, payloads, chains)).max(axis=0)
+    for level, largest in enumerate(ratios):
+        certified = mechanism.certified(level) / MICRO
+        assert largest <= certified * (1 + 1e-12)
+        # The most unlikely of the selected item's ratios is below its bound by less than this.
+        assert largest >= certified * 0.999
+
+
+def test_bounds_cover_at_their_confidence() -> None:
+    grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "m")
+    source, runs = SeededSource(SEED), 400
+    covered = sum(attack(grr, source, trials=1_000).epsilon <= 1.0 for _ in range(runs))
+    check_at_least(covered, runs, 0.95, label=f"seed {SEED}")
+
+
+class TestFaultySamplers:
+    """Every one is proved to lose more than is certified, at the rate of a verdict."""
+
+    @staticmethod
+    def caught(mechanism: LadderedMechanism, sampler: Any, **options: Any) -> bool:
+        found = attack(mechanism, SeededSource(SEED), sampler=sampler, **options)
+        certified = mechanism.certified(mechanism.levels - 1) / MICRO
+        return found.exceeds(certified, FALSE_ALARM / len(LIBRARY))
+
+    @CLAIMS
+    def test_a_rung_drawn_afresh(self, claim: Claim) -> None:
+        mechanism = claim.build(ladder_to(1.0))
+
+        def sampler(values: Any, chains: Any, names: Any, source: Any) -> Any:
+            payloads = mechanism.randomize(values, chains, names, source)
+            payloads[:, 0] = mechanism.randomize(values, chains, names, source)[:, 0]
+            return payloads
+
+        # All differing bits of both rungs rarely agree with one of two values.
+        trials = 200_000 if claim.name in ("rappor", "split_bits") else 50_000
+        assert self.caught(mechanism, sampler, trials=trials)
+        assert not self.caught(mechanism, mechanism.randomize, trials=trials)
+
+    @pytest.mark.parametrize("name", ["grr", "threshold", "duchi", "local_hashing", "sue", "oue"])
+    def test_a_probability_off_by_five_percent(self, name: str) -> None:
+        mechanism = self.named(name)
+        faulty = five_percent_off(mechanism)
+        assert self.caught(mechanism, faulty.randomize, trials=100_000)
+
+    @pytest.mark.parametrize("name", ["grr", "threshold", "sue", "oue", "brr", "hybrid"])
+    def test_and_its_certificate_is_not_that_of_its_thresholds(self, name: str) -> None:
+        faulty = five_percent_off(self.named(name))
+        assert "its thresholds cost another amount than it says" in examine(faulty).problems()
+        assert "its thresholds cost more than the nominal amount" in examine(faulty).problems()
+
+    def test_a_finite_table_off_by_five_percent(self) -> None:
+        mechanism = self.named("brr")
+        faulty = five_percent_off(mechanism)
+        assert self.caught(mechanism, faulty.randomize, trials=100_000)
+
+    def test_a_number_rounded_anew_at_each_rung(self) -> None:
+        epsilons = (1.0, 1.5, 2.0)
+        mechanism = build(
+            {"name": "duchi", "missing": False}, [int(e * MICRO) for e in epsilons], "m"
+        )
+
+        def sampler(values: Any, chains: Any, names: Any, source: Any) -> Any:
+            n = len(values)
+            bits = unit(n, source) < values
+            reports = [bits ^ (unit(n, source) > 1 / (1 + np.exp(-epsilons[0])))]
+            for low, high in itertools.pairwise(epsilons):
+                law, bits = relaxation(2, low, high), unit(n, source) < values
+                right = np.where(reports[-1] == bits, law.p_aa, law.p_ba)
+                reports.append(bits ^ (unit(n, source) > right))
+            return np.stack(reports, axis=1).astype(np.uint8)[:, :, None]
+
+        # Outcomes 0, 1, 0 or 1, 0, 1 tell most of numbers that are not at the ends.
+        pair = Pair((0.0, 0.5))
+        assert self.caught(mechanism, sampler, trials=200_000, pair=pair)
+        honest = attack(mechanism, SeededSource(SEED), trials=20_000, pair=pair)
+        assert not honest.exceeds(2.0, FALSE_ALARM)
+
+    @staticmethod
+    def named(name: str) -> LadderedMechanism:
+        return next(c for c in LIBRARY if c.name == name).build(ladder_to(1.0))
+
+
+def five_percent_off(mechanism: Any) -> Any:
+    """The same, its likeliest probability 5 % larger, with the old certificate."""
+    chain = mechanism.chain
+    if hasattr(chain, "ladders"):
+        [bit] = chain.ladders
+        wrong = replace(chain, ladders=(replace(bit, zero=bit.zero * 95 // 100),))
+    elif hasattr(chain, "degradations"):
+        draw = chain.strongest
+        other = (2**64 - draw.keep * 105 // 100) // (draw.size - 1)
+        keep = 2**64 - (draw.size - 1) * other
+        wrong = replace(chain, strongest=replace(draw, keep=keep, other=other))
+    else:
+        rows = [list(row) for row in chain.strongest.weights]
+        for row in rows:
+            least = [place for place, weight in enumerate(row) if weight == min(row)]
+            most = row.index(max(row))
+            for place in least:
+                taken = row[place] * 5 // 100
+                row[place] -= taken
+                row[most] += taken
+        wrong = replace(chain, strongest=FiniteDraw(tuple(map(tuple, rows))))
+    return replace(mechanism, chain=wrong)
+
+
+def test_only_what_is_released_is_attacked() -> None:
+    grr = build({"name": "grr", "domain_size": 4}, [500_000, 4_000_000], "m")
+    found = attack(grr, SeededSource(SEED), trials=50_000, levels=1)
+    assert 0.4 < found.epsilon < 0.55
+
+
+def test_what_says_nothing_proves_nothing() -> None:
+    source, n = SeededSource(SEED), 20_000
+    secrets = fair_bits(n, source)
+    views: dict[str, Any] = {
+        "noise": source.words(n) >> np.uint64(56),
+        "much noise": source.words(n),
+    }
+    found = guess(views, secrets, 0.95)
+    assert found.bound(1 - FALSE_ALARM) == 0
+
+
+def test_what_says_all_proves_what_so_many_can() -> None:
+    source, n = SeededSource(SEED), 20_000
+    secrets = fair_bits(n, source)
+    found = guess({"the secret": secrets.astype(np.uint64)}, secrets, 0.95)
+    assert found.right == found.guesses == 16_000
+    assert 8.5 < found.epsilon < 8.7
+
+
+def test_keys_tell_rows_apart() -> None:
+    rows = np.array(list(itertools.product(range(-8, 8), repeat=3)), dtype=np.int64)
+    assert len(np.unique(key_of(rows))) == len(rows)
+    assert len(np.unique(score_key(np.linspace(-1, 1, 100_000)))) <= 512
+    assert len(np.unique(score_key(np.array([0.5, 0.5, 0.25] * 1000)))) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"trials": 9}, "trials"), ({"levels": 3}, "levels"), ({"levels": 0}, "levels")],
+)
+def test_parameters_that_are_none(options: dict[str, int], said: str) -> None:
+    grr = build({"name": "grr", "domain_size": 4}, [500_000, 1_000_000], "m")
+    call: Callable[..., object] = attack
+    with pytest.raises(ParameterError, match=said):
+        call(grr, SeededSource(SEED), **options)
