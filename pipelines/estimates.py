@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from pipelines.counts import Window, WindowKey
 from pipelines.items import Item, estimate, reports_by_level
+from pipelines.repeats import design_effect, widened
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.registry import Registry
 
@@ -34,7 +36,11 @@ def rows_of_windows(
         metric = plan.metrics[key.metric]
         common = _common(plan, metric, key, window)
         strings = candidates.get(key.fingerprint, {}).get(metric.name, ())
-        items = list(estimate(metric, window.counts, strings))
+        effect = design_effect(plan, metric)
+        items = [
+            replace(item, estimate=widened(item.estimate, effect))
+            for item in estimate(metric, window.counts, strings)
+        ]
         reports = reports_by_level(metric, window.counts, items)
         window_rows.append(
             {
