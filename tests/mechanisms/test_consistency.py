@@ -41,7 +41,7 @@ def test_what_is_cut_is_smaller_than_what_is_kept(values: list[float], total: fl
     positive = base_pos(values)
     if positive.sum() <= total:
         np.testing.assert_array_equal(kept, positive)
-    elif (kept > 0).any():
+    elif (kept > 0).any() and (kept == 0).any():
         assert kept[kept > 0].min() >= positive[kept == 0].max()
 
 
