@@ -9,6 +9,7 @@ The methods and their names are those of T. Wang, M. Lopuhaä-Zwakenberg, Z. Li,
 "Locally Differentially Private Frequency Estimation with Consistency", NDSS 2020, section 4. Its
 Norm-Sub is :func:`mechanisms.frequency.norm_sub`; Power and the maximum likelihood that it
 approximates need a prior or the channel: see :mod:`mechanisms.expectation` for the latter.
+:func:`norm_shrink` is not of that paper: it needs the noise, which randomized reports tell.
 """
 
 from __future__ import annotations
@@ -144,6 +145,60 @@ def norm_cut(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
     inside = np.cumsum(kept[order]) <= total * (1 + 1e-12)
     kept[order[~inside]] = 0.0
     return kept
+
+
+def norm_shrink(values: ArrayLike, variance: float, steps: int = 64) -> NDArray[np.float64]:
+    """Return the values drawn towards equal shares by as much as their noise asks for.
+
+    Values are moved a part of the way to 1/m, then Norm-Sub makes shares of them. Of all parts the
+    one with the least squared error as Stein's unbiased estimate has it is taken: none where the
+    noise is small, nearly all where it covers everything. There Norm-Sub alone leaves a few large
+    shares made of noise.
+
+    Bias: towards 1/m for every value, by at most the noise's share of the values' spread.
+
+    Parameters
+    ----------
+    values : array_like, shape (m,)
+        Finite; unbiased estimates.
+    variance : float, at least 0
+        Of a value, on average over the values.
+    steps : int
+        How many parts are tried.
+
+    Raises
+    ------
+    ParameterError
+        A value is not finite, or the variance is negative or not finite.
+
+    References
+    ----------
+    C. M. Stein, "Estimation of the Mean of a Multivariate Normal Distribution", Annals of
+    Statistics 9(6), 1981. The degrees of freedom are those of a projection onto a simplex, the
+    kept values less one, times the part that is kept.
+
+    Examples
+    --------
+    >>> norm_shrink([0.7, 0.5, -0.2], 0.0)
+    array([0.6, 0.4, 0. ])
+    >>> norm_shrink([0.7, 0.5, -0.2], 10.0).round(3)
+    array([0.339, 0.336, 0.325])
+    """
+    import numpy as np
+
+    from mechanisms.frequency import norm_sub
+
+    given = _row(values)
+    if not 0 <= variance < np.inf:
+        raise ParameterError(f"variance must be at least 0 and finite, got {variance}")
+    best, least = norm_sub(given), np.inf
+    for kept in np.arange(steps, 0, -1) / steps:
+        shares = norm_sub(1 / given.size + kept * (given - 1 / given.size))
+        freedom = kept * (np.count_nonzero(shares) - 1)
+        risk = ((given - shares) ** 2).sum() + 2 * variance * freedom
+        if risk < least:
+            best, least = shares, risk
+    return best
 
 
 def _row(values: ArrayLike) -> NDArray[np.float64]:

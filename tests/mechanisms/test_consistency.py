@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from statistical import check_normal
 
-from mechanisms.consistency import base_cut, base_pos, norm, norm_cut, norm_mul
+from mechanisms.consistency import base_cut, base_pos, norm, norm_cut, norm_mul, norm_shrink
 from mechanisms.errors import ParameterError
 from mechanisms.frequency import norm_sub
 
@@ -124,3 +124,29 @@ def test_thresholds_without_an_answer_are_refused() -> None:
         with pytest.raises(ParameterError, match="standard_errors"):
             base_cut([0.5, 0.5], errors, 1.0)
     assert norm_mul([-1.0, -2.0]).tolist() == [0.5, 0.5]
+
+
+def test_shrinking_is_norm_sub_where_there_is_no_noise() -> None:
+    values = np.array([0.5, 0.3, 0.25, -0.05])
+    np.testing.assert_array_equal(norm_shrink(values, 0.0), norm_sub(values))
+    shares = norm_shrink(values, 1e6)
+    assert np.ptp(shares) < 0.01
+    assert shares.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_shrinking_refuses_a_variance_that_is_none(bad: float) -> None:
+    with pytest.raises(ParameterError, match="variance"):
+        norm_shrink([0.5, 0.5], bad)
+
+
+def test_shrinking_has_the_smaller_error_under_heavy_noise() -> None:
+    rng = np.random.default_rng(SEED)
+    truth = rng.dirichlet(np.full(100, 0.5))
+    noisy = truth + rng.normal(scale=0.05, size=(200, 100))
+    gain = [
+        ((norm_sub(row) - truth) ** 2).sum() - ((norm_shrink(row, 0.0025) - truth) ** 2).sum()
+        for row in noisy
+    ]
+    # The mean gain is some 0.02 with a standard error below 0.001.
+    assert np.mean(gain) > 10 * np.std(gain) / math.sqrt(len(gain)) > 0
