@@ -26,7 +26,7 @@ BINS = 512
 #: Chains of a part that a quantile has at least, but for few chains.
 _IN_A_BIN = 16
 #: How sure a rank, and a choice, is to be: of many events, small ones look good by chance.
-_RANKED, _SURE = 0.9, 0.999
+_RANKED, _SURE = 0.9, 0.99
 #: An event this part as good as the best is taken if it happens more often.
 _NEARLY = 0.985
 #: A view has to promise more by this factor than one before it.

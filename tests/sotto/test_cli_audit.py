@@ -1,0 +1,178 @@
+"""``sotto audit``: what it prints of the library and of plans, and when it says no."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from agreed_plans import PLAN_YAML
+
+from mechanisms.audit import claims
+from mechanisms.audit.bounds import Attack
+from sotto.cli import main
+from sotto.plan import parse_plan
+
+CONSTANT = """\
+  model:
+    type: category
+    domain: [a, b]
+    outside: other
+    window: 28d
+    repeat: {constant: true}
+    ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 2.5}]
+"""
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN_YAML + CONSTANT)
+    return path
+
+
+def run(capsys: Any, *arguments: object) -> tuple[int, list[str], str]:
+    status = main(["audit", *map(str, arguments)])
+    printed = capsys.readouterr()
+    return status, [" ".join(line.split()) for line in printed.out.splitlines()], printed.err
+
+
+def test_a_plan_says_what_everything_costs(capsys, plan_file):
+    status, lines, err = run(capsys, plan_file)
+    assert (status, err) == (0, "")
+    compiled = parse_plan(plan_file.read_text()).compile()
+    assert lines[:2] == [
+        "plan departures, version 3, of collector fleet.example",
+        f"fingerprint {compiled.fingerprint.hex()}",
+    ]
+    assert "metric mechanism rung claimed certified verdict" in lines
+    assert "carrier grr 1 0.500000 0.500000 holds" in lines
+    assert "model grr 1 0.500000 0.500000 holds" in lines
+    assert "3, never sent 2.500000 2.500000 holds" in lines
+    # The lifetime of 640 pays 2.5 once and 67 periods of 9.5.
+    assert "carrier 2.000000 1 2.000000 134.000000" in lines
+    assert "distance 2.000000 2 4.000000 268.000000" in lines
+    assert "model 1.000000 1, constant 1.000000 2.500000" in lines
+    assert "all 10.500000 639.000000" in lines
+    text = "\n".join(lines)
+    assert "ceiling of a period (7d): 12.000000, of which 1.500000 stays unused" in text
+    assert "permanent responses take 2.500000 of it once" in text
+    assert "up to 9.500000: spent after 67 full periods (469d)," in text
+    assert "when 1.000000 is left" in text
+
+
+def test_a_compiled_plan_says_the_same(capsys, plan_file):
+    _, lines, _ = run(capsys, plan_file)
+    compiled = plan_file.with_suffix(".json")
+    compiled.write_bytes(parse_plan(plan_file.read_text()).compile().to_json())
+    assert run(capsys, compiled)[1] == lines
+
+
+def test_a_plan_in_json(capsys, plan_file):
+    main(["audit", str(plan_file), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["period"] == {"cost": 10.5, "ceiling": 12.0}
+    lifetime = {"permanent": 2.5, "a_period": 9.5, "ceiling": 640.0, "full_periods": 67}
+    assert document["lifetime"] == lifetime
+    assert (document["attack"], document["status"]) == (None, 0)
+    model = document["metrics"][-1]
+    assert [rung["sent"] for rung in model["rungs"]] == [True, True, False]
+    assert (model["value"], model["permanent"], model["problems"]) == (1.0, 2.5, [])
+
+
+def test_a_plan_attacked(capsys, plan_file):
+    main(["audit", str(plan_file), "--attack", "--trials", "5000", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["attack"] == {"trials": 5000, "confidence": 0.95}
+    assert document["status"] == 0
+    for metric in document["metrics"]:
+        attacks = [rung for rung in metric["rungs"] if "attacked" in rung]
+        assert len(attacks) == 1
+        # What is never sent is not attacked: the last rung that is, is.
+        assert attacks[0]["certified"] == metric["value"]
+        assert attacks[0]["chains"] == 10_000
+    status, lines, _ = run(capsys, plan_file, "--attack", "--trials", 2000)
+    assert status == 0
+    assert "metric mechanism rung claimed certified attacked verdict" in lines
+
+
+def test_a_plan_of_nothing_but_constants(capsys, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN_YAML[: PLAN_YAML.index("  carrier")] + CONSTANT)
+    status, lines, _ = run(capsys, path)
+    assert status == 0
+    assert "no period takes anything of it" in lines
+
+
+def test_the_library_without_an_attack(capsys):
+    main(["audit", "--no-attack", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["status"] == 0
+    found = {line["mechanism"]: line for line in document["mechanisms"]}
+    assert set(found) == {claim.name for claim in claims.LIBRARY}
+    assert all(line["certified"] <= line["claimed"] for line in found.values())
+    census = [line for line in document["published"] if "Christofides" in line["claim"]]
+    assert census[0]["true"] == "inf"
+    assert [line["verdict"].split(":")[0] for line in document["published"]].count("false") == 10
+    status, lines, err = run(capsys, "--no-attack")
+    assert (status, err) == (0, "")
+    assert "Claims of papers, and what becomes of them:" in lines
+
+
+def test_some_of_the_library(capsys):
+    options = ["--mechanism", "grr,threshold", "--epsilon", "0.5,3", "--trials", "5000"]
+    main(["audit", *options, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    lines = [(line["mechanism"], line["claimed"]) for line in document["mechanisms"]]
+    assert lines == [("grr", 0.5), ("grr", 3.0), ("threshold", 0.5), ("threshold", 3.0)]
+    assert document["published"] == document["beside"] == []
+    assert all(0.6 * line["claimed"] < line["attacked"] for line in document["mechanisms"])
+
+
+def test_an_attack_that_exceeds_the_certificate_is_status_1(capsys, monkeypatch, plan_file):
+    def attack(*args: object, **options: object) -> Attack:
+        return Attack(999_000, 1_000_000, 1_250_000, 0.95, "the bytes")
+
+    monkeypatch.setattr(claims, "attack", attack)
+    status, lines, _ = run(capsys, "--mechanism", "grr", "--epsilon", "1")
+    assert status == 1
+    assert any(line.endswith("BROKEN: an attack shows more than is certified") for line in lines)
+    assert run(capsys, plan_file, "--attack")[0] == 1
+
+
+def test_a_certificate_that_is_not_its_own_is_status_1(capsys, monkeypatch, plan_file):
+    monkeypatch.setattr(claims, "certified", lambda mechanism, level: 499_999)
+    status, lines, _ = run(capsys, "--mechanism", "grr", "--no-attack")
+    assert status == 1
+    assert any("thresholds cost another amount" in line for line in lines)
+    assert run(capsys, plan_file)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--trials", "999"], "--trials must lie in"),
+        (["--confidence", "1"], "--confidence must lie in"),
+        (["--confidence", "nan"], "--confidence must lie in"),
+        (["--epsilon", "1,x"], "--epsilon must be numbers"),
+        (["--epsilon", "nan"], "epsilon must lie in"),
+        (["--mechanism", "grr,none"], "--mechanism must be among"),
+        (["none.yaml", "--epsilon", "1"], "are for the library"),
+        (["none.yaml"], "No such file"),
+    ],
+)
+def test_mistakes_end_with_status_2_and_one_line(capsys, options, said):
+    status, lines, err = run(capsys, *options)
+    assert (status, lines) == (2, [])
+    assert err.startswith("sotto: error: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", "--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert "examples:" in out
+    assert "Clopper and Pearson" in out
