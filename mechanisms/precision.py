@@ -20,6 +20,7 @@ from mechanisms.predictions import mean_variance, share_variances
 from mechanisms.random_threshold import ThresholdLadder
 from mechanisms.rappor import RapporLadder
 from mechanisms.sampled_bit import SampledBitLadder
+from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
 from mechanisms.surveys.ladders import SurveyLadder
 from mechanisms.vectors.coordinates import CoordinatesLadder
 from mechanisms.vectors.sampled_bits import SampledBitsLadder
@@ -190,14 +191,15 @@ def precision(
     Returns
     -------
     Precision
-        Of the share of a category, of yes, of a candidate string or of the devices that name an
-        item; of the mean of a number, of a coordinate, or of ordinal values, of which it is that
-        of the wider of the two bounds.
+        Of the share of a category, of yes, of a candidate string or of the devices whose most
+        frequent item it is; of the mean of a number or of a coordinate; of ordinal values that of
+        the wider of the two bounds of the mean.
 
     Raises
     ------
     ParameterError
-        The level is no rung, or the filters of candidate strings cannot be told apart.
+        The level is no rung, the filters of candidate strings cannot be told apart, or nothing
+        can be said of the mechanism.
 
     Examples
     --------
@@ -221,6 +223,11 @@ def precision(
         return _of_coordinate(mechanism, level, told, scale)
     if isinstance(mechanism, BrrLadder):
         return ordinal_mean(mechanism, level, told, scale=scale)
+    if isinstance(mechanism, PermuteAndFlipLadder):
+        raise ParameterError(
+            "what permute_and_flip selects is near the most frequent item by chance, so that the "
+            "error of its shares depends on the counts and is not predicted; top_response's is"
+        )
     if isinstance(mechanism, PureProtocol):
         return _of_share("the share of a category", category_ends(mechanism, level), told)
     return _of_number(mechanism, level, told, scale)
@@ -319,7 +326,7 @@ def ordinal_mean(
 
 def _of_string(mechanism: RapporLadder, level: int, assumed: Assumed) -> Precision:
     if not assumed.candidates:
-        raise ParameterError("strings need candidates, or how many there are of them")
+        raise ParameterError("strings need candidates: how many there are, or which")
     number = len(assumed.candidates)
     share = 1 / number if assumed.share is None else assumed.share
     rest = (1 - share) / max(number - 1, 1)

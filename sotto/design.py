@@ -6,6 +6,7 @@ realises.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,8 @@ class Other:
 
     Attributes
     ----------
-    name : str
+    spec : mapping
+        Its name and parameters.
     error : float
         Predicted, in the unit of the value.
     excess : float
@@ -89,7 +91,7 @@ class Other:
         Bytes.
     """
 
-    name: str
+    spec: Mapping[str, object]
     error: float
     excess: float
     payload: int
@@ -221,8 +223,6 @@ def _others(question: Question, n: int) -> list[Other]:
     from mechanisms import choice
 
     ladder, spec = question.ladder[: question.sent], question.spec
-    if question.kind == "top_item":
-        return []
     if question.kind in ("category", "boolean"):
         ranking = choice.for_frequencies(int(str(spec["domain_size"])), ladder, n)
     elif question.kind == "number":
@@ -237,7 +237,7 @@ def _others(question: Question, n: int) -> list[Other]:
         return _of_type(question, ladder, n)
     scale = question.scale
     return [
-        Other(str(each.spec["name"]), scale * each.error, each.excess, each.payload)
+        Other(each.spec, scale * each.error, each.excess, each.payload)
         for each in ranking.candidates
     ]
 
@@ -252,9 +252,9 @@ def _of_type(question: Question, ladder: tuple[int, ...], n: int) -> list[Other]
         spec = question.spec if name == question.spec["name"] else spec_of(name, asked)
         try:
             mechanism = build(spec, ladder, question.name)
+            error = question.precision_of(mechanism, len(ladder) - 1).standard_error(n)
         except ParameterError:
             continue
-        error = question.precision_of(mechanism, len(ladder) - 1).standard_error(n)
-        found.append((error, name, mechanism.payload_width))
-    least = min(found)[0]
-    return [Other(name, each, each / least - 1, width) for each, name, width in sorted(found)]
+        found.append(Other(spec, error, 0.0, mechanism.payload_width))
+    found.sort(key=lambda other: (float(f"{other.error:.9g}"), other.payload))
+    return [replace(other, excess=other.error / found[0].error - 1) for other in found]

@@ -13,7 +13,7 @@ from typing import NoReturn
 from sotto.errors import SottoError
 
 #: Subcommands: modules of this package with ``HELP``, ``add_arguments(parser)`` and ``run(args)``.
-COMMANDS = ("plan", "replay", "aggregate", "estimates", "ledger", "audit")
+COMMANDS = ("plan", "replay", "aggregate", "estimates", "ledger", "audit", "design")
 
 #: What a missing module is part of.
 _EXTRAS = {"yaml": "plan", "pydantic": "plan"}

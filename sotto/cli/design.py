@@ -1,0 +1,239 @@
+"""Plan a collection: how many users it takes, what a ladder is worth, what it costs.
+
+Asked of a metric of a plan, or of a type of value and a ladder alone. How precise an estimate will
+be is computed from the probabilities that the sampler realises, for the worst data unless some are
+stated; intervals are those of the estimates, which cover the truth of the reports that count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from mechanisms.precision import Assumed
+    from sotto.compiled import CompiledPlan
+    from sotto.design import Goal
+    from sotto.questions import Question
+
+HELP = "plan a collection: users, precision, ladder, budget, mechanism"
+
+_EXAMPLES = """\
+examples:
+  sotto design --type category --domain 50 --ladder 0.5,1,2 --width 0.01
+      how many users an interval of one percentage point takes at each rung
+  sotto design --type number --range 0 5000 --epsilon 1 --users 20000 --plot mean.svg
+      what 20,000 users tell of a mean, and a chart of it
+  sotto design plan.yaml --users 100000
+      every metric of a plan, and for how long the budget lasts
+  sotto design plan.yaml --metric theme --floor 0.01 --json
+      users to notice a share of 1 %, for a program to read
+
+Widths, errors and floors are in the unit of the value; shares are parts of one.
+"""
+#: Options that only a question without a plan has.
+_SINGLE = (
+    *("epsilon", "ladder", "mechanism", "domain", "range", "dimensions", "bits", "hashes"),
+    *("cohorts", "missing", "period_ceiling", "lifetime"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto design``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
+    parser.add_argument("--metric", metavar="NAME", help="of the plan, only this one")
+    goal = parser.add_argument_group("what is wanted")
+    goal.add_argument("--users", type=int, metavar="N", help="users in a window")
+    measure = goal.add_mutually_exclusive_group()
+    measure.add_argument("--width", type=float, metavar="W", help="width of the interval")
+    measure.add_argument("--error", type=float, metavar="E", help="standard error")
+    measure.add_argument("--floor", type=float, metavar="F", help="least share told from none")
+    goal.add_argument("--confidence", type=float, default=0.95, help="default 0.95")
+    data = parser.add_argument_group("what is assumed of the data; the worst if left out")
+    data.add_argument("--share", type=float, metavar="S", help="true share, of one")
+    data.add_argument("--uniform", action="store_true", help="numbers all over their range")
+    data.add_argument(
+        "--candidates", metavar="N|FILE", help="candidate strings: how many, or one a line"
+    )
+    single = parser.add_argument_group("a question without a plan")
+    single.add_argument("--type", metavar="TYPE", help="category, number, string, survey, ...")
+    single.add_argument("--epsilon", type=float, metavar="E", help="the only or last rung")
+    single.add_argument("--ladder", metavar="E,...", help="all rungs, weakest first")
+    single.add_argument("--mechanism", metavar="NAME", help="default: the chooser's")
+    single.add_argument("--domain", type=int, metavar="M", help="symbols, points or items")
+    single.add_argument(
+        "--range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="of a number; default 0 1"
+    )
+    single.add_argument("--dimensions", type=int, metavar="D", help="of a vector")
+    single.add_argument("--bits", type=int, help="of a string's filter; default 128")
+    single.add_argument("--hashes", type=int, help="default 2")
+    single.add_argument("--cohorts", type=int, help="default 16")
+    single.add_argument("--missing", action="store_true", help="a value can be missing")
+    single.add_argument("--values", type=int, default=1, metavar="N", help="a period; default 1")
+    single.add_argument("--period-ceiling", type=float, metavar="E", help="epsilon a period")
+    single.add_argument("--lifetime", type=float, metavar="E", help="epsilon ever spent")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="write a chart")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto design`` and return its exit status."""
+    from sotto.cli import designing
+    from sotto.design import design
+
+    if (args.plan is None) == (args.type is None):
+        raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
+    questions, budget = _of_plan(args) if args.plan is not None else _of_options(args)
+    goal, refused = _goal(args), {}
+    answers = []
+    for question in questions:
+        try:
+            answers.append(design(question, goal, args.users))
+        except ParameterError as error:
+            if len(questions) == 1:
+                raise
+            refused[question.name] = str(error)
+    if args.plot is not None:
+        if len(questions) > 1:
+            raise ParameterError("--plot is of one metric: name it with --metric")
+        args.plot.write_text(designing.plotted(answers[0]), encoding="utf-8")
+    printed = designing.json_lines if args.json else designing.lines
+    print("\n".join(printed(answers, refused, budget)))
+    return 0
+
+
+def _goal(args: argparse.Namespace) -> Goal:
+    from sotto.design import Goal
+
+    if not 0 < args.confidence < 1:
+        raise ParameterError(f"--confidence must lie in (0, 1), not {args.confidence:g}")
+    for measure in ("width", "error", "floor"):
+        target = getattr(args, measure)
+        if target is not None:
+            return Goal(measure, target, args.confidence)
+    return Goal("width", None, args.confidence)
+
+
+def _of_plan(args: argparse.Namespace) -> tuple[list[Question], dict[str, object]]:
+    from sotto.questions import question_of_metric
+
+    if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
+        raise ParameterError("a plan says its own types, ladders and ceilings: leave options out")
+    plan, candidates = _read(args.plan)
+    metrics = plan.metrics if args.metric is None else (plan.metric(args.metric),)
+    questions = []
+    for metric in metrics:
+        own = candidates.get(metric.name, ())
+        assumed = _assumed(args, metric.type, own)
+        questions.append(question_of_metric(plan, metric, assumed))
+    periods = None
+    if plan.recurring:
+        periods = (plan.ceilings.lifetime - plan.permanent) // plan.recurring
+    return questions, {
+        "period": plan.cost,
+        "period_ceiling": plan.ceilings.period,
+        "lifetime": plan.ceilings.lifetime,
+        "permanent": plan.permanent,
+        "periods": periods,
+        "period_length": plan.period,
+    }
+
+
+def _read(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
+    if path.suffix == ".json":
+        from sotto.compiled import CompiledPlan
+
+        return CompiledPlan.from_json(path.read_bytes()), {}
+    from sotto.plan import load_plan
+
+    plan = load_plan(path)
+    return plan.compile(), dict(plan.candidates)
+
+
+def _of_options(args: argparse.Namespace) -> tuple[list[Question], dict[str, object]]:
+    from mechanisms.exact import MICRO
+    from sotto.questions import affordable, question_of
+
+    names = {"domain": "domain_size", "dimensions": "dimensions", "bits": "bits"}
+    names |= {"hashes": "hashes", "cohorts": "cohorts"}
+    given = {to: getattr(args, name) for name, to in names.items() if getattr(args, name)}
+    if args.values < 1:
+        raise ParameterError(f"--values must be at least 1, not {args.values}")
+    low, high = _range(args.range)
+    question = question_of(
+        args.type,
+        _ladder(args),
+        {**given, "missing": args.missing},
+        mechanism=args.mechanism,
+        assumed=_assumed(args, args.type, ()),
+        scale=high - low if args.type in ("number", "ordinal", "vector") else 1.0,
+        limit=args.values,
+    )
+    ceilings = {
+        name: None if value is None else round(value * MICRO)
+        for name, value in (("period", args.period_ceiling), ("lifetime", args.lifetime))
+    }
+    return [question], {
+        "period": question.cost,
+        "period_ceiling": ceilings["period"],
+        "lifetime": ceilings["lifetime"],
+        "permanent": 0,
+        "periods": affordable(question, ceilings["period"], ceilings["lifetime"]),
+        "period_length": None,
+    }
+
+
+def _ladder(args: argparse.Namespace) -> list[int]:
+    from mechanisms.exact import to_micro
+
+    amounts = _numbers("--ladder", args.ladder) if args.ladder else []
+    if args.epsilon is not None and (not amounts or amounts[-1] < args.epsilon):
+        amounts.append(args.epsilon)
+    elif args.epsilon is not None and amounts[-1] > args.epsilon:
+        raise ParameterError(f"--epsilon {args.epsilon:g} is below the last rung, {amounts[-1]:g}")
+    if not amounts:
+        raise ParameterError("give the epsilons: --ladder 0.5,1,2 or --epsilon 1")
+    return [to_micro(amount) for amount in amounts]
+
+
+def _range(ends: list[float] | None) -> tuple[float, float]:
+    low, high = ends or (0.0, 1.0)
+    if not -math.inf < low < high < math.inf:
+        raise ParameterError(f"--range must be LOW HIGH with LOW below HIGH, not {low:g} {high:g}")
+    return low, high
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(
+            f"{option} must be numbers with commas between, not {text!r}"
+        ) from None
+
+
+def _assumed(args: argparse.Namespace, kind: str, own: tuple[str, ...]) -> Assumed:
+    from mechanisms.precision import Assumed
+
+    candidates = _candidates(args.candidates, own) if kind == "string" else ()
+    values = None
+    if args.uniform and kind in ("number", "ordinal", "vector"):
+        values = tuple((place + 0.5) / 1000 for place in range(1000))
+    return Assumed(args.share, values, candidates)
+
+
+def _candidates(given: str | None, own: tuple[str, ...]) -> tuple[str, ...]:
+    """Return candidates: those of a file, or made up ones, or a plan's own."""
+    if given is None:
+        return own
+    if given.isdigit():
+        if not 1 <= int(given) <= 100_000:
+            raise ParameterError(f"--candidates must lie in [1, 100000], not {given}")
+        return tuple(f"candidate {number}" for number in range(int(given)))
+    read = [line.strip() for line in Path(given).read_text(encoding="utf-8-sig").splitlines()]
+    return tuple(dict.fromkeys(line for line in read if line and not line.startswith("#")))

@@ -1,0 +1,201 @@
+"""``sotto design``: what it says, draws and refuses."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from agreed_plans import PLAN_YAML
+
+from mechanisms.frequency import frequencies
+from mechanisms.ladders import build
+from mechanisms.precision import Assumed, precision
+from mechanisms.testing import SeededSource
+from sotto import cli
+from sotto.cli.chart import LogChart, LogScale
+from sotto.design import Goal, design
+from sotto.errors import ParameterError
+from sotto.plan import parse_plan
+from sotto.questions import affordable, question_of, question_of_metric
+
+LADDER = [500_000, 1_000_000, 2_000_000]
+
+
+def run(capsys, *arguments):
+    status = cli.main(["design", *(str(argument) for argument in arguments)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_the_users_asked_for_reach_the_target_and_no_fewer_do():
+    asked = question_of("category", LADDER, {"domain_size": 12})
+    found = design(asked, Goal("width", 0.02), 100_000)
+    for level, rung in enumerate(found.rungs):
+        told = asked.precision(level)
+        assert told.width(rung.needed) <= 0.02 < told.width(rung.needed - 1)
+    assert [rung.certified for rung in found.rungs] == LADDER
+    assert not found.missed
+
+
+def test_where_users_miss_the_target_it_says_what_would_do():
+    asked = question_of("category", LADDER, {"domain_size": 12})
+    found = design(asked, Goal("width", 0.02), 5_000)
+    assert found.missed
+    assert found.rungs[-1].needed > 5_000
+    stronger = build(asked.spec, [found.enough], "")
+    assert precision(stronger, 0).width(5_000) <= 0.02
+    assert found.enough > 2_000_000
+
+
+def test_the_interval_of_the_estimate_has_the_predicted_width():
+    """Through the production randomizer and estimator, at the predicted number of users."""
+    asked = question_of("category", LADDER, {"domain_size": 4}, assumed=Assumed(share=0.25))
+    found = design(asked, Goal("width", 0.05))
+    n = found.users
+    ids = SeededSource(7).words(2 * n).reshape(n, 2)
+    payloads = asked.mechanism.randomize(np.arange(n) % 4, ids, ids, SeededSource(8))
+    counts = np.zeros((3, asked.mechanism.count_length), dtype=np.int64)
+    groups = np.zeros(n, dtype=np.int64)
+    counts[2] = asked.mechanism.accumulate(payloads[:, 2], ids, ids, groups, 1)[0]
+    for estimate in frequencies(asked.mechanism, counts):
+        low, high = estimate.interval()
+        assert high - low == pytest.approx(0.05, rel=0.05)
+        assert estimate.detection_floor == pytest.approx(found.rungs[2].floor, rel=1e-6)
+
+
+def test_every_type_has_a_design():
+    given = {
+        "category": {"domain_size": 9},
+        "boolean": {},
+        "string": {"bits": 64},
+        "number": {},
+        "ordinal": {"domain_size": 5},
+        "survey": {},
+        "vector": {"dimensions": 4},
+        "top_item": {"domain_size": 6},
+    }
+    for kind, told in given.items():
+        asked = question_of(
+            kind,
+            LADDER,
+            told,
+            assumed=Assumed(candidates=("a", "b")),
+            mechanism="top_response" if kind == "top_item" else None,
+        )
+        found = design(asked, Goal("error"), 1000)
+        errors = [rung.error for rung in found.rungs]
+        assert errors == sorted(errors, reverse=True), kind
+        assert found.steps[0].relaxed == errors[0]
+        assert found.others[0].excess == 0
+        assert [row.samples for row in found.sampled] == [1, 2, 3]
+
+
+def test_a_metric_of_a_plan_has_as_many_reports_as_periods_and_values():
+    plan = parse_plan(PLAN_YAML).compile()
+    distance = question_of_metric(plan, plan.metric("distance"))
+    assert (distance.per_user, distance.scale, distance.unit) == (8, 5000, "mi")
+    assert distance.users(distance.reports(100)) == 100
+
+
+def test_a_permanent_response_is_no_rung_and_is_paid_once():
+    constant = "repeat: {constant: true}\n    ladder: [{epsilon: 0.5}, {epsilon: 1}, {epsilon: 2}]"
+    before = PLAN_YAML.index("repeat: {once: first}")
+    others = PLAN_YAML[PLAN_YAML.index("  dep_delay:") : PLAN_YAML.index("  distance:")]
+    plan = parse_plan(f"{PLAN_YAML[:before]}{constant}\n{others}").compile()
+    asked = question_of_metric(plan, plan.metric("carrier"))
+    assert (asked.sent, asked.per_user, asked.permanent) == (2, 1, 2_000_000)
+    assert len(design(asked, Goal(), 1000).rungs) == 2
+    assert affordable(asked, None, 10_000_000) is None
+
+
+def test_a_lifetime_pays_for_so_many_periods():
+    asked = question_of("boolean", LADDER, {}, limit=3)
+    assert affordable(asked, 6_000_000, 100_000_000) == 16
+    assert affordable(asked, None, None) is None
+    with pytest.raises(ParameterError, match="2 values a period or for the rungs up to epsilon 1"):
+        affordable(asked, 5_000_000, None)
+    with pytest.raises(ParameterError, match=r"pays for epsilon 0\.1, with another ladder"):
+        affordable(asked, 300_000, None)
+
+
+def test_the_command_prints_tables(capsys):
+    options = "--type category --domain 50 --ladder 0.5,1,2 --users 100000 --width 0.01"
+    status, out, err = run(capsys, *options.split(), "--lifetime", 300)
+    assert (status, err) == (0, "")
+    assert "users for width 0.01" in out
+    assert "100,000 users miss width 0.01: it takes" in out
+    assert "Relaxed beside fresh reports" in out
+    assert "the lifetime's 300 pay for 150 full periods" in out
+
+
+def test_the_command_answers_for_a_plan(capsys, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN_YAML)
+    status, out, err = run(capsys, path, "--users", 5000, "--candidates", 20)
+    assert (status, err) == (0, "")
+    assert "dest: string, rappor" in out
+    assert "the lifetime's 640 pay for" in out
+    status, out, _ = run(capsys, path, "--users", 5000, "--json")
+    document = json.loads(out)
+    assert [metric["name"] for metric in document["metrics"]] == [
+        "carrier",
+        "dep_delay",
+        "distance",
+    ]
+    assert "candidates" in document["refused"]["dest"]
+    assert len(document["metrics"][0]["rungs"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "give a plan, or a question"),
+        ("--type category --epsilon 1", "needs domain"),
+        ("--type colour --epsilon 1", "type must be one of"),
+        ("--type boolean", "give the epsilons"),
+        ("--type boolean --ladder 1,2 --epsilon 1.5", "below the last rung"),
+        ("--type boolean --epsilon 99", "must lie in"),
+        ("--type boolean --epsilon 1 --width 1e-12", "reports would reach"),
+        ("--type boolean --epsilon 1 --width 0", "must be above 0"),
+        ("--type number --epsilon 1 --floor 0.1", "no detection floor"),
+        ("--type number --epsilon 1 --range 5 5", "LOW below HIGH"),
+        ("--type boolean --epsilon 1 --share 1.5", "share must lie in"),
+        ("--type boolean --epsilon 1 --users 0", "users must be at least 1"),
+        ("--type boolean --epsilon 1 --confidence nan", "confidence"),
+        ("--type string --epsilon 1", "strings need candidates"),
+        ("--type boolean --epsilon 2 --period-ceiling 1", "pays for epsilon 1"),
+        ("--type top_item --domain 9 --epsilon 1", "top_response's is"),
+    ],
+)
+def test_what_cannot_be_is_one_line(capsys, options, message):
+    status, out, err = run(capsys, *options.split())
+    assert (status, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_the_chart_stands_alone(capsys, tmp_path):
+    path = tmp_path / "chart.svg"
+    options = "--type boolean --ladder 0.5,1,2 --width 0.01 --users 30000 --plot"
+    assert run(capsys, *options.split(), path)[0] == 0
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f"{space}polyline")) == 3
+    texts = [text.text for text in root.findall(f"{space}text")]
+    assert {"ε 0.5", "ε 1", "ε 2", "asked for: 0.01", "30,000 users"} <= set(texts)
+    assert "users in a window (number)" in texts
+    assert "width of the interval of 95 % (parts of one)" in texts
+    for circle in root.findall(f"{space}circle"):
+        assert 0 <= float(circle.get("cx")) <= 760
+        assert 0 <= float(circle.get("cy")) <= 460
+    style = root.find(f"{space}style").text
+    assert "prefers-color-scheme: dark" in style
+
+
+def test_a_logarithmic_axis_puts_ratios_at_equal_distances():
+    scale = LogScale(1, 100, 0, 200)
+    assert [scale(value) for value in (1, 10, 100)] == pytest.approx([0, 100, 200])
+    assert LogScale(1, 1e6, 0, 1).ticks() == [10.0**power for power in range(7)]
+    assert "<script" not in LogChart((1, 10), (1, 10)).svg("<script", '"')
