@@ -2,33 +2,37 @@
 
 The same values, the same epsilons. Sotto takes the mechanism that a plan without one gets; a peer
 takes each that it has, and the best of them counts. Unbiased estimates are compared with unbiased
-ones, and those made consistent (Norm-Sub) with multi-freq-ldpy's, which are clipped and scaled.
+ones; multi-freq-ldpy's, which are clipped and scaled to sum to one, with ours drawn towards equal
+shares by as much as the noise asks for (:func:`mechanisms.consistency.norm_shrink`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from examples.flights.data import load_flights
-from mechanisms.frequency import frequencies, norm_sub
+from mechanisms.consistency import norm_shrink
+from mechanisms.estimate import Estimate
+from mechanisms.frequency import frequencies
 from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.numeric import numeric
 from mechanisms.randomness import SystemSource
-from sotto.chooser import choose_category, choose_number
+from sotto.chooser import choose
+from sotto.defaults import Asked
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 CLIENTS = 10_000
 #: The peers are slow.
 OURS, THEIRS = 100, 12
+MEANS = 100
 #: An error is worse if it is larger by more than so many standard errors of the difference.
 SURE = 3.0
-
-Estimator = Callable[[], NDArray[np.float64]]
 
 
 class Error(NamedTuple):
@@ -58,17 +62,25 @@ def counts_of(mechanism: LadderedMechanism, values: object, n: int) -> NDArray[n
     return mechanism.accumulate(payloads, ids, ids, np.zeros(n, dtype=np.int64), 1)
 
 
-def our_shares(values: NDArray[np.int64], size: int, epsilon: float) -> tuple[str, Estimator]:
-    """Return the chosen mechanism's name, and what estimates shares with it."""
-    micro = int(epsilon * 1_000_000)
-    spec = choose_category(size, [micro], "m").spec
-    mechanism = build(spec, [micro], "m")
+def chosen(kind: str, epsilon: float, **parameters: int) -> LadderedMechanism:
+    """Return the mechanism that a plan without one gets, with a single rung."""
+    ladder = (int(epsilon * 1_000_000),)
+    return build(choose(Asked(kind, parameters, ladder, "m")).spec, ladder, "m")
 
-    def run() -> NDArray[np.float64]:
-        found = frequencies(mechanism, counts_of(mechanism, values, len(values)))
-        return np.array([each.value for each in found])
 
-    return str(spec["name"]), run
+def our_shares(mechanism: LadderedMechanism, values: NDArray[np.int64]) -> list[Estimate]:
+    """Randomize the values of all clients and estimate the share of each."""
+    return frequencies(mechanism, counts_of(mechanism, values, len(values)))
+
+
+def raw(found: list[Estimate]) -> NDArray[np.float64]:
+    """Return the unbiased estimates."""
+    return np.array([each.value for each in found])
+
+
+def shrunk(found: list[Estimate]) -> NDArray[np.float64]:
+    """Return the estimates as shares that sum to one."""
+    return norm_shrink(raw(found), float(np.mean([each.standard_error**2 for each in found])))
 
 
 def unbiased(size: int, epsilon: float, values: list[int]) -> Mapping[str, Callable[[], object]]:
@@ -140,17 +152,10 @@ def consistent(size: int, epsilon: float, values: list[int]) -> Mapping[str, Cal
     }
 
 
-def our_mean(values: NDArray[np.float64], epsilon: float) -> tuple[str, Estimator]:
-    """Return the chosen mechanism's name, and what estimates the mean of [0, 1] with it."""
-    micro = int(epsilon * 1_000_000)
-    spec = choose_number(False, [micro]).spec
-    mechanism = build(spec, [micro], "m")
-
-    def run() -> NDArray[np.float64]:
-        found = numeric(mechanism, counts_of(mechanism, values, len(values)), 0.0, 1.0)
-        return np.array([found.mean.value])
-
-    return str(spec["name"]), run
+def our_mean(mechanism: LadderedMechanism, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Randomize the values of all clients and estimate the mean of [0, 1]."""
+    found = numeric(mechanism, counts_of(mechanism, values, len(values)), 0.0, 1.0)
+    return np.array([found.mean.value])
 
 
 def means(epsilon: float, values: list[float]) -> Mapping[str, Callable[[], object]]:
@@ -184,7 +189,7 @@ def compare(what: str, epsilon: float, ours: Error, peers: list[Error]) -> None:
         for each in sorted(peers, key=lambda error: error.mean)
     )
     print(
-        f"{what:<28} {epsilon:>4} {ours.mechanism:<13} {ours.mean:>9.3g} "
+        f"{what:<30} {epsilon:>4} {ours.mechanism:<13} {ours.mean:>9.3g} "
         f"±{ours.standard_error:<8.1g} {verdict:<9}  {rest}"
     )
 
@@ -193,39 +198,47 @@ def main() -> None:
     """Print all comparisons."""
     flights = load_flights()
     rng = np.random.default_rng(2013)
-    chosen = rng.choice(len(flights.carrier), CLIENTS, replace=False)
+    rows = rng.choice(len(flights.carrier), CLIENTS, replace=False)
     print(f"{CLIENTS:,} flights; squared error, and how many times ours a peer's is")
     for name in ("carrier", "dest"):
         _, codes = np.unique(getattr(flights, name).astype(str), return_inverse=True)
-        _shares(name, codes[chosen].astype(np.int64), int(codes.max()) + 1)
-    _means("distance", np.clip(flights.distance[chosen], 0, 5000) / 5000)
-    delays = flights.dep_delay[chosen]
+        _shares(name, codes[rows].astype(np.int64), int(codes.max()) + 1)
+    _means("distance", np.clip(flights.distance[rows], 0, 5000) / 5000)
+    delays = flights.dep_delay[rows]
     _means("dep_delay", (np.clip(delays[np.isfinite(delays)], -30, 180) + 30) / 210)
 
 
 def _shares(name: str, values: NDArray[np.int64], size: int) -> None:
     truth, given = np.bincount(values, minlength=size) / len(values), values.tolist()
     for epsilon in EPSILONS:
-        mechanism, run = our_shares(values, size, epsilon)
+        mechanism = chosen("category", epsilon, domain_size=size)
         what = f"{name}, {size} values"
-        found = _measured(truth, unbiased(size, epsilon, given))
-        compare(what, epsilon, measure(mechanism, truth, run, OURS), found)
-        found = _measured(truth, consistent(size, epsilon, given))
-        shown = measure(mechanism, truth, _projected(run), OURS)
-        compare(f"{what}, consistent", epsilon, shown, found)
+        for suffix, made, peers in (("", raw, unbiased), (", consistent", shrunk, consistent)):
+            estimate = partial(_then, made, our_shares, mechanism, values)
+            ours = measure(mechanism.name, truth, estimate, OURS)
+            compare(what + suffix, epsilon, ours, _measured(truth, peers(size, epsilon, given)))
 
 
-def _projected(run: Estimator) -> Estimator:
-    return lambda: norm_sub(run())
+def _then(
+    made: Callable[[list[Estimate]], NDArray[np.float64]],
+    estimate: Callable[..., list[Estimate]],
+    *given: object,
+) -> NDArray[np.float64]:
+    return made(estimate(*given))
 
 
 def _means(name: str, values: NDArray[np.float64]) -> None:
     truth = np.array([values.mean()])
     for epsilon in EPSILONS:
-        mechanism, run = our_mean(values, epsilon)
-        found = _measured(truth, means(epsilon, values.tolist()))
-        compare(f"mean of {name}", epsilon, measure(mechanism, truth, run, OURS), found)
+        mechanism = chosen("number", epsilon, missing=False)
+        ours = measure(mechanism.name, truth, partial(our_mean, mechanism, values), MEANS)
+        compare(
+            f"mean of {name}",
+            epsilon,
+            ours,
+            _measured(truth, means(epsilon, values.tolist()), MEANS),
+        )
 
 
 def _measured(truth: NDArray[np.float64], peers: Mapping[str, Callable[[], object]]) -> list[Error]:
-    return [measure(name, truth, estimate, THEIRS) for name, estimate in peers.items()]
+    return [measure(name, truth, estimate, repeats) for name, estimate in peers.items()]
