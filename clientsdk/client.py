@@ -24,6 +24,7 @@ from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
 from sotto.log import now_ms
 
 _log = logging.getLogger("clientsdk")
+_ETERNITY = 1 << 62
 
 
 class Client:
@@ -287,7 +288,8 @@ class Client:
             self._admission.counts.settle(now)
 
     def _now(self) -> int:
-        return int(self._clock())
+        # Further off no time, and no sum of two, would be a number that the file can hold.
+        return max(-_ETERNITY, min(int(self._clock()), _ETERNITY))
 
     def renew_consent(self, ceilings: Ceilings | None = None) -> None:
         """Write down that the person agrees to other ceilings, higher ones included.

@@ -75,8 +75,12 @@ class Count:
         self._counts = [0] * len(metric.labels)
 
     def add(self, item: int) -> None:
-        """Count one occurrence, unless its item is at the plan's bound."""
-        if self._counts[item] < cast(int, self.metric.spec["clip"]):
+        """Count one occurrence, unless its item is at the plan's bound.
+
+        Once a chain was drawn none is counted any more: the period was over, and a clock that was
+        set back before the chain could be stored does not begin it again.
+        """
+        if self.chain is None and self._counts[item] < cast(int, self.metric.spec["clip"]):
             self._counts[item] += 1
 
     def draw(self, source: Source) -> Chain:

@@ -125,6 +125,21 @@ def test_times_before_the_epoch():
     assert report.event == -WEEK - HOUR
 
 
+@pytest.mark.parametrize("now", [2**63, 2**80, -(2**63) - 1, -(2**80)])
+def test_a_clock_beyond_all_times(tmp_path, now):
+    client = device(state=tmp_path / "device.db")
+    client.record("colour", "a")
+    client.clock.now = now
+    refused = Outcome.PERIOD_FULL if now < 0 else Outcome.EXPIRED
+    assert client.record("colour", "a") is refused
+    result = client.flush()
+    assert (result.sent, result.lapsed, result.error) == (0, int(now > 0), None)
+    assert (client.next_due() is None) == (now > 0)
+    client.withdraw_consent()
+    client.give_consent()
+    assert client.ledger().reserved == COST
+
+
 def test_events_are_truncated_and_due_after_a_step_with_jitter():
     client = device(metric("colour", "every", 200), plan={"ceilings": _vast()})
     client.clock.now = START + 5 * HOUR + 123

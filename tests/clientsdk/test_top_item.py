@@ -594,6 +594,22 @@ def test_what_was_drawn_and_could_not_be_stored_is_stored_later(path, drawn, pre
     assert first is None or report.payload in first.payloads
 
 
+def test_a_clock_set_back_behind_a_draw_that_could_not_be_stored(path, drawn):
+    client = device(state=path)
+    client.record("app", "b")
+    client.clock.now = START + WEEK
+    sound = client._store._connection
+    client._store._connection = Failing(sound, "COMMIT", after=False)
+    assert client.record("app", "a") is Outcome.STORE_FULL
+    client._store._connection = sound
+    client.clock.now = START
+    assert client.record("app", "c") is Outcome.ACCEPTED
+    client.clock.now = START + 8 * DAY
+    assert client.flush().sent == 1
+    assert drawn == [(0, 1, 0, 0)]
+    assert client.ledger().reserved == cost(client)
+
+
 def test_a_commit_that_came_through_without_saying_so_draws_no_second_chain(path, drawn):
     client = device(state=path)
     client.record("app", "b")
