@@ -8,9 +8,12 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 PEERS := .venv-peers
+# Of the broker: plain, or tls with SASL/SCRAM.
+PROFILE ?= plain
+KAFKA_PORT ?= 9092
 PEERS_STAMP := $(PEERS)/.installed
 
-.PHONY: help venv demo test test-unit lint bench bench-peers lock clean
+.PHONY: help venv demo test test-unit lint bench bench-peers kafka kafka-stop lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +50,12 @@ $(PEERS_STAMP): benchmarks/peers/requirements.lock
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $@
+
+kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, KAFKA_PORT=9092)
+	$(PYTHON) -m deploy.kafka start --profile $(PROFILE) --port $(KAFKA_PORT)
+
+kafka-stop:  ## stop it (PROFILE=tls for the other one); what it holds stays in build/kafka
+	$(PYTHON) -m deploy.kafka stop --profile $(PROFILE)
 
 lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra demo --extra dev --generate-hashes --allow-unsafe \

@@ -1,0 +1,153 @@
+"""Java archives from Maven, in a cache folder, checked against a committed list.
+
+The list names every file with its SHA-256, as ``sha256sum`` writes it. What is fetched goes to a
+folder beside the final one and gets its name only once every file is as listed; what is in the
+cache is checked again before each use. With a full cache no network is needed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.errors import DeployError, MissingToolError, UnavailableError
+
+ROOT = Path(__file__).parent.parent
+#: How long Maven may take to fetch everything, in seconds.
+FETCH_SECONDS = 600
+_JAVA = 17
+
+
+def cache_folder() -> Path:
+    """Return where archives are kept: ``SOTTO_CACHE``, or ``.cache`` in this checkout."""
+    return Path(os.environ.get("SOTTO_CACHE") or ROOT / ".cache")
+
+
+def java() -> str:
+    """Return the path of a Java that is new enough.
+
+    Raises
+    ------
+    MissingToolError
+        There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    wanted = f"install Java {_JAVA} or newer (a headless runtime is enough) or set JAVA_HOME"
+    if found is None:
+        raise MissingToolError(f"Java is not installed: {wanted}")
+    try:
+        said = subprocess.run(
+            [found, "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MissingToolError(f"{found} does not run ({error}): {wanted}") from error
+    version = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    if version is None or int(version[1]) < _JAVA:
+        told = "does not say its version" if version is None else f"is Java {version[1]}"
+        raise MissingToolError(f"{found} {told}: {wanted}")
+    return found
+
+
+def jars(name: str, source: Path) -> Path:
+    """Return a folder with the archives that ``source`` pins, fetched if they are not there yet.
+
+    Parameters
+    ----------
+    name : str
+        The folder's name in the cache. Another list means another folder.
+    source : path
+        A folder with ``pom.xml`` and ``jars.sha256``.
+
+    Raises
+    ------
+    MissingToolError
+        They must be fetched and Maven is not installed.
+    UnavailableError
+        They must be fetched and cannot be.
+    DeployError
+        A file is not the one that the list names.
+    """
+    pins = (source / "jars.sha256").read_bytes()
+    wanted = _parse(pins)
+    folder = cache_folder() / f"{name}-{hashlib.sha256(pins).hexdigest()[:12]}"
+    with _locked(cache_folder() / "lock"):
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="fetching-") as temporary:
+                fetched = Path(temporary) / "jars"
+                fetch(source / "pom.xml", fetched)
+                _check(fetched, wanted, "what Maven brought is not what is pinned")
+                fetched.rename(folder)
+                return folder
+    _check(folder, wanted, f"the cache is damaged; remove {folder} and start again")
+    return folder
+
+
+def fetch(pom: Path, folder: Path) -> None:
+    """Let Maven copy all that a POM depends on at run time into ``folder``."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise MissingToolError(
+            "Maven is not installed: install it (mvn), or fill the cache folder on a machine "
+            "that has it and set SOTTO_CACHE"
+        )
+    command = [maven, "--batch-mode", "--quiet", f"--file={pom}"]
+    command += [f"-Dmaven.repo.local={cache_folder() / 'maven'}", f"-DoutputDirectory={folder}"]
+    try:
+        done = subprocess.run(
+            [*command, "dependency:copy-dependencies"],
+            capture_output=True,
+            text=True,
+            timeout=FETCH_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(f"Maven took more than {FETCH_SECONDS} s; try again") from error
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
+        said = lines[0].removeprefix("[ERROR] ") if lines else done.stderr.strip()[-500:]
+        raise UnavailableError(
+            f"Maven could not fetch what {pom.parent.name} needs; with a network, try again: {said}"
+        )
+
+
+def pins(folder: Path) -> str:
+    """Return the list of a folder's archives, as ``jars.sha256`` holds it."""
+    lines = [f"{_digest(path)}  {path.name}\n" for path in sorted(folder.glob("*.jar"))]
+    return "".join(lines)
+
+
+def _parse(text: bytes) -> dict[str, str]:
+    pairs = (line.split("  ", 1) for line in text.decode("ascii").splitlines())
+    return {name: digest for digest, name in pairs}
+
+
+def _check(folder: Path, wanted: dict[str, str], failing: str) -> None:
+    """Compare a folder with the list, both ways."""
+    found = {path.name: _digest(path) for path in folder.iterdir()}
+    if found != wanted:
+        wrong = sorted(
+            name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name)
+        )
+        raise DeployError(f"{failing}: {', '.join(wrong[:5])} ({len(wrong)} files)")
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

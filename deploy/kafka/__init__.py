@@ -1,0 +1,1 @@
+"""Apache Kafka on this machine: resolved with Maven, checked, formatted, started, stopped."""

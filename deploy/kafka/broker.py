@@ -1,0 +1,309 @@
+"""One broker of our own in KRaft mode, on loopback.
+
+``plain`` speaks without encryption or names, to whoever is on this machine; ``tls`` speaks TLS
+alone and admits who proves by SCRAM-SHA-512 that he knows a password made at the first start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from deploy import jars
+from deploy.errors import DeployError
+from deploy.kafka import certificates
+from deploy.kafka.probe import answers
+
+SOURCE = Path(__file__).parent
+PROFILES = ("plain", "tls")
+HOST = "127.0.0.1"
+USER = "sotto"
+
+#: How long a start and a clean stop may take, in seconds.
+START_SECONDS = 60
+STOP_SECONDS = 30
+
+_MECHANISM = "SCRAM-SHA-512"
+
+
+class LocalBroker:
+    """A broker whose files are all in one folder.
+
+    Parameters
+    ----------
+    folder : path
+        Its configuration, keys, log and data. Made if it does not exist.
+    profile : {"plain", "tls"}
+    heap : int
+        Megabytes of Java heap.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], profile: str = "plain", heap: int = 256
+    ) -> None:
+        if profile not in PROFILES:
+            raise DeployError(f"profile {profile!r} must be one of {', '.join(PROFILES)}")
+        self.folder = Path(folder).resolve()
+        self.profile = profile
+        self.client_file = self.folder / "client.json"
+        self._heap = heap
+        self._properties = self.folder / "server.properties"
+        self._pid_file = self.folder / "pid"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def servers(self) -> str:
+        """Where clients connect to, ``host:port``."""
+        return str(json.loads(self.client_file.read_text("utf-8"))["servers"])
+
+    @property
+    def log_file(self) -> Path:
+        """What the broker has to say."""
+        return self.folder / "broker.log"
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self._pid() is not None
+
+    def start(self, port: int = 0) -> None:
+        """Start it and return once it answers.
+
+        Parameters
+        ----------
+        port : int
+            Where clients connect to; the next one is the controller's. 0 keeps those of the last
+            start, or takes free ones.
+
+        Raises
+        ------
+        DeployError
+            It does not run or answer within ``START_SECONDS``; nothing is left running.
+        """
+        if self.running:
+            raise DeployError(f"a broker is running already in {self.folder}")
+        program, parts = jars.java(), jars.jars("kafka", SOURCE)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        ports = self._ports(port)
+        for number in ports:
+            _require_free(number)
+        password = self._password()
+        self._write_configuration(ports, password)
+        classpath = f"{parts}{os.sep}*"
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format([program, "-Xmx128m", "-cp", classpath, "kafka.tools.StorageTool"])
+        with open(self.log_file, "ab") as log:
+            self._process = subprocess.Popen(
+                [program, *self._java_options(), "-cp", classpath, "kafka.Kafka", self._properties],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._pid_file.write_text(str(self._process.pid), encoding="ascii")
+        try:
+            self._wait_until_it_answers(self._process, ports[0])
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> bool:
+        """Let it end by itself; after ``STOP_SECONDS`` make it. False if none was running."""
+        pid = self._pid()
+        if pid is None:
+            self._pid_file.unlink(missing_ok=True)
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        if not self._gone_within(STOP_SECONDS):
+            self.kill()
+        self._pid_file.unlink(missing_ok=True)
+        return True
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        pid = self._pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            if not self._gone_within(STOP_SECONDS):
+                raise DeployError(f"process {pid} does not end; see {self.log_file}")
+        self._pid_file.unlink(missing_ok=True)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send its process a signal: ``SIGSTOP`` makes it as slow as a broker can be."""
+        pid = self._pid()
+        if pid is None:
+            raise DeployError(f"no broker is running in {self.folder}")
+        os.kill(pid, number)
+
+    def _pid(self) -> int | None:
+        """Return its process id, None if it does not live or the id is another process's by now."""
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None
+        try:
+            pid = int(self._pid_file.read_text("ascii"))
+        except (FileNotFoundError, ValueError):
+            return None
+        found = subprocess.run(
+            ["ps", "-o", "stat=,command=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        return pid if str(self._properties) in found and not found.startswith("Z") else None
+
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self._pid() is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _ports(self, port: int) -> tuple[int, int]:
+        if port:
+            return port, port + 1
+        if self._properties.exists():
+            client = int(self.servers.rpartition(":")[2])
+            lines = self._properties.read_text("ascii").splitlines()
+            (controller,) = (line for line in lines if line.startswith("controller.quorum"))
+            return client, int(controller.rpartition(":")[2])
+        with socket.socket() as one, socket.socket() as other:
+            one.bind((HOST, 0))
+            other.bind((HOST, 0))
+            return one.getsockname()[1], other.getsockname()[1]
+
+    def _password(self) -> str | None:
+        if self.profile == "plain":
+            return None
+        if self.client_file.exists():
+            return str(json.loads(self.client_file.read_text("utf-8"))["password"])
+        return secrets.token_urlsafe(24)
+
+    def _write_configuration(self, ports: tuple[int, int], password: str | None) -> None:
+        client, controller = ports
+        settings = _common(self.folder / "data", client, controller)
+        says: dict[str, object] = {"servers": f"{HOST}:{client}"}
+        if password is None:
+            settings |= _plain()
+        else:
+            keys = certificates.make(self.folder / "keys")
+            settings |= _tls(keys, password)
+            says |= {"ca": str(keys.authority), "user": USER, "password": password}
+        _write_private(self._properties, "".join(f"{k}={v}\n" for k, v in settings.items()))
+        _write_private(self.client_file, json.dumps(says, indent=1) + "\n")
+
+    def _format(self, tool: list[str]) -> None:
+        known = json.loads(self.client_file.read_text("utf-8"))
+        command = [*tool, "format", "--standalone", "--ignore-formatted"]
+        command += ["--cluster-id", secrets.token_urlsafe(16).replace("-", "A")]
+        command += ["--config", str(self._properties)]
+        if "password" in known:
+            credentials = f"name={USER},password={known['password']}"
+            command += ["--add-scram", f"{_MECHANISM}=[{credentials}]"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
+        if done.returncode:
+            raise DeployError(f"the storage was not formatted: {done.stderr.strip()[-500:]}")
+
+    def _java_options(self) -> list[str]:
+        return [
+            f"-Xms{min(64, self._heap)}m",
+            f"-Xmx{self._heap}m",
+            "-XX:+UseSerialGC",
+            "-XX:+ExitOnOutOfMemoryError",
+            f"-Dlog4j2.configurationFile={SOURCE / 'log4j2.properties'}",
+        ]
+
+    def _wait_until_it_answers(self, process: subprocess.Popen[bytes], port: int) -> None:
+        authority = None if self.profile == "plain" else self.folder / "keys" / "authority.pem"
+        deadline = time.monotonic() + START_SECONDS
+        while not answers(HOST, port, authority):
+            if process.poll() is not None:
+                raise DeployError(f"the broker ended at once: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise DeployError(
+                    f"the broker does not answer within {START_SECONDS} s: {self._last_words()}"
+                )
+            time.sleep(0.05)
+
+    def _last_words(self) -> str:
+        lines = self.log_file.read_text("utf-8", errors="replace").splitlines()
+        telling = [line for line in lines if "ERROR" in line or "Exception" in line] or lines
+        return f"{telling[-1] if telling else 'it said nothing'} (see {self.log_file})"
+
+
+def _common(data: Path, client: int, controller: int) -> dict[str, object]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "listeners": f"CLIENT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"CLIENT://{HOST}:{client}",
+        "inter.broker.listener.name": "CLIENT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
+        "log.dirs": data,
+        # A topic is made on purpose, with the settings that reports need.
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        # One that was killed is let in again only once its session has expired.
+        "broker.session.timeout.ms": 4000,
+        "broker.heartbeat.interval.ms": 500,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        # Its default alone would fill a small heap.
+        "log.cleaner.dedupe.buffer.size": 8 << 20,
+    }
+
+
+def _plain() -> dict[str, object]:
+    return {"listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+
+
+def _tls(keys: certificates.Keys, password: str) -> dict[str, object]:
+    """Clients prove who they are by SCRAM, the controller by its certificate."""
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return {
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": keys.server,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": keys.authority,
+        "listener.name.controller.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": _MECHANISM,
+        "sasl.mechanism.inter.broker.protocol": _MECHANISM,
+        f"listener.name.client.{_MECHANISM.lower()}.sasl.jaas.config": (
+            f'{login} required username="{USER}" password="{password}";'
+        ),
+    }
+
+
+def _write_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            raise DeployError(
+                f"port {port} cannot be used ({error.strerror}): stop what has it, or give another"
+            ) from error

@@ -1,0 +1,83 @@
+"""An authority and a broker's certificate for loopback, made where they are used.
+
+The authority's key is thrown away as soon as the certificate is signed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from deploy.errors import DeployError, MissingToolError
+
+DAYS = 365
+
+
+class Keys(NamedTuple):
+    """Files in PEM.
+
+    Attributes
+    ----------
+    authority : Path
+        The certificate that clients trust.
+    server : Path
+        The broker's key and its chain of certificates.
+    """
+
+    authority: Path
+    server: Path
+
+
+def make(folder: Path) -> Keys:
+    """Return the keys in ``folder``, made if they are not there.
+
+    Raises
+    ------
+    DeployError
+        OpenSSL is not installed, or refuses.
+    """
+    keys = Keys(folder / "authority.pem", folder / "server.pem")
+    if keys.authority.exists() and keys.server.exists():
+        return keys
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        made = _make(Path(temporary))
+        made.server.rename(keys.server)
+        made.authority.rename(keys.authority)
+    return keys
+
+
+def _make(folder: Path) -> Keys:
+    authority, authority_key = folder / "authority.pem", folder / "authority.key"
+    certificate, key = folder / "certificate.pem", folder / "server.key"
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made = ["-days", str(DAYS), "-out"]
+    signing = ["-subj", "/CN=Sotto local authority", "-keyout", authority_key]
+    _openssl("req", "-x509", *curve, *signing, *made, authority)
+    request = folder / "request.pem"
+    _openssl("req", *curve, "-subj", "/CN=localhost", "-keyout", key, "-out", request)
+    names = folder / "names.cnf"
+    names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", encoding="ascii")
+    signed = ["-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-extfile", names]
+    _openssl("x509", "-req", "-in", request, *signed, *made, certificate)
+    server = folder / "server.pem"
+    descriptor = os.open(server, os.O_WRONLY | os.O_CREAT, 0o600)
+    with open(descriptor, "wb") as file:
+        for part in (key, certificate, authority):
+            file.write(part.read_bytes())
+    return Keys(authority, server)
+
+
+def _openssl(*arguments: str | Path) -> None:
+    program = shutil.which("openssl")
+    if program is None:
+        raise MissingToolError("OpenSSL is not installed: install it, or use the profile plain")
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    if done.returncode:
+        raise DeployError(f"openssl {arguments[0]} failed: {done.stderr.strip()[-300:]}")
