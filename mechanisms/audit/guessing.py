@@ -26,7 +26,9 @@ BINS = 512
 #: Chains of a part that a quantile has at least, but for few chains.
 _IN_A_BIN = 16
 #: How sure a rank, and a choice, is to be: of many events, small ones look good by chance.
-_RANKED, _SURE = 0.9, 0.99
+_RANKED, _SURE = 0.9, 0.999
+#: Where nothing is that sure, for want of chains.
+_LESS_SURE = 0.9
 #: An event this part as good as the best is taken if it happens more often.
 _NEARLY = 0.985
 #: A view has to promise more by this factor than one before it.
@@ -74,32 +76,44 @@ def guess(
     """
     n = len(secrets)
     first, second = n // PART, 2 * (n // PART)
-    if not first:
-        raise ParameterError(f"an attack needs at least {PART} chains, not {n}")
-    best: tuple[float, str, Rule] | None = None
-    for name, keys in views.items():
-        worth, rule = learn(
-            (keys[:first], secrets[:first]), (keys[first:second], secrets[first:second])
-        )
-        if best is None or worth > best[0] * _BETTER:
-            best = worth, name, rule
-    if best is None:
-        raise ParameterError("an attack needs at least one view")
-    _, name, rule = best
+    if not (first and views):
+        raise ParameterError(f"an attack needs a view and at least {PART} chains, not {n}")
+    for sure in (_SURE, _LESS_SURE):
+        worth, name, rule = _best(views, secrets, (first, second), sure)
+        if worth > 0:
+            break
     right, guesses = rule.score(views[name][second:], secrets[second:])
     return Attack(right, guesses, n, confidence, name)
+
+
+def _best(
+    views: Mapping[str, NDArray[np.uint64]],
+    secrets: NDArray[np.bool_],
+    ends: tuple[int, int],
+    sure: float,
+) -> tuple[float, str, Rule]:
+    """Return the best view and its rule, and before them the epsilon that they promise."""
+    first, second = slice(ends[0]), slice(*ends)
+    found: list[tuple[float, str, Rule]] = []
+    for name, keys in views.items():
+        worth, rule = learn((keys[first], secrets[first]), (keys[second], secrets[second]), sure)
+        if not found or worth > found[-1][0] * _BETTER:
+            found.append((worth, name, rule))
+    return found[-1]
 
 
 Part = tuple["NDArray[np.uint64]", "NDArray[np.bool_]"]
 
 
-def learn(ranking: Part, choosing: Part) -> tuple[float, Rule]:
+def learn(ranking: Part, choosing: Part, confidence: float) -> tuple[float, Rule]:
     """Return a rule, and the epsilon that the best event of it promises.
 
     Parameters
     ----------
     ranking, choosing : pair of ndarray
         Keys and secrets of two disjoint sets of chains.
+    confidence : float
+        Of the choice.
     """
     import numpy as np
 
@@ -117,7 +131,7 @@ def learn(ranking: Part, choosing: Part) -> tuple[float, Rule]:
     ranks, right = rank[found[known]], says[found[known]] == secrets[known]
     guesses = np.cumsum(np.bincount(ranks, minlength=len(cells)))
     hits = np.cumsum(np.bincount(ranks[right], minlength=len(cells)))
-    sure = np.clip(lower_limit(hits, guesses, _SURE), 0.5, 1 - 1e-12)
+    sure = np.clip(lower_limit(hits, guesses, confidence), 0.5, 1 - 1e-12)
     worth = np.log(sure) - np.log1p(-sure)
     # Of events that are nearly as good the one that happens most often.
     last = int(np.flatnonzero(worth >= _NEARLY * worth.max())[-1])

@@ -109,7 +109,7 @@ class TestFaultySamplers:
     def test_a_probability_off_by_five_percent(self, name: str) -> None:
         mechanism = self.named(name)
         faulty = five_percent_off(mechanism)
-        assert self.caught(mechanism, faulty.randomize, trials=100_000)
+        assert self.caught(mechanism, faulty.randomize, trials=200_000)
 
     @pytest.mark.parametrize("name", ["grr", "threshold", "sue", "oue", "brr", "hybrid"])
     def test_and_its_certificate_is_not_that_of_its_thresholds(self, name: str) -> None:
