@@ -11,6 +11,7 @@
       counts/        PAGE.GENERATION
       quarantine/    GENERATION
       results.db     the default database; a projection of all this, which can be made again
+      drain.json     how the last drain went, for those who watch; nothing depends on it
 
 A commit is: the files of a generation, made durable; then the manifest, renamed; then what is no
 longer named is removed. A crash before the rename leaves the last commit, one after it the new.
@@ -38,7 +39,7 @@ _FOLDERS = ("plans", "states", "counts", "quarantine")
 
 #: By folder, the names that drains give to what a commit may leave behind. Nothing else is removed.
 _LEFT_BEHIND = {
-    "": r"(MANIFEST|intent)\.json\.new(\.tmp)?|summary\.\d+\.tmp(\.tmp)?",
+    "": r"(MANIFEST|intent)\.json\.new(\.tmp)?|drain\.json\.tmp|summary\.\d+\.tmp(\.tmp)?",
     "plans": r"[0-9a-f]{64}\.json\.new(\.tmp)?",
     "states": r"-?\d+\.\d+\.\d+(\.tmp)?",
     "counts": r"-?\d+\.\d+(\.tmp)?",

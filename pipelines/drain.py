@@ -20,6 +20,7 @@ from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
 from pipelines.intent import Intent
 from pipelines.job import Job, run
+from pipelines.lastdrain import LastDrain
 from pipelines.manifest import Terms, advance
 from pipelines.projection import projection
 from pipelines.results import Results, of_state
@@ -183,6 +184,7 @@ class _Driver:
         self.results = results
         self.checkpoint = checkpoint
         self.manifest = directory.open()
+        self.noted = _noted(directory.path)
         self.names = {plan.fingerprint.hex(): _name(plan) for plan in registry.plans}
         self._check_plans()
 
@@ -215,10 +217,12 @@ class _Driver:
             self.directory.begin(intent, self.checkpoint)
             result = result.plus(intent, self._commit(intent))
             progress(result.size, total)
+        self._note()
         return replace(result, ahead=() if trusted is None else frozen.ahead)
 
     def _commit(self, intent: Intent) -> Written:
         """Do what an intent says, commit and project it."""
+        began = time.monotonic()
         job = Job.of(self.log, self.directory.path, self.registry, self.manifest)
         written = _run(job, intent)
         self.checkpoint("written")
@@ -229,7 +233,17 @@ class _Driver:
         self.directory.collect(manifest)
         self.checkpoint("collected")
         self._project()
+        self._note(time.monotonic() - began)
         return written
+
+    def _note(self, seconds: float | None = None) -> None:
+        """Leave a note for those who watch; ``seconds`` of a drain that is finished now."""
+        generation, now = self.manifest.generation, now_ms()
+        note = LastDrain(generation, now, None if seconds is None else now, seconds)
+        if seconds is None and self.noted is not None and self.noted.generation == generation:
+            note = replace(self.noted, looked=now)
+        note.leave(self.directory.path)
+        self.noted = note
 
     def _project(self) -> None:
         """Bring the database to what is committed, if it is behind."""
@@ -262,6 +276,14 @@ class _Driver:
         if missing:
             listed = ", ".join(f"{name} ({fingerprint})" for fingerprint, name in missing.items())
             raise DrainError(f"reports have been counted under plans that are missing: {listed}")
+
+
+def _noted(state_dir: Path) -> LastDrain | None:
+    """Return the last drain's note; one that is damaged is as good as none."""
+    try:
+        return LastDrain.of(state_dir)
+    except (OSError, DrainError):
+        return None
 
 
 def _name(plan: CompiledPlan) -> str:

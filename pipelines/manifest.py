@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pipelines.audit import Totals
 from pipelines.intent import Intent, Mark, dump, dump_marks, load, load_marks
-from pipelines.written import Written, numbers_of
+from pipelines.written import Tally, Written, numbers_of
 from sotto.registry import Registry
 
 FORMAT = 1
@@ -75,6 +75,8 @@ class Manifest:
     lineage : tuple of str
         Digests, the last that of this generation, each of the one before and of what the
         generation took: two copies of a state directory that went different ways differ in them.
+    tally : Tally
+        What became of all reports read; of those since a directory had none, if it is older.
     """
 
     state: str
@@ -91,6 +93,7 @@ class Manifest:
     quarantine: tuple[Quarantined, ...] = ()
     expired: Mapping[str, int] = field(default_factory=dict)
     lineage: tuple[str, ...] = ()
+    tally: Tally = field(default_factory=Tally)
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
@@ -114,6 +117,7 @@ class Manifest:
                 "quarantine": [[q.generation, q.clock, dict(q.rows)] for q in self.quarantine],
                 "expired": dict(self.expired),
                 "lineage": list(self.lineage),
+                "tally": self.tally,
             }
         )
 
@@ -142,6 +146,7 @@ class Manifest:
             quarantine=tuple(Quarantined(*entry) for entry in value["quarantine"]),
             expired=value["expired"],
             lineage=tuple(value["lineage"]),
+            tally=Tally(*value.get("tally", ())),
         )
 
     def digest(self, generation: int) -> str | None:
@@ -210,6 +215,7 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
         quarantine=kept,
         expired=add_rows(manifest.expired, removed),
         lineage=(*manifest.lineage, _digest(manifest, intent))[-LINEAGE:],
+        tally=manifest.tally.plus(written.tally),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -32,6 +33,7 @@ def manifest() -> Manifest:
         periods={0: TWO},
         quarantine=(Quarantined(2, 15, {"late": 3}), Quarantined(4, 40, {"late": 1, "future": 2})),
         expired={"late": 7},
+        tally=Tally(100, 50, 20, 5, 1),
     )
 
 
@@ -47,6 +49,17 @@ def test_it_comes_back_as_it_was_stored() -> None:
     assert Intent.from_json(intent(44).to_json()) == intent(44)
     written = Written({(1, 2): ONE}, frozenset([4, -2]), {"late": 2}, Tally(9, 4, 3, 2, 1))
     assert Written.from_json(written.to_json()) == written
+
+
+def test_a_commit_adds_to_the_tally() -> None:
+    written = Written(tally=Tally(9, -4, 3, 2, 1))
+    assert advance(manifest(), intent(44), written, TERMS).tally == Tally(109, 46, 23, 7, 2)
+
+
+def test_a_manifest_without_a_tally_begins_with_none() -> None:
+    older = json.loads(manifest().to_json())
+    del older["tally"]
+    assert Manifest.from_json(json.dumps(older).encode()).tally == Tally()
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"format":2}', b"\xff"])
