@@ -20,17 +20,14 @@ from deploy import jars
 from deploy.errors import DeployError
 from deploy.kafka import certificates
 from deploy.kafka.probe import answers
+from deploy.kafka.settings import HOST, MECHANISM, USER, common, plain, tls
 
 SOURCE = Path(__file__).parent
 PROFILES = ("plain", "tls")
-HOST = "127.0.0.1"
-USER = "sotto"
 
 #: How long a start and a clean stop may take, in seconds.
 START_SECONDS = 60
 STOP_SECONDS = 30
-
-_MECHANISM = "SCRAM-SHA-512"
 
 
 class LocalBroker:
@@ -190,13 +187,13 @@ class LocalBroker:
 
     def _write_configuration(self, ports: tuple[int, int], password: str | None) -> None:
         client, controller = ports
-        settings = _common(self.folder / "data", client, controller)
+        settings = common(self.folder / "data", client, controller)
         says: dict[str, object] = {"servers": f"{HOST}:{client}"}
         if password is None:
-            settings |= _plain()
+            settings |= plain()
         else:
             keys = certificates.make(self.folder / "keys")
-            settings |= _tls(keys, password)
+            settings |= tls(keys, password)
             says |= {"ca": str(keys.authority), "user": USER, "password": password}
         _write_private(self._properties, "".join(f"{k}={v}\n" for k, v in settings.items()))
         _write_private(self.client_file, json.dumps(says, indent=1) + "\n")
@@ -208,7 +205,7 @@ class LocalBroker:
         command += ["--config", str(self._properties)]
         if "password" in known:
             credentials = f"name={USER},password={known['password']}"
-            command += ["--add-scram", f"{_MECHANISM}=[{credentials}]"]
+            command += ["--add-scram", f"{MECHANISM}=[{credentials}]"]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=START_SECONDS, check=False
         )
@@ -240,56 +237,6 @@ class LocalBroker:
         lines = self.log_file.read_text("utf-8", errors="replace").splitlines()
         telling = [line for line in lines if "ERROR" in line or "Exception" in line] or lines
         return f"{telling[-1] if telling else 'it said nothing'} (see {self.log_file})"
-
-
-def _common(data: Path, client: int, controller: int) -> dict[str, object]:
-    return {
-        "process.roles": "broker,controller",
-        "node.id": 1,
-        "listeners": f"CLIENT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"CLIENT://{HOST}:{client}",
-        "inter.broker.listener.name": "CLIENT",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
-        "log.dirs": data,
-        # A topic is made on purpose, with the settings that reports need.
-        "auto.create.topics.enable": "false",
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-        "share.coordinator.state.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
-        "group.initial.rebalance.delay.ms": 0,
-        # One that was killed is let in again only once its session has expired.
-        "broker.session.timeout.ms": 4000,
-        "broker.heartbeat.interval.ms": 500,
-        "num.network.threads": 2,
-        "num.io.threads": 4,
-        # Its default alone would fill a small heap.
-        "log.cleaner.dedupe.buffer.size": 8 << 20,
-    }
-
-
-def _plain() -> dict[str, object]:
-    return {"listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
-
-
-def _tls(keys: certificates.Keys, password: str) -> dict[str, object]:
-    """Clients prove who they are by SCRAM, the controller by its certificate."""
-    login = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    return {
-        "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:SSL",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": keys.server,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": keys.authority,
-        "listener.name.controller.ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": _MECHANISM,
-        "sasl.mechanism.inter.broker.protocol": _MECHANISM,
-        f"listener.name.client.{_MECHANISM.lower()}.sasl.jaas.config": (
-            f'{login} required username="{USER}" password="{password}";'
-        ),
-    }
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -55,8 +55,8 @@ def _make(folder: Path) -> Keys:
     authority, authority_key = folder / "authority.pem", folder / "authority.key"
     certificate, key = folder / "certificate.pem", folder / "server.key"
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made = ["-days", str(DAYS), "-out"]
-    signing = ["-subj", "/CN=Sotto local authority", "-keyout", authority_key]
+    made: list[str | Path] = ["-days", str(DAYS), "-out"]
+    signing: list[str | Path] = ["-subj", "/CN=Sotto local authority", "-keyout", authority_key]
     _openssl("req", "-x509", *curve, *signing, *made, authority)
     request = folder / "request.pem"
     _openssl("req", *curve, "-subj", "/CN=localhost", "-keyout", key, "-out", request)
