@@ -58,7 +58,7 @@ kafka-stop:  ## stop it (PROFILE=tls for the other one); what it holds stays in 
 	$(PYTHON) -m deploy.kafka stop --profile $(PROFILE)
 
 lock: venv  ## write requirements.lock again from pyproject.toml
-	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra demo --extra dev --generate-hashes --allow-unsafe \
+	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
