@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mechanisms.channel import Channel, symbol_channel
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 #: Largest number of symbols: thresholds of 64 bits then still honour one micro-epsilon.
 MAX_SYMBOLS = 1 << 20
+#: So many draws at once are worth a table of what the 16 leading bits of a word decide, of so many
+#: symbols that these bits nearly always decide.
+TABLE_DRAWS, TABLE_SYMBOLS = 1 << 14, 1 << 12
+#: In such a table: the symbol is kept; the bits that follow decide.
+_KEPT, _OPEN = -1, -2
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,45 @@ class SymbolDraw:
         other += other >= symbols[moved]
         out[moved] = other
         return out
+
+    def draw_many(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Do what :meth:`apply_many` does with words drawn here, of most only the leading bits.
+
+        Outcomes are intervals of the 2**64 words, so that where both ends of the words with the
+        same 16 leading bits have one outcome, no further bit is drawn. The law is the same.
+        """
+        import numpy as np
+
+        if len(symbols) < TABLE_DRAWS or self.size > TABLE_SYMBOLS:
+            return self.apply_many(symbols, source.words(len(symbols)))
+        heads = source.words(-(-len(symbols) // 4)).view(np.uint16)[: len(symbols)]
+        drawn = self._outcomes[heads]
+        out = drawn.astype(np.int64)
+        out += out >= symbols
+        kept = np.flatnonzero(drawn == _KEPT)
+        out[kept] = symbols[kept]
+        still = np.flatnonzero(drawn == _OPEN)
+        words = heads[still].astype(np.uint64) << np.uint64(48)
+        words |= source.words(len(still)) >> np.uint64(16)
+        out[still] = self.apply_many(symbols[still], words)
+        return out
+
+    @cached_property
+    def _outcomes(self) -> NDArray[np.int16]:
+        """What the 16 leading bits of a word decide: a move, :data:`_KEPT` or :data:`_OPEN`."""
+        import numpy as np
+
+        first = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
+        low, high = (self._indices(words) for words in (first, first | np.uint64(2**48 - 1)))
+        return np.where(low == high, low, _OPEN).astype(np.int16)
+
+    def _indices(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return to which of the others, counted without the symbol, words move; or that none."""
+        import numpy as np
+
+        keep, other = np.uint64(self.keep), np.uint64(self.other)
+        moved = (np.maximum(words, keep) - keep) // other
+        return np.where(words < keep, _KEPT, moved.astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -111,10 +156,10 @@ class SymbolChain:
 
         levels = len(self.rungs)
         out = np.empty((len(symbols), levels), dtype=np.int64)
-        current = self.strongest.apply_many(symbols, source.words(len(symbols)))
+        current = self.strongest.draw_many(symbols, source)
         out[:, -1] = current
         for level in range(levels - 2, -1, -1):
-            current = self.degradations[level].apply_many(current, source.words(len(symbols)))
+            current = self.degradations[level].draw_many(current, source)
             out[:, level] = current
         return out
 
