@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MASK = 2**64 - 1
+_WORD = 2**32 - 1
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 
@@ -83,7 +84,8 @@ def bloom_positions(string: bytes, cohort: int, hashes: int, bits: int) -> tuple
         Length of the filter. Positions of one string may coincide.
     """
     digest = hashlib.sha256(b"sotto.bloom\0" + cohort.to_bytes(4, "little") + string).digest()
-    return tuple(int.from_bytes(digest[4 * i : 4 * i + 4], "little") % bits for i in range(hashes))
+    words = int.from_bytes(digest, "little")
+    return tuple([(words >> 32 * i & _WORD) % bits for i in range(hashes)])
 
 
 def mix64s(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
