@@ -240,5 +240,7 @@ def _means(name: str, values: NDArray[np.float64]) -> None:
         )
 
 
-def _measured(truth: NDArray[np.float64], peers: Mapping[str, Callable[[], object]]) -> list[Error]:
+def _measured(
+    truth: NDArray[np.float64], peers: Mapping[str, Callable[[], object]], repeats: int = THEIRS
+) -> list[Error]:
     return [measure(name, truth, estimate, repeats) for name, estimate in peers.items()]

@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 from benchmarks.peers.clock import race
 from benchmarks.peers.table import Line, Target, show
+from mechanisms.coins import bloom_positions
 from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.randomness import SystemSource
 
 ID = bytes(range(16))
+STRING = b"a string to hash"
 
 
 def ours(mechanism: LadderedMechanism, symbol: object) -> Callable[[], object]:
@@ -42,7 +44,11 @@ def measure() -> list[Line]:
         dp.bitvector_domain(max_weight=2), dp.discrete_distance(), f=0.5378828427399902
     )
     filled = one("rappor", 4_000_000, bits=128, hashes=2, cohorts=1)
-    packed = (1 << 5 | 1 << 77).to_bytes(16, "little")
+
+    def hashed_bits() -> object:
+        first, second = bloom_positions(STRING, 0, 2, 128)
+        return bits((1 << first | 1 << second).to_bytes(16, "little"))
+
     binary = diffprivlib.Binary(epsilon=1.0, value0="no", value1="yes")
     flip = dp.m.make_randomized_response_bool(prob=0.7310585786300049)
     category = dp.m.make_randomized_response(list(range(100)), prob=0.02672935376)
@@ -63,8 +69,8 @@ def measure() -> list[Line]:
             "multi-freq-ldpy": lambda: GRR_Client(5, 100, 1.0),
         },
         "RAPPOR, 128 bits, 2 hashes": {
-            "sotto": ours(filled, b"a string to hash"),
-            "opendp": lambda: bits(packed),
+            "sotto": ours(filled, STRING),
+            "opendp": hashed_bits,
         },
         "OUE, 128 values": {
             "sotto": ours(one("oue", domain_size=128), 5),
