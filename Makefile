@@ -40,6 +40,10 @@ lint: venv  ## format, lint and types, checked
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: venv  ## write docs/mechanisms.md again from the library
+	$(BIN)/python -m mechanisms.reference > docs/mechanisms.md.new
+	mv docs/mechanisms.md.new docs/mechanisms.md
+
 bench: venv bench-peers  ## measure the figures that the README and docs/ quote
 	$(BIN)/python -m benchmarks
 

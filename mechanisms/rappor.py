@@ -57,9 +57,19 @@ class Rappor(CoinMechanism):
     Any two strings are neighbours, of unbounded length. Their filters differ in at most
     min(2h, k) bits, and the certified loss is that of so many bits. The cohort is public.
 
+    Relaxation
+    ----------
+    Always: each bit is relaxed as binary randomized response.
+
     Utility
     -------
-    A bit's sum, debiased, has variance q(1−q) / (p−q)² a report, given the values.
+    A bit's sum, debiased, has variance q(1−q) / (p−q)² a report, given the values: with epsilon
+    over 2h bits that is 1/(4 sinh²(ε/4h)). A candidate's share is a least-squares sum of bits.
+
+    Use
+    ---
+    For strings that are not known when the plan is made. With a list of them, a mechanism for
+    categories has far less noise.
 
     References
     ----------
@@ -119,7 +129,7 @@ class RapporLadder(VectorLadder):
 
     def cohort(self, pseudonym: bytes) -> int:
         """Return the cohort, in [0, cohorts), of a pseudonym."""
-        return coins.hash_id(pseudonym, self._domain) % self.cohorts
+        return coins.hash_id(pseudonym, self._domain) % self.cohorts if self.cohorts > 1 else 0
 
     def slots_of(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the cohort of each pseudonym."""

@@ -55,6 +55,18 @@ class Catalogue:
     ----------
     Every report is a degradation of the next stronger one.
 
+    Utility
+    -------
+    A buyer's shares have the variance of generalized randomized response at his epsilon.
+
+    Use
+    ---
+    Where buyers pay for different precision of one value, and may pay again for more.
+
+    References
+    ----------
+    M. Pan, arXiv:2401.13952, section 5.3.
+
     Examples
     --------
     >>> catalogue = Catalogue(domain_size=5, start=0.1, cap=1.0, stride=0.01)

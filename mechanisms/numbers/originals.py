@@ -42,6 +42,27 @@ class FloatMechanism(ABC):
     ------
     ParameterError
         The epsilon is outside its range.
+
+    Privacy
+    -------
+    None is certified: a program draws floats, of which some may be reached from one value and not
+    from another, whatever the nominal epsilon.
+
+    Relaxation
+    ----------
+    None.
+
+    Utility
+    -------
+    The closed forms of the papers, given by ``variance``.
+
+    Use
+    ---
+    For comparison only; those on a grid have the same variance but for the rounding, and are exact.
+
+    References
+    ----------
+    I. Mironov, "On Significance of the Least Significant Bits for Differential Privacy", CCS 2012.
     """
 
     epsilon: float

@@ -78,6 +78,19 @@ def optimal_channel(
     -------
     The solver's floats are rounded to integers over 2**64 whose exact ratio is within e^ε.
 
+    Relaxation
+    ----------
+    Not offered: channels that are best at two epsilons need not be related.
+
+    Utility
+    -------
+    The least expected loss of all channels of this epsilon under the prior.
+
+    Use
+    ---
+    Where every report is used by itself and nothing is estimated, and to see what bipartite
+    randomized response gives away.
+
     Notes
     -----
     A linear program: least Σ π_x λ_xy P_xy over stochastic P with c_y ≤ P_xy ≤ e^ε c_y. It beats
