@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mechanisms.audit.bounds import Attack
 from mechanisms.audit.guessing import guess, key_of, score_key
 from mechanisms.audit.pairs import Pair, worst_pair
-from mechanisms.audit.views import log_ratios
+from mechanisms.audit.views import Reader
 from mechanisms.errors import ParameterError
 from mechanisms.ladders import LadderedMechanism
 from mechanisms.randomness import Source
@@ -112,7 +112,7 @@ def _views(
     """Draw chains and return what is seen of them: ratios by rung, their sum, and the bytes."""
     import numpy as np
 
-    n = len(secrets)
+    n, reader = len(secrets), Reader(mechanism, pair)
     ratios, raw = np.empty((n, levels)), np.empty(n, dtype=np.uint64)
     names = np.frombuffer(pair.name, dtype="<u8").astype(np.uint64)
     block = max(64, min(_BLOCK, _BYTES // (mechanism.levels * mechanism.payload_width)))
@@ -122,7 +122,7 @@ def _views(
         chains = source.words(2 * size).reshape(size, 2)
         pseudonyms = np.tile(names, (size, 1))
         payloads = draw(pair.column(secrets[part]), chains, pseudonyms, source)[:, :levels]
-        ratios[part] = log_ratios(mechanism, pair, payloads, chains)
+        ratios[part] = reader.log_ratios(payloads, chains)
         raw[part] = key_of(_words(payloads))
     # What cannot be under an input is as likely as e^-1000.
     ratios = np.nan_to_num(np.clip(ratios, -1000, 1000))

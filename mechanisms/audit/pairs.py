@@ -11,7 +11,6 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.errors import ParameterError
 from mechanisms.finite import FiniteChain
 from mechanisms.ladders import LadderedMechanism
 from mechanisms.numbers.gridded import GridLadder
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 #: The device that is attacked; from this comes its cohort.
 NAME = bytes(16)
 #: Names of strings that are tried for disjoint filters without a collision.
-_TRIED = 512
+_TRIED = 64
 #: Inputs of a finite channel of which all pairs are tried, both ends among them.
 _ROWS = 100
 
@@ -110,11 +109,11 @@ def _grid_values(mechanism: GridLadder, level: int) -> tuple[float | None, float
 def _strings(mechanism: RapporLadder) -> Pair:
     """Return strings whose filters differ most, in the cohort of the device."""
     cohort = coins.hash_id(NAME, coins.cohort_domain(mechanism.metric)) % mechanism.cohorts
-    strings = [f"string {number}".encode() for number in range(_TRIED)]
-    filters = [mechanism.filter_of(string, cohort) for string in strings]
-    full = max(filters, key=int.bit_count)
-    first = filters.index(full)
-    second = max(range(_TRIED), key=lambda place: (filters[place] ^ full).bit_count())
-    if filters[second] == full:
-        raise ParameterError("all strings have the same filter")
-    return Pair((strings[first], strings[second]))
+    strings: dict[int, bytes] = {}
+    for number in range(_TRIED):
+        string = f"string {number}".encode()
+        strings.setdefault(mechanism.filter_of(string, cohort), string)
+    if len(strings) == 1:
+        return Pair((b"one", b"other"))
+    one, other = max(combinations(strings, 2), key=lambda pair: (pair[0] ^ pair[1]).bit_count())
+    return Pair((strings[one], strings[other]))

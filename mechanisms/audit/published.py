@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mechanisms.audit.attack import fair_bits
 from mechanisms.audit.cases import Case, Release, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
+from mechanisms.numbers.originals import LaplaceOriginal
 from mechanisms.ordinal.qloss import exponential_rows
 from mechanisms.randomness import Source
 from mechanisms.relaxation import relaxation
@@ -36,7 +37,14 @@ _GRADUAL = "M. Pan 2024"
 
 def published() -> tuple[Case, ...]:
     """Return all claims."""
-    return (*_bitrand(), *_selection(), _census(), *_relaxations(), *_exponentials())
+    return (
+        *_bitrand(),
+        *_selection(),
+        _census(),
+        *_relaxations(),
+        *_exponentials(),
+        _laplace(),
+    )
 
 
 def _law_release(one: Sequence[float], other: Sequence[float]) -> Release:
@@ -273,3 +281,25 @@ def _exponentials() -> list[Case]:
         name = f"exponential mechanism, 20 points, {what}"
         out.append(Case(name, source, epsilon, true, release, why))
     return out
+
+
+def _laplace() -> Case:
+    """Return Laplace noise in floating point, and what its last digits tell."""
+    laplace = LaplaceOriginal(1.0)
+
+    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        import numpy as np
+
+        generator = np.random.default_rng(source.words(4))
+        drawn = laplace.simulate(secrets.astype(np.float64), generator) * 2.0**53
+        # Near zero 1 + noise is a multiple of 2**-53, and noise alone need not be.
+        return {"the last digits": score_key((np.rint(drawn) == drawn).astype(np.float64))}
+
+    return Case(
+        "Laplace noise, of numbers 0 and 1, as floats",
+        "Dwork et al. 2006; Mironov 2012",
+        laplace.epsilon,
+        laplace.certified_epsilon,
+        release,
+        "some floats come from one value alone",
+    )

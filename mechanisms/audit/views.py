@@ -7,14 +7,20 @@ a chain that is not what it should be gives itself away in how the ratios of its
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.audit.pairs import Pair
 from mechanisms.bits import BitChain
 from mechanisms.errors import ParameterError
 from mechanisms.finite import FiniteChain
 from mechanisms.laddered import SymbolLadder
 from mechanisms.ladders import LadderedMechanism
+from mechanisms.randomness import SystemSource
 from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
+from mechanisms.subset_selection import SubsetLadder
 from mechanisms.supporting import SupportChain
 from mechanisms.symbols import SymbolChain
 from mechanisms.vectors.draws import DrawsLadder
@@ -23,47 +29,179 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mechanisms.audit.pairs import Pair
 
-
-def log_ratios(
-    mechanism: LadderedMechanism,
-    pair: Pair,
-    payloads: NDArray[np.uint8],
-    chains: NDArray[np.uint64],
-) -> NDArray[np.float64]:
-    """Return how much each report speaks for the second of two inputs.
+@dataclass(frozen=True)
+class Reader:
+    """Computes how much every report speaks for the second of two inputs.
 
     Parameters
     ----------
     mechanism : LadderedMechanism
     pair : Pair
         Two inputs that are not rounded at random, and the pseudonym of all chains.
-    payloads : ndarray, shape (n, levels, payload_width), uint8
-    chains : ndarray, shape (n, 2), uint64
-        Their ids, from which the public coins are hashed.
-
-    Returns
-    -------
-    ndarray, shape (n, levels), float64
-        Logarithms of likelihood ratios.
     """
-    import numpy as np
 
-    chain: Any = getattr(mechanism, "chain", None)
-    out = np.empty(payloads.shape[:2])
-    for level in range(payloads.shape[1]):
-        reports = payloads[:, level]
-        if isinstance(chain, BitChain):
-            out[:, level] = _of_bits(mechanism, pair, reports, level)
-        elif isinstance(mechanism, DrawsLadder):
-            out[:, level] = _of_draws(mechanism, pair, reports, chains, level)
-        elif isinstance(mechanism, SymbolLadder) and isinstance(chain, SymbolChain):
-            inputs = _encoded(mechanism, pair, chains)
-            out[:, level] = _of_symbols(chain, inputs, _integers(reports), level)
-        else:
-            out[:, level] = _of_outputs(mechanism, pair, _integers(reports), level)
-    return out
+    mechanism: LadderedMechanism
+    pair: Pair
+
+    def log_ratios(
+        self, payloads: NDArray[np.uint8], chains: NDArray[np.uint64]
+    ) -> NDArray[np.float64]:
+        """Return logarithms of likelihood ratios.
+
+        Parameters
+        ----------
+        payloads : ndarray, shape (n, levels, payload_width), uint8
+        chains : ndarray, shape (n, 2), uint64
+            Their ids, from which the public coins are hashed.
+
+        Returns
+        -------
+        ndarray, shape (n, levels), float64
+        """
+        import numpy as np
+
+        out = np.empty(payloads.shape[:2])
+        for level in range(payloads.shape[1]):
+            out[:, level] = self._of(payloads[:, level], chains, level)
+        return out
+
+    def _of(
+        self, reports: NDArray[np.uint8], chains: NDArray[np.uint64], level: int
+    ) -> NDArray[np.float64]:
+        mechanism: Any = self.mechanism
+        if isinstance(mechanism.chain, BitChain):
+            return self._of_bits(reports, level)
+        if isinstance(mechanism, SubsetLadder):
+            return self._of_subsets(reports, level)
+        if isinstance(mechanism, DrawsLadder):
+            return self._of_draws(mechanism, reports, chains, level)
+        if isinstance(mechanism, SymbolLadder) and isinstance(mechanism.chain, SymbolChain):
+            inputs = self._encoded(mechanism, chains)
+            return self._of_symbols(mechanism.chain, inputs, _integers(reports), level)
+        return self._of_outputs(_integers(reports), level)
+
+    def _encoded(
+        self, mechanism: Any, coins: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what both inputs are under every chain's coins."""
+        import numpy as np
+
+        one, other = (
+            mechanism.encode_many(
+                self.pair.column(np.full(len(coins), side)), coins, SystemSource()
+            )
+            for side in (False, True)
+        )
+        return one, other
+
+    def _of_symbols(
+        self,
+        chain: SymbolChain | FiniteChain,
+        inputs: tuple[NDArray[np.int64], NDArray[np.int64]],
+        outputs: NDArray[np.int64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        import numpy as np
+
+        one, other = inputs
+        if isinstance(chain, SymbolChain):
+            p, q = chain.rungs[level]
+            kept = log(p.numerator * q.denominator) - log(q.numerator * p.denominator)
+            sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)
+            return np.asarray(kept * sign)
+        logs = self._logs[level]
+        return np.asarray(logs[other, outputs] - logs[one, outputs])
+
+    def _of_draws(
+        self,
+        mechanism: DrawsLadder,
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return the sum over the answers, which are independent."""
+        import numpy as np
+
+        one, other = self._encoded(mechanism, mechanism.seeds(chains))
+        answers, single = mechanism.answers(reports), mechanism.chain.single
+        total = np.zeros(len(reports))
+        for place in range(mechanism.count):
+            inputs = one[:, place], other[:, place]
+            total += self._of_symbols(single, inputs, answers[:, place], level)
+        return total
+
+    def _of_bits(self, reports: NDArray[np.uint8], level: int) -> NDArray[np.float64]:
+        """Return the sum over the bits in which the inputs differ."""
+        import numpy as np
+
+        mechanism: Any = self.mechanism
+        one, other = (
+            mechanism.encode(value, self.pair.name, SystemSource()) for value in self.pair.values
+        )
+        ladders, total = mechanism.chain.ladders, np.zeros(len(reports))
+        for bit in range(mechanism.chain.width):
+            if not (one ^ other) >> bit & 1:
+                continue
+            rung = ladders[bit % len(ladders)].rungs[level]
+            p, q = float(rung.p), float(rung.q)
+            said = np.where(_bit(reports, bit), np.log(p / q), np.log((1 - p) / (1 - q)))
+            total += said * (1 if other >> bit & 1 else -1)
+        return total
+
+    def _of_subsets(self, reports: NDArray[np.uint8], level: int) -> NDArray[np.float64]:
+        """Return what it says that one category is in the subset, and the other is not."""
+        mechanism: Any = self.mechanism
+        ratio = mechanism.chain.ratio(level)
+        one, other = (_bit(reports, value).astype(float) for value in self.pair.values)
+        said: NDArray[np.float64] = (other - one) * (log(ratio.numerator) - log(ratio.denominator))
+        return said
+
+    def _of_outputs(self, outputs: NDArray[np.int64], level: int) -> NDArray[np.float64]:
+        """Return what every output says, where there are few and no public coins."""
+        import numpy as np
+
+        seen, places = np.unique(outputs, return_inverse=True)
+        with np.errstate(divide="ignore"):
+            one, other = (self._log_law(value, seen, level) for value in self.pair.values)
+        return np.asarray((other - one)[places])
+
+    def _log_law(self, value: Any, outputs: NDArray[np.int64], level: int) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities of outputs given a value."""
+        import numpy as np
+
+        mechanism: Any = self.mechanism
+        chain = mechanism.chain
+        if isinstance(chain, SupportChain):
+            law = [float(chain.probability(value, int(o), level)) for o in outputs]
+            return np.log(law)
+        if isinstance(chain, FiniteChain):
+            [(symbol, _)] = [entry for entry in mechanism.prior(value, bytes(16)) if entry[1]]
+            return np.asarray(self._logs[level][symbol, outputs])
+        if isinstance(mechanism, PermuteAndFlipLadder):
+            selected = np.array([float(share) for share in mechanism.law(value)])
+            kept, other = chain.releases[level]
+            return np.log((selected * float(kept - other) + float(other))[outputs])
+        raise ParameterError(f"a chain of {type(chain).__name__} cannot be attacked")
+
+    @cached_property
+    def _logs(self) -> list[NDArray[np.float64]]:
+        """The logarithms of all rungs of a finite channel, that of an answer where there are many.
+
+        Outputs that no input has stay out of reports, so that their infinities are never read.
+        """
+        import numpy as np
+
+        mechanism: Any = self.mechanism
+        chain = getattr(mechanism.chain, "single", mechanism.chain)
+        with np.errstate(divide="ignore"):
+            return [np.log(chain.matrix(level)) for level in range(mechanism.levels)]
+
+
+def _bit(reports: NDArray[np.uint8], bit: int) -> NDArray[np.bool_]:
+    """Return whether a bit of each payload is set."""
+    found: NDArray[np.bool_] = (reports[:, bit >> 3] >> (bit & 7) & 1) == 1
+    return found
 
 
 def _integers(reports: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -75,115 +213,3 @@ def _integers(reports: NDArray[np.uint8]) -> NDArray[np.int64]:
     weights = np.int64(1) << (8 * np.arange(reports.shape[1], dtype=np.int64))
     numbers: NDArray[np.int64] = reports @ weights
     return numbers
-
-
-def _encoded(
-    mechanism: SymbolLadder, pair: Pair, chains: NDArray[np.uint64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return what both inputs are under every chain's coins."""
-    import numpy as np
-
-    from mechanisms.randomness import SystemSource
-
-    source, n = SystemSource(), len(chains)
-    one, other = (
-        mechanism.encode_many(pair.column(np.full(n, side)), chains, source)
-        for side in (False, True)
-    )
-    return one, other
-
-
-def _of_symbols(
-    chain: SymbolChain | FiniteChain,
-    inputs: tuple[NDArray[np.int64], NDArray[np.int64]],
-    outputs: NDArray[np.int64],
-    level: int,
-) -> NDArray[np.float64]:
-    import numpy as np
-
-    one, other = inputs
-    if isinstance(chain, SymbolChain):
-        rung = chain.rungs[level]
-        kept = float(np.log(float(rung.p)) - np.log(float(rung.q)))
-        said: NDArray[np.float64] = kept * (
-            (outputs == other).astype(float) - (outputs == one).astype(float)
-        )
-        return said
-    with np.errstate(divide="ignore"):
-        logs = np.log(chain.matrix(level))
-    return np.asarray(logs[other, outputs] - logs[one, outputs])
-
-
-def _of_draws(
-    mechanism: DrawsLadder,
-    pair: Pair,
-    reports: NDArray[np.uint8],
-    chains: NDArray[np.uint64],
-    level: int,
-) -> NDArray[np.float64]:
-    """Return the sum over the answers, which are independent."""
-    import numpy as np
-
-    from mechanisms.randomness import SystemSource
-
-    source, seeds = SystemSource(), mechanism.seeds(chains)
-    one, other = (
-        mechanism.encode_many(pair.column(np.full(len(seeds), side)), seeds, source)
-        for side in (False, True)
-    )
-    answers, single = mechanism.answers(reports), mechanism.chain.single
-    total = np.zeros(len(reports))
-    for place in range(mechanism.count):
-        inputs = one[:, place], other[:, place]
-        total += _of_symbols(single, inputs, answers[:, place], level)
-    return total
-
-
-def _of_bits(
-    mechanism: Any, pair: Pair, reports: NDArray[np.uint8], level: int
-) -> NDArray[np.float64]:
-    """Return the sum over the bits in which the inputs differ."""
-    import numpy as np
-
-    from mechanisms.randomness import SystemSource
-
-    one, other = (mechanism.encode(value, pair.name, SystemSource()) for value in pair.values)
-    ladders, total = mechanism.chain.ladders, np.zeros(len(reports))
-    for bit in range(mechanism.chain.width):
-        if not (one ^ other) >> bit & 1:
-            continue
-        rung = ladders[bit % len(ladders)].rungs[level]
-        p, q = float(rung.p), float(rung.q)
-        seen = reports[:, bit >> 3] >> (bit & 7) & 1
-        said = np.where(seen, np.log(p / q), np.log((1 - p) / (1 - q)))
-        total += said * (1 if other >> bit & 1 else -1)
-    return total
-
-
-def _of_outputs(
-    mechanism: Any, pair: Pair, outputs: NDArray[np.int64], level: int
-) -> NDArray[np.float64]:
-    """Return what every output says, where there are few and no public coins."""
-    import numpy as np
-
-    seen, places = np.unique(outputs, return_inverse=True)
-    with np.errstate(divide="ignore"):
-        one, other = (np.log(_law(mechanism, value, seen, level)) for value in pair.values)
-    return np.asarray((other - one)[places])
-
-
-def _law(mechanism: Any, value: Any, outputs: NDArray[np.int64], level: int) -> NDArray[np.float64]:
-    """Return the probabilities of outputs given a value."""
-    import numpy as np
-
-    chain = mechanism.chain
-    if isinstance(chain, SupportChain):
-        return np.array([float(chain.probability(value, int(o), level)) for o in outputs])
-    if isinstance(chain, FiniteChain):
-        [(symbol, _)] = [entry for entry in mechanism.prior(value, bytes(16)) if entry[1]]
-        return np.asarray(chain.matrix(level)[symbol, outputs])
-    if isinstance(mechanism, PermuteAndFlipLadder):
-        law = np.array([float(share) for share in mechanism.law(value)])
-        kept, other = mechanism.chain.releases[level]
-        return np.asarray(law * float(kept - other) + float(other))[outputs]
-    raise ParameterError(f"a chain of {type(chain).__name__} cannot be attacked")

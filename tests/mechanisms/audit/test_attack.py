@@ -23,7 +23,7 @@ from mechanisms.audit.claims import (
 )
 from mechanisms.audit.guessing import guess, key_of, score_key
 from mechanisms.audit.pairs import Pair, worst_pair
-from mechanisms.audit.views import log_ratios
+from mechanisms.audit.views import Reader
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.ladders import REGISTRY, LadderedMechanism, build
@@ -67,7 +67,7 @@ def test_the_pair_has_the_certified_loss(claim: Claim) -> None:
     names = np.tile(np.frombuffer(pair.name, dtype="<u8"), (n, 1))
     values = pair.column(fair_bits(n, source))
     payloads = mechanism.randomize(values, chains, names, source)
-    ratios = np.abs(log_ratios(mechanism, pair, payloads, chains)).max(axis=0)
+    ratios = np.abs(Reader(mechanism, pair).log_ratios(payloads, chains)).max(axis=0)
     for level, largest in enumerate(ratios):
         certified = mechanism.certified(level) / MICRO
         assert largest <= certified * (1 + 1e-12)
@@ -171,6 +171,29 @@ def five_percent_off(mechanism: Any) -> Any:
                 row[most] += taken
         wrong = replace(chain, strongest=FiniteDraw(tuple(map(tuple, rows))))
     return replace(mechanism, chain=wrong)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "one bucket a bit": {"name": "rappor", "bits": 3, "hashes": 4, "cohorts": 2},
+    "one filter for all": {"name": "rappor", "bits": 1, "hashes": 1, "cohorts": 1},
+    "wide subsets": {"name": "subset", "domain_size": 60, "subset_size": 20},
+    "one block": {"name": "hadamard", "domain_size": 3, "blocks": 1},
+    "a missing number": {"name": "split_bits", "bits": 3, "missing": True},
+    "a missing bit": {"name": "sampled_bit", "bits": 4, "missing": True},
+    "a missing input": {"name": "hybrid", "points": 9, "missing": True},
+    "a missing point": {"name": "brr", "domain_size": 9, "subset_size": 2, "missing": True},
+    "bits of vectors": {"name": "sampled_vector", "dimensions": 9, "sampled": 2, "bits": 4},
+}
+
+
+@pytest.mark.parametrize("spec", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("ladder", [[2_000_000], [500_000, 1_000_000, 3_000_000]], ids=len)
+def test_mechanisms_with_other_parameters(spec: dict[str, Any], ladder: list[int]) -> None:
+    found = examine(build(spec, ladder, "m"), attacker=Attacker(SeededSource(SEED), 5_000))
+    assert found.problems(len(OTHERS)) == []
+    assert found.attack is not None
+    told = spec["name"] != "rappor" or spec["bits"] > 1
+    assert (found.attack.epsilon > 0.3 * ladder[-1] / MICRO) == told
 
 
 def test_only_what_is_released_is_attacked() -> None:

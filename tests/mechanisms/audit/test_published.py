@@ -26,6 +26,7 @@ KNOWN = {
     "randomized response 0.5, 1, 2": (2, 3.5, 3.2),
     "exponential mechanism, 20 points, epsilon / (2 delta)": (1, 0.5, 0.3),
     "exponential mechanism, 20 points, delta of 1": (1, 9.5, 5),
+    "Laplace noise": (1, math.inf, 5),
 }
 
 
