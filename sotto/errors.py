@@ -30,11 +30,16 @@ class PublishError(SottoError):
     """A message was not accepted; its reports stay where they are and are sent again."""
 
 
+class BrokerError(SottoError):
+    """A broker or a topic cannot be used as it is; the message says what to do."""
+
+
 class DrainError(SottoError):
     """A drain cannot go on; its last commit is intact."""
 
 
 __all__ = [
+    "BrokerError",
     "DrainError",
     "FormatError",
     "ParameterError",

@@ -13,10 +13,10 @@ from typing import NoReturn
 from sotto.errors import SottoError
 
 #: Subcommands: modules of this package with ``HELP``, ``add_arguments(parser)`` and ``run(args)``.
-COMMANDS = ("plan", "replay", "aggregate", "estimates", "ledger", "audit", "design")
+COMMANDS = ("plan", "replay", "aggregate", "estimates", "ledger", "audit", "design", "topics")
 
 #: What a missing module is part of.
-_EXTRAS = {"yaml": "plan", "pydantic": "plan"}
+_EXTRAS = {"yaml": "plan", "pydantic": "plan", "kafka": "kafka"}
 
 _DESCRIPTION = """\
 Telemetry sotto voce: devices randomize each value before they send it, again and again with less

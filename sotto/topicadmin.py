@@ -1,0 +1,171 @@
+"""Asks a broker for its topics of reports, and makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sotto.brokers import Broker, require_client, require_version
+from sotto.errors import BrokerError, ParameterError
+from sotto.topics import FoundTopic, ReportTopic, faults, settings_for
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+#: How long a broker may take to answer anything, in seconds.
+PATIENCE = 10.0
+_PATIENCE_MS = int(PATIENCE * 1000)
+
+
+class Topics:
+    """The topics of a cluster. Make it with :func:`connected`.
+
+    Parameters
+    ----------
+    admin : kafka.admin.KafkaAdminClient
+    """
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+
+    def epochs(self, name: str) -> tuple[ReportTopic, ...]:
+        """Return the topics of reports called ``name``, oldest epoch first."""
+        found = []
+        for text in self._admin.list_topics():
+            try:
+                topic = ReportTopic.parse(text)
+            except ParameterError:
+                continue
+            if topic.name == name:
+                found.append(topic)
+        return tuple(sorted(found, key=lambda topic: (topic.epoch, topic.partitions)))
+
+    def find(self, topic: ReportTopic) -> FoundTopic:
+        """Return what the broker says of a topic.
+
+        Raises
+        ------
+        BrokerError
+            It is not there.
+        """
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        if topic not in self.epochs(topic.name):
+            others = ", ".join(map(str, self.epochs(topic.name)))
+            there = f"; there are {others}" if others else ""
+            raise BrokerError(
+                f"there is no topic {topic}{there}: make it with sotto topics create, "
+                "or correct the name"
+            )
+        (described,) = self._admin.describe_topics([str(topic)])
+        resource = ConfigResource(ConfigResourceType.TOPIC, str(topic))
+        says: dict[str, dict[str, Any]] = self._admin.describe_configs(
+            [resource], config_filter="all"
+        )["topic"][str(topic)]
+        return FoundTopic(
+            partitions=len(described["partitions"]),
+            replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
+            settings={name: str(setting["value"]) for name, setting in says.items()},
+        )
+
+    def check(self, topic: ReportTopic, horizon: int) -> FoundTopic:
+        """Return what the broker says of a topic that can be used.
+
+        Parameters
+        ----------
+        topic : ReportTopic
+        horizon : int
+            Milliseconds for which plans accept reports of an event.
+
+        Raises
+        ------
+        BrokerError
+            It is not there, or something keeps it from being used: all of that, a line each.
+        """
+        found = self.find(topic)
+        if wrong := faults(topic, found, horizon):
+            raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
+        return found
+
+    def create(self, topic: ReportTopic, replicas: int, retention: int) -> bool:
+        """Make a topic; False if it is there already.
+
+        Parameters
+        ----------
+        topic : ReportTopic
+        replicas : int
+            Brokers that keep each partition; more than half of them confirm each message.
+        retention : int
+            Milliseconds for which records stay.
+
+        Raises
+        ------
+        BrokerError
+            This epoch has another number of partitions, a newer epoch is there, or the broker
+            refuses.
+        """
+        known = self.epochs(topic.name)
+        if topic in known:
+            return False
+        for other in known:
+            if other.epoch >= topic.epoch:
+                raise BrokerError(
+                    f"{other} is there already: the number of partitions changes with a new "
+                    f"epoch alone; drain it, then create epoch {known[-1].epoch + 1}"
+                )
+        settings = settings_for(retention) | {"min.insync.replicas": str(replicas // 2 + 1)}
+        wanted = {
+            "num_partitions": topic.partitions,
+            "replication_factor": replicas,
+            "configs": settings,
+        }
+        answer = self._admin.create_topics(
+            {str(topic): wanted}, timeout_ms=_PATIENCE_MS, raise_errors=False
+        )
+        (made,) = answer["topics"]
+        if made["error_code"]:
+            raise BrokerError(
+                f"topic {topic} was not made: the broker says: "
+                f"{made['error_message'] or 'error ' + str(made['error_code'])}"
+            )
+        self._admin.wait_for_topics([str(topic)], timeout_ms=_PATIENCE_MS)
+        return True
+
+
+@contextmanager
+def connected(broker: Broker) -> Iterator[Topics]:
+    """Connect to a cluster, for a while.
+
+    Raises
+    ------
+    BrokerError
+        No broker answers, or lets us in, or it is too old; what to do.
+    ModuleNotFoundError
+        kafka-python is not installed.
+    """
+    require_client()
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    broker.reach(PATIENCE)
+    try:
+        admin = KafkaAdminClient(
+            client_id="sotto",
+            request_timeout_ms=_PATIENCE_MS,
+            **broker.options(PATIENCE),
+        )
+    except (KafkaError, OSError) as error:
+        raise BrokerError(
+            f"{broker.servers} takes connections but does not let us in: check user, password and "
+            "mechanism, whether it wants TLS, and that this is the port of a Kafka broker"
+        ) from error
+    try:
+        if broker.api_version is None:
+            node = admin.describe_cluster()["brokers"][0]["broker_id"]
+            require_version(admin.get_broker_version_data(node).broker_version)
+        yield Topics(admin)
+    except KafkaError as error:
+        raise BrokerError(f"the broker does not do what it is asked: {error}") from error
+    finally:
+        admin.close()
