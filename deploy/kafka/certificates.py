@@ -62,7 +62,15 @@ def _make(folder: Path) -> Keys:
     _openssl("req", *curve, "-subj", "/CN=localhost", "-keyout", key, "-out", request)
     names = folder / "names.cnf"
     names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", encoding="ascii")
-    signed = ["-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-extfile", names]
+    signed: list[str | Path] = [
+        "-CA",
+        authority,
+        "-CAkey",
+        authority_key,
+        "-CAcreateserial",
+        "-extfile",
+        names,
+    ]
     _openssl("x509", "-req", "-in", request, *signed, *made, certificate)
     server = folder / "server.pem"
     descriptor = os.open(server, os.O_WRONLY | os.O_CREAT, 0o600)
