@@ -270,10 +270,15 @@ def _rounded_chance(epsilons: Sequence[float], outs: Sequence[int], x: float) ->
 def _exponentials() -> list[Case]:
     """Return the exponential mechanism over 20 points, by how its exponent is scaled."""
     points, epsilon = 20, 1.0
-    source, out = "BRR, Definition 2.5", []
-    for what, exponent, why in (
-        ("epsilon / (2 delta)", epsilon / 2, "epsilon / delta is exact here"),
-        ("delta of 1", epsilon * (points - 1) / 2, "scores differ by up to 19"),
+    out = []
+    for what, exponent, source, why in (
+        (
+            "epsilon / (2 delta)",
+            epsilon / 2,
+            "BRR, Definition 2.5",
+            "epsilon / delta is exact here",
+        ),
+        ("delta of 1", epsilon * (points - 1) / 2, "the same misread", "scores differ by up to 19"),
     ):
         rows = exponential_rows(points, exponent)
         true = max(math.log(max(column) / min(column)) for column in zip(*rows, strict=True))

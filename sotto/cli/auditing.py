@@ -73,7 +73,7 @@ class LibraryAudit:
         out += table(head, map(_row, self.lines))
         for title, cases in (
             ("Beside ladders:", self.beside),
-            ("Claims of papers, and what becomes of them:", self.published),
+            ("Claims of papers, and of what breaks their conditions:", self.published),
         ):
             if cases:
                 head = ["claim", "source", "claimed", "true", "attacked", "verdict"]

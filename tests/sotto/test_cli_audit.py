@@ -116,7 +116,7 @@ def test_the_library_without_an_attack(capsys):
     assert [line["verdict"].split(":")[0] for line in document["published"]].count("false") == 11
     status, lines, err = run(capsys, "--no-attack")
     assert (status, err) == (0, "")
-    assert "Claims of papers, and what becomes of them:" in lines
+    assert "Claims of papers, and of what breaks their conditions:" in lines
 
 
 def test_some_of_the_library(capsys):
