@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.gradual.noisy_sampling import Comparison, compare, noisy_sampling_epsilon
-from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.ladders import LadderedMechanism
 
 #: Builds a mechanism at one nominal micro-epsilon.
 Builder: TypeAlias = Callable[[int], LadderedMechanism]
@@ -42,15 +42,15 @@ class Step:
     fresh: float | None
 
 
-def steps(spec: Mapping[str, Any], ladder: Sequence[int], error: Errors) -> list[Step]:
+def steps(chain: LadderedMechanism, builder: Builder, error: Errors) -> list[Step]:
     """Compare every rung of a ladder with as many fresh reports at the same total cost.
 
     Parameters
     ----------
-    spec : mapping
-        As :func:`mechanisms.ladders.build` takes it.
-    ladder : sequence of int
-        Nominal micro-epsilon, weakest first.
+    chain : LadderedMechanism
+        With all rungs that are compared.
+    builder : callable
+        From a nominal micro-epsilon to the mechanism for a report of its own.
     error : callable
         From a mechanism and a level to the standard error that is compared, of any number of
         clients, each of whom reports all rungs.
@@ -62,19 +62,21 @@ def steps(spec: Mapping[str, Any], ladder: Sequence[int], error: Errors) -> list
 
     Examples
     --------
+    >>> from mechanisms.grr import grr_ladder
     >>> from mechanisms.precision import precision
     >>> def error(mechanism, level):
     ...     return precision(mechanism, level).standard_error(10_000)
-    >>> for step in steps({"name": "grr", "domain_size": 2}, [500_000, 2_000_000], error):
+    >>> chain = grr_ladder(2, [500_000, 2_000_000], "late")
+    >>> for step in steps(chain, lambda micro: grr_ladder(2, [micro], "late"), error):
     ...     print(step.level, round(step.relaxed, 4), round(step.fresh, 4))
     0 0.0198 0.0198
     1 0.0043 0.0058
     """
-    chain = build(spec, ladder, "planning")
     found: list[Step] = []
     information: float | None = 0.0
-    for level, micro in enumerate(ladder):
-        alone = _alone(spec, micro - (ladder[level - 1] if level else 0), error)
+    for level in range(chain.levels):
+        below = chain.nominal(level - 1) if level else 0
+        alone = _alone(builder, chain.nominal(level) - below, error)
         if information is not None:
             information = None if alone is None else information + 1 / alone**2
         fresh = None if information is None else 1 / sqrt(information)
@@ -82,9 +84,9 @@ def steps(spec: Mapping[str, Any], ladder: Sequence[int], error: Errors) -> list
     return found
 
 
-def _alone(spec: Mapping[str, Any], micro: int, error: Errors) -> float | None:
+def _alone(builder: Builder, micro: int, error: Errors) -> float | None:
     try:
-        return error(build(spec, [micro], "planning"), 0)
+        return error(builder(micro), 0)
     except ParameterError:
         return None
 
@@ -154,8 +156,9 @@ def epsilon_for(
 
     Examples
     --------
+    >>> from mechanisms.grr import grr_ladder
     >>> from mechanisms.precision import precision
-    >>> grr = lambda micro: build({"name": "grr", "domain_size": 2}, [micro], "late")
+    >>> grr = lambda micro: grr_ladder(2, [micro], "late")
     >>> epsilon_for(grr, lambda made: precision(made, 0).standard_error(10_000), 0.01)
     963000
     """

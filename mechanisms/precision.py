@@ -21,6 +21,7 @@ from mechanisms.random_threshold import ThresholdLadder
 from mechanisms.rappor import RapporLadder
 from mechanisms.sampled_bit import SampledBitLadder
 from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
+from mechanisms.selection.top_response import TopResponseLadder
 from mechanisms.surveys.ladders import SurveyLadder
 from mechanisms.vectors.coordinates import CoordinatesLadder
 from mechanisms.vectors.sampled_bits import SampledBitsLadder
@@ -229,7 +230,10 @@ def precision(
             "error of its shares depends on the counts and is not predicted; top_response's is"
         )
     if isinstance(mechanism, PureProtocol):
-        return _of_share("the share of a category", category_ends(mechanism, level), told)
+        what = "the share of a category"
+        if isinstance(mechanism, TopResponseLadder):
+            what = "the share of devices whose most frequent item it is"
+        return _of_share(what, category_ends(mechanism, level), told)
     return _of_number(mechanism, level, told, scale)
 
 

@@ -207,7 +207,8 @@ def _steps(question: Question, n: int) -> list[Step]:
     def told(mechanism: LadderedMechanism, level: int) -> float:
         return question.precision_of(mechanism, level).standard_error(n)
 
-    return steps(question.spec, question.ladder[: question.sent], told)
+    chain = build(question.spec, question.ladder[: question.sent], question.name)
+    return steps(chain, question.alone, told)
 
 
 def _enough(question: Question, goal: Goal, n: int) -> int | None:
@@ -215,7 +216,7 @@ def _enough(question: Question, goal: Goal, n: int) -> int | None:
         return question.precision_of(mechanism, 0).measure(goal.measure, n, goal.confidence)
 
     assert goal.target is not None
-    return epsilon_for(lambda micro: build(question.spec, [micro], ""), reached, goal.target)
+    return epsilon_for(question.alone, reached, goal.target)
 
 
 def _others(question: Question, n: int) -> list[Other]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
     from sotto.compiled import CompiledMetric, CompiledPlan
 
+#: Parameters that are best at one epsilon.
+_TUNED = frozenset({"buckets", "subset_size", "blocks", "sampled", "cards"})
 #: What a type must be told, and what it is told where nobody says more.
 _NEEDED = {"domain_size": ("category", "ordinal", "top_item"), "dimensions": ("vector",)}
 _DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {
@@ -95,6 +97,16 @@ class Question:
         """Return the same of another mechanism for the question."""
         make = ordinal_mean if self.kind == "ordinal" else precision
         return make(mechanism, level, self.assumed, scale=self.scale)
+
+    def alone(self, micro: int) -> LadderedMechanism:
+        """Return the mechanism of a single report, its parameters as they are best at its epsilon.
+
+        A ladder has those that are best at its last rung at all of them.
+        """
+        given = {key: value for key, value in self.spec.items() if key not in _TUNED}
+        name = str(given.pop("name"))
+        asked = Asked(self.kind, {"missing": False, **given}, (micro,), self.name)
+        return build(spec_of(name, asked), (micro,), self.name)
 
     def reports(self, users: int) -> int:
         """Return how many reports so many users have in a window."""

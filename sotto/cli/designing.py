@@ -51,7 +51,10 @@ def _one(found: Design) -> list[str]:
     if found.missed:
         out += ["", _instead(found)]
     if question.sent > 1:
-        out += ["", "Relaxed beside fresh reports of the same total, one a rung:"]
+        out += [
+            "",
+            "Relaxed beside fresh reports of the same total, each with its own best parameters:",
+        ]
         out += table(
             ["rung", "total", "relaxed", "fresh", "error of fresh over relaxed"],
             [

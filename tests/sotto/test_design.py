@@ -10,7 +10,6 @@ import pytest
 from agreed_plans import PLAN_YAML
 
 from mechanisms.frequency import frequencies
-from mechanisms.ladders import build
 from mechanisms.precision import Assumed, precision
 from mechanisms.testing import SeededSource
 from sotto import cli
@@ -44,8 +43,8 @@ def test_where_users_miss_the_target_it_says_what_would_do():
     found = design(asked, Goal("width", 0.02), 5_000)
     assert found.missed
     assert found.rungs[-1].needed > 5_000
-    stronger = build(asked.spec, [found.enough], "")
-    assert precision(stronger, 0).width(5_000) <= 0.02
+    assert precision(asked.alone(found.enough), 0).width(5_000) <= 0.02
+    assert precision(asked.alone(found.enough - 1000), 0).width(5_000) > 0.02
     assert found.enough > 2_000_000
 
 
@@ -88,6 +87,7 @@ def test_every_type_has_a_design():
         errors = [rung.error for rung in found.rungs]
         assert errors == sorted(errors, reverse=True), kind
         assert found.steps[0].relaxed == errors[0]
+        assert found.steps[0].fresh <= errors[0] * (1 + 1e-9), kind
         assert found.others[0].excess == 0
         assert [row.samples for row in found.sampled] == [1, 2, 3]
 

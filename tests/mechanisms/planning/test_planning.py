@@ -12,7 +12,7 @@ from statistical import check_variance
 from mechanisms.errors import ParameterError
 from mechanisms.frequency import frequencies
 from mechanisms.gradual.noisy_sampling import NoisySampling
-from mechanisms.ladders import build
+from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.planning import epsilon_for, sampled_instead, steps
 from mechanisms.precision import Assumed, precision
 from mechanisms.testing import SeededSource
@@ -20,10 +20,15 @@ from mechanisms.testing import SeededSource
 SEED = 20261126
 LADDER = [500_000, 1_000_000, 2_000_000]
 GRR: dict[str, Any] = {"name": "grr", "domain_size": 5}
+CHAIN = build(GRR, LADDER, "m")
+
+
+def grr(micro: int) -> LadderedMechanism:
+    return build(GRR, [micro], "m")
 
 
 def test_relaxing_beats_fresh_reports_of_the_same_total() -> None:
-    found = steps(GRR, LADDER, lambda made, level: precision(made, level).standard_error(10_000))
+    found = steps(CHAIN, grr, lambda made, level: precision(made, level).standard_error(10_000))
     assert [step.certified for step in found] == LADDER
     assert found[0].fresh == pytest.approx(found[0].relaxed, rel=1e-9)
     for step in found[1:]:
@@ -43,7 +48,7 @@ def test_fresh_reports_as_simulated() -> None:
         parts.append([frequencies(mechanism, table)[0].value for table in counts])
         weights.append(precision(mechanism, 0, assumed).standard_error(n) ** -2)
     stated = steps(
-        GRR, LADDER, lambda made, level: precision(made, level, assumed).standard_error(n)
+        CHAIN, grr, lambda made, level: precision(made, level, assumed).standard_error(n)
     )[-1].fresh
     assert stated is not None
     check_variance(np.average(parts, axis=0, weights=weights), stated**2, label=f"seed {SEED}")
@@ -75,9 +80,6 @@ def test_one_rung_has_nothing_to_be_sampled_instead() -> None:
 
 
 def test_the_epsilon_is_the_least_thousandth_that_is_enough() -> None:
-    def grr(micro: int) -> Any:
-        return build(GRR, [micro], "m")
-
     micro = epsilon_for(grr, lambda made: precision(made, 0).width(10_000), 0.02)
     assert micro is not None
     assert micro % 1000 == 0
