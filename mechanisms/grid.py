@@ -7,6 +7,7 @@ probability that keeps its mean.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
@@ -112,7 +113,7 @@ def check_unit(u: float | None, missing: bool) -> None:
     if u is None:
         if not missing:
             raise ParameterError("this mechanism has no symbol for a missing value")
-    elif not 0 <= u <= 1:
+    elif not (isinstance(u, Real) and 0 <= u <= 1):
         raise ParameterError("a number must be scaled to [0, 1]")
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.errors import ParameterError
 from mechanisms.finite import FiniteChain, FiniteDraw, FiniteLadder
 from mechanisms.laddered import Prior
 from mechanisms.numbers import designs, inputs, steps
@@ -231,6 +233,28 @@ class GridLadder(FiniteLadder):
     def rungs(self, level: int) -> tuple[Rung, ...]:
         """Return the largest and the smallest probability of the output that costs most."""
         return (Rung(*self.laws[level].worst(self.shape)),)
+
+    @cached_property
+    def possible(self) -> tuple[bool, ...]:
+        """Which outputs some rung can have: cells and ends may be there and never be drawn."""
+        shape = self.shape
+        columns = zip(*(law.columns(shape) for law in self.laws), strict=True)
+        cell, end, gone = (any(column.largest for column in rungs) for rungs in columns)
+        return (cell,) * shape.cells + (end,) * (2 * shape.ends) + (gone,) * shape.missing
+
+    def _output(self, payload: bytes) -> int:
+        output = super()._output(payload)
+        if not self.possible[output]:
+            raise ParameterError("the payload is none of this mechanism")
+        return output
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+        import numpy as np
+
+        possible = np.array([*self.possible, False])
+        valid: NDArray[np.bool_] = possible[np.minimum(self._reports(payloads), self.chain.size)]
+        return valid
 
     def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
         """Return an input whose mean is the number."""

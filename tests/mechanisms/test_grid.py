@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,6 +79,18 @@ def test_numbers_outside_the_unit_interval_are_refused_unseen(value: float) -> N
     with pytest.raises(ParameterError, match="scaled") as caught:
         check_unit(value, missing=True)
     assert repr(value) not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["0.25", b"0.25", (0.25,), 0.25 + 0j, np.array([0.25])])
+def test_what_is_no_number_is_refused_unseen(value: Any) -> None:
+    with pytest.raises(ParameterError, match="scaled") as caught:
+        check_unit(value, missing=True)
+    assert "25" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.0, 5e-324, np.float64(1.0), np.float32(0.1), True])
+def test_every_real_number_of_the_unit_interval_is_taken(value: Any) -> None:
+    check_unit(value, missing=False)
 
 
 def test_arrays_of_numbers() -> None:

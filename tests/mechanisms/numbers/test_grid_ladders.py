@@ -94,6 +94,30 @@ def test_the_published_design_has_the_published_variance(epsilon: int) -> None:
     )
 
 
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("rungs", LADDERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_valid_are_the_outputs_that_some_rung_can_have(
+    name: str, rungs: str, missing: bool
+) -> None:
+    """The Piecewise Mechanism of one rung has ends that are never drawn."""
+    ladder = grid(name, LADDERS[rungs], missing, 5)
+    columns = [
+        [any(column) for column in zip(*ladder.chain.channel(level).rows, strict=True)]
+        for level in range(ladder.levels)
+    ]
+    expected = [any(rung) for rung in zip(*columns, strict=True)]
+    payloads = np.arange(256, dtype=np.uint8)
+    valid = ladder.valid(payloads[:, None]).tolist()
+    assert valid == expected + [False] * (256 - len(expected))
+    for payload, possible in zip(payloads.tolist(), valid, strict=True):
+        if possible:
+            ladder.weaker(bytes([payload]), SeededSource(SEED))
+        else:
+            with pytest.raises(ParameterError, match="none of this mechanism"):
+                ladder.weaker(bytes([payload]), SeededSource(SEED))
+
+
 @pytest.mark.parametrize(
     ("epsilon", "part"), [(0.5, 1.0), (1, 0.996), (2, 0.943), (4, 0.712), (8, 0.338)]
 )
