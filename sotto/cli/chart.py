@@ -10,25 +10,47 @@ from html import escape
 Format = Callable[[float], str]
 
 _STYLE = """
-:root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2329; --soft: #5b6670;
-  --faint: #e4e2dc; --asked: #c2352b; }
-@media (prefers-color-scheme: dark) { :root { --paper: #1b2026; --ink: #e6e9ec; --soft: #9aa6b1;
-  --faint: #2c333b; --asked: #ff7a6b; } }
-text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--soft); }
-.title { font-size: 14px; fill: var(--ink); }
-.name { fill: var(--ink); }
-.asked-name { fill: var(--asked); }
-.paper { fill: var(--paper); }
-.axis { stroke: var(--soft); stroke-width: 1; }
-.grid { stroke: var(--faint); stroke-width: 1; }
+text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+.title { font-size: 14px; }
+.axis, .grid { stroke-width: 1; }
 .curve { fill: none; stroke-width: 2.2; }
-.asked { stroke: var(--asked); stroke-width: 1.4; stroke-dasharray: 5 4; }
-.mark { fill: var(--asked); stroke: var(--paper); stroke-width: 1; }
+.asked { stroke-width: 1.4; stroke-dasharray: 5 4; }
+.mark { stroke-width: 1; }
 """
 
 
-#: Colours of the weakest and the strongest curve, light and dark.
-_SHADES = (((141, 186, 224), (23, 87, 143)), ((68, 116, 160), (165, 211, 251)))
+@dataclass(frozen=True)
+class Palette:
+    """The colours of a scheme; curves are mixed of the weakest one's and the strongest one's."""
+
+    paper: str
+    ink: str
+    soft: str
+    faint: str
+    asked: str
+    weak: tuple[int, int, int]
+    strong: tuple[int, int, int]
+
+    def rules(self, shades: Sequence[float]) -> str:
+        """Return the stylesheet, with a class for each curve."""
+        curves = "".join(
+            f".curve{number} {{ stroke: {_mixed(self.weak, self.strong, shade)}; }} "
+            for number, shade in enumerate(shades)
+        )
+        return (
+            f"text {{ fill: {self.soft}; }} .title, .name {{ fill: {self.ink}; }} "
+            f".asked-name, .mark {{ fill: {self.asked}; }} .asked {{ stroke: {self.asked}; }} "
+            f".paper {{ fill: {self.paper}; }} .mark {{ stroke: {self.paper}; }} "
+            f".axis {{ stroke: {self.soft}; }} .grid {{ stroke: {self.faint}; }} {curves}"
+        )
+
+
+_LIGHT = Palette(
+    "#ffffff", "#1d2329", "#5b6670", "#e4e2dc", "#c2352b", (141, 186, 224), (23, 87, 143)
+)
+_DARK = Palette(
+    "#1b2026", "#e6e9ec", "#9aa6b1", "#2c333b", "#ff7a6b", (68, 116, 160), (165, 211, 251)
+)
 
 
 @dataclass(frozen=True)
@@ -141,21 +163,12 @@ class LogChart:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '
             f'width="{self.width:g}" height="{self.height:g}" role="img" '
             f'aria-label="{escape(description, quote=True)}">'
-            f"<style>{_STYLE}{self._colours()}</style>"
+            f"<style>{_STYLE}{_LIGHT.rules(self.shades)}"
+            f"@media (prefers-color-scheme: dark) {{ {_DARK.rules(self.shades)}}}</style>"
             f'<rect width="100%" height="100%" class="paper"/>'
             f'<text x="10" y="22" class="title">{escape(title)}</text>'
             f"{''.join(self.marks)}</svg>\n"
         )
-
-    def _colours(self) -> str:
-        light, dark = (
-            "".join(
-                f".curve{number} {{ stroke: {_mixed(weak, strong, shade)}; }} "
-                for number, shade in enumerate(self.shades)
-            )
-            for weak, strong in _SHADES
-        )
-        return f"{light}@media (prefers-color-scheme: dark) {{ {dark}}}"
 
     def _line(self, x1: float, y1: float, x2: float, y2: float, style: str) -> None:
         self.marks.append(
