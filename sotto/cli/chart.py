@@ -78,7 +78,7 @@ class LogScale:
         inside = [
             float(f"{m}e{power}")
             for power in range(first, last + 1)
-            for m in ((1, 2, 5) if last - first <= 3 else (1,))
+            for m in ((1, 2, 5) if math.log10(self.high / self.low) <= 3 else (1,))
         ]
         return [tick for tick in inside if self.low * 0.999 <= tick <= self.high * 1.001]
 
