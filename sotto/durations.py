@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from sotto.errors import ParameterError
 
@@ -27,8 +28,9 @@ def parse_duration(value: object) -> int:
         return int(match[1]) * UNITS[match[2]]
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
+    found = str(value) if isinstance(value, Decimal) else repr(value)
     raise ParameterError(
-        f"{value!r} must be a duration: a whole number of milliseconds, or one with a unit "
+        f"{found} must be a duration: a whole number of milliseconds, or one with a unit "
         f"of {', '.join(UNITS)}, such as '28d' or '500ms'"
     )
 

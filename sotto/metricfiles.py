@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from sotto.metrictypes import MECHANISMS, Parameter
-from sotto.planfields import Duration, Micro, Model, Number, Text
+from sotto.planfields import Duration, Micro, Model, Number, Text, shown
 
 
 class RungFile(Model):
@@ -110,9 +110,11 @@ def _mechanism_of(kind: str) -> BeforeValidator:
         if not isinstance(name, str) or name not in allowed:
             *most, last = map(repr, allowed)
             listed = f"{', '.join(most)} or {last}" if most else last
-            raise ValueError(f"{name!r} must be {listed}")
+            raise ValueError(f"{shown(name)} must be {listed}")
         if not isinstance(given, dict):
-            raise ValueError(f"{name}: its parameters must be a mapping")
+            raise ValueError(f"{name}: its parameters must be a mapping, not {shown(given)}")
+        if "name" in given:
+            raise ValueError(f"{name}: a mechanism's name is no parameter of it")
         return Named(name, {str(key): _parameter(name, key, each) for key, each in given.items()})
 
     return BeforeValidator(read)
@@ -123,7 +125,9 @@ def _parameter(name: str, key: object, value: object) -> Parameter:
         return tuple(value)
     if isinstance(value, bool | int | str):
         return value
-    raise ValueError(f"{name}: {key} must be a whole number, true or false, or a list of numbers")
+    raise ValueError(
+        f"{name}: {key} {shown(value)} must be a whole number, true or false, or a list of numbers"
+    )
 
 
 class _MetricFile(Model):

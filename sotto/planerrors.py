@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sotto.metrictypes import MECHANISMS
+from sotto.planfields import shown
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -31,18 +32,37 @@ def _line(error: Any) -> str:
         return f"{where}{key} is not a key that can be here"
     if kind == "union_tag_invalid":
         return f"{where}type {context['tag']!r} must be one of {context['expected_tags']}"
+    named = f"{key} " if key else ""
+    found = shown(error["input"])
     if kind == "literal_error":
-        return f"{where}{key} {error['input']!r} must be {context['expected']}"
+        wanted = context["expected"].replace("True", "true")
+        return f"{where}{named}{found} must be {wanted}"
     if kind == "value_error":
-        return f"{where}{f'{key} ' if key else ''}{context['error']}"
-    message = error["msg"].replace("Input should be", "must be")
-    return f"{where}{key}: {message}"
+        return f"{where}{named}{context['error']}"
+    if kind == "too_long":
+        return f"{where}{named}{found} must have {context['max_length']} values"
+    return f"{where}{named}{found} must be {_WANTED.get(kind) or error['msg']}"
+
+
+#: What pydantic's types are called in a plan.
+_MAPPING = "a mapping, such as {key: value}"
+_WANTED = {
+    "tuple_type": "a list, such as [a, b]",
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "dict_type": _MAPPING,
+    "string_type": "text: write it in quotes",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+}
 
 
 def _where(place: tuple[str | int, ...]) -> tuple[str, str]:
     """Return the metric and rung, and the key, at which an error is."""
     rest = list(place)
     parts = []
+    if rest[-1] == "[key]":
+        return "", f"{rest[0]}: the name"
     if len(rest) > 1 and rest[0] == "metrics":
         parts.append(f"metric {rest[1]!r}")
         rest = rest[2:]

@@ -2,58 +2,85 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from reprlib import Repr
 from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from sotto.durations import parse_duration
 
-_MICRO = 1_000_000
+#: Of an epsilon: its decimals, and what its whole part may have at most.
+_DECIMALS, _DIGITS = 6, 30
+
+_REPR = Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
+_REPR.maxdict = _REPR.maxlist = 3
+
+
+def shown(value: object) -> str:
+    """Return a value of a plan file as an error shows it: on one line, and not all of a long one.
+
+    >>> shown("half"), shown(Decimal("0.50")), shown([1, 2, 3, 4])
+    ("'half'", '0.50', '[1, 2, 3, ...]')
+    """
+    return str(value) if isinstance(value, Decimal | date) else _REPR.repr(value)
 
 
 def _micro(value: object) -> int:
     """Return micro-epsilon: exactly what is written, or an error."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise ValueError("must be a number")
-    try:
-        micro = Decimal(str(value)) * _MICRO
-    except InvalidOperation:
-        raise ValueError(f"{value!r} must be a number") from None
-    if not micro.is_finite():
+    number = _decimal(value)
+    if not number.is_finite():
         raise ValueError(f"{value} must be finite")
-    if micro != micro.to_integral_value():
-        raise ValueError(f"{value} must have at most 6 decimals: amounts are millionths")
+    if not number:
+        return 0
+    size = number.adjusted()
+    if size >= _DIGITS:
+        raise ValueError(f"{shown(value)} is too large: at most {_DIGITS} digits are allowed")
+    # What is far too small is not even written out as a fraction.
+    micro = Fraction(number) * 10**_DECIMALS if size >= -_DECIMALS else None
+    if micro is None or micro.denominator != 1:
+        raise ValueError(
+            f"{shown(value)} must have at most {_DECIMALS} decimals: amounts are millionths"
+        )
     return int(micro)
 
 
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError("must be a number")
-    return float(value)
+def _decimal(value: object) -> Decimal:
+    """Return a number; text may be one too, since YAML takes numbers such as 1e3 for text."""
+    if isinstance(value, int | float | str | Decimal) and not isinstance(value, bool):
+        try:
+            return Decimal(str(value))
+        except InvalidOperation:
+            pass
+    raise ValueError(f"{shown(value)} must be a number")
+
+
+def _real(value: object) -> float:
+    return float(_decimal(value))
 
 
 def _date(value: object) -> date:
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             value = date.fromisoformat(value)
-        except ValueError:
-            value = None
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise ValueError("must be a date such as 2027-06-30")
+        raise ValueError(f"{shown(value)} must be a date such as 2027-06-30")
     return value
 
 
 def _text(value: object) -> object:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text for YAML: write it in quotes")
+        raise ValueError(f"{shown(value)} is no text for YAML: write it in quotes")
     return value
 
 
 Micro: TypeAlias = Annotated[int, BeforeValidator(_micro)]
 Duration: TypeAlias = Annotated[int, BeforeValidator(parse_duration)]
-Number: TypeAlias = Annotated[float, BeforeValidator(_finite)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_real)]
 Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
 Day: TypeAlias = Annotated[date, BeforeValidator(_date)]
 

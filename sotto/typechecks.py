@@ -95,6 +95,10 @@ def _mechanism_problems(metric: CompiledMetric, *, sound: bool) -> list[str]:
             f": mechanism {name!r} must be one of {', '.join(allowed)} for {_named(metric.type)}"
         ]
     entry = REGISTRY[str(name)]
+    if metric.type == "ordinal" and metric.range is not None:
+        size = metric.spec.get("domain_size")
+        if type(size) is int and not 2 <= size - metric.missing <= MAX_DOMAIN:
+            return [f": points {size - metric.missing} must be at least 2 and at most {MAX_DOMAIN}"]
     problems = _parameter_problems(metric, str(name), entry)
     if metric.missing and metric.type not in WITH_MISSING and "missing" not in entry.fields:
         problems.append(f": {_named(metric.type)} by {name} cannot be missing")
@@ -108,7 +112,10 @@ def _parameter_problems(metric: CompiledMetric, name: str, entry: Entry) -> list
     del spec["name"]
     wanted = sorted(entry.fields)
     if sorted(spec) != wanted:
-        return [f": mechanism {name} has the parameters {', '.join(wanted) or '(none)'}"]
+        return [
+            f": mechanism {name} has the parameters {', '.join(wanted) or '(none)'}, not "
+            f"{', '.join(sorted(spec)) or '(none)'}"
+        ]
     problems = []
     for key, value in spec.items():
         kind = entry.fields[key]
@@ -116,8 +123,13 @@ def _parameter_problems(metric: CompiledMetric, name: str, entry: Entry) -> list
             if value is not metric.missing:
                 problems.append(f": mechanism {name}: missing must be {metric.missing}")
         elif not (type(value) is kind and _bounded(value)):
-            problems.append(f": mechanism {name}: {key} must be {_WANTED[kind]}")
+            problems.append(f": mechanism {name}: {key} {_brief(value)} must be {_WANTED[kind]}")
     return problems
+
+
+def _brief(value: Parameter) -> str:
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _bounded(value: Parameter) -> bool:
@@ -137,11 +149,9 @@ _WANTED = {
 def _symbol_problems(metric: CompiledMetric) -> list[str]:
     """Of labels and the number of symbols, which must be the mechanism's."""
     size = metric.spec.get("domain_size")
-    if metric.type == "ordinal" and metric.range is not None:
-        if type(size) is not int or size - metric.missing < 2:
-            return [": points must be at least 2"]
-        if len(set(metric.labels)) < len(metric.labels):
-            return [f": its {len(metric.labels)} points are too close to be told apart"]
+    ranged = metric.type == "ordinal" and metric.range is not None
+    if ranged and len(set(metric.labels)) < len(metric.labels):
+        return [f": its {len(metric.labels)} points are too close to be told apart"]
     if size is not None and size != len(metric.labels):
         return [
             f": mechanism {metric.spec['name']}: domain_size {size} must be the number of symbols, "

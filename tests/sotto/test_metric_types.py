@@ -79,7 +79,7 @@ class TestOrdinal:
             ("type: ordinal", "must have either values, or range and points"),
             ("type: ordinal, range: [0, 1]", "must have either values, or range and points"),
             ("type: ordinal, values: [a, b], points: 3", "either values, or range and points"),
-            ("type: ordinal, range: [0, 1], points: 1", "points must be at least"),
+            ("type: ordinal, range: [0, 1], points: 1", "points 1 must be at least"),
             ("type: ordinal, range: [1, 0], points: 3", "must be two finite numbers"),
             ("type: ordinal, range: [0, 1], points: 3, outside: other", "must be 'clip'"),
             (
@@ -131,10 +131,10 @@ class TestSurvey:
         [
             ("grr", "mechanism 'grr' must be 'warner', 'simmons' or 'christofides'"),
             ("{simmons: 30}", "simmons: its parameters must be a mapping"),
-            ("{simmons: {unrelated: 1.5}}", "simmons: unrelated must be a whole number"),
+            ("{simmons: {unrelated: 1.5}}", "simmons: unrelated 1.5 must be a whole number"),
             ("{simmons: {unrelated: 100}}", "unrelated must be a percentage in [1, 99]"),
             ("{simmons: {related: 1}}", "mechanism simmons has the parameters unrelated"),
-            ("{christofides: {cards: 3}}", "cards must be a list of 1 to"),
+            ("{christofides: {cards: 3}}", "cards 3 must be a list of 1 to"),
             ("{christofides: {cards: [1, 1, 20]}}", "more than the last rung"),
             ("{christofides: {cards: [1, 1]}}", "cards must not have their mean in the middle"),
             ("{warner: {}, simmons: {}}", "must be 'warner'"),
@@ -222,7 +222,7 @@ class TestConstant:
         [
             (CONSTANT, "window: 28d, ladder: [{epsilon: 1}]", "has at least two rungs"),
             (CONSTANT, LADDER, "rung 2: after 7d must be rung 1's 0ms"),
-            (CONSTANT.replace("true", "false"), THREE, "repeat.constant False must be True"),
+            (CONSTANT.replace("true", "false"), THREE, "repeat.constant False must be true"),
             (CONSTANT.replace("true}", "true, every: 2}"), THREE, "must be {once: first}"),
             ("type: string, repeat: {constant: true}", THREE, "rappor cannot be constant"),
             (

@@ -75,6 +75,19 @@ def test_more_plans_that_lie():
     assert "UTF-8 cannot have" in refusal(surrogate)
 
 
+def test_a_range_may_be_huge_integers_that_no_float_holds():
+    assert "[0.0, inf] must be two finite numbers" in refusal(
+        PLAN_YAML.replace("[-30, 180]", f"[0, 1{'0' * 400}]")
+    )
+
+
+@pytest.mark.parametrize("points", [-5, 0, 1, 131_073, 10**9])
+def test_points_of_an_ordinal_are_called_points(points):
+    text = f"type: ordinal, range: [0, 1], points: {points}, window: 28d, ladder: [{{epsilon: 1}}]"
+    head = PLAN_YAML[: PLAN_YAML.index("  carrier")]
+    assert f"metric 'm': points {points} must be at least 2" in refusal(f"{head}  m: {{{text}}}")
+
+
 def test_missing_beside_a_value_called_missing_is_fine_without_missing_values():
     plan = parse_plan(PLAN_YAML.replace("[AA, B6,", "[AA, missing,")).compile()
     assert plan.metric("carrier").encode("missing") == 1
