@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sotto.errors import BrokerError, ParameterError
+
+if TYPE_CHECKING:
+    import ssl
 
 #: Older brokers are refused, and so is a kafka-python that was not written for these.
 OLDEST_BROKER = (4, 0)
@@ -155,7 +156,9 @@ class Broker:
         BrokerError
             None does; what each said, and what to do.
         """
-        said = []
+        import ssl
+
+        said: list[str] = []
         for host, port in self.addresses:
             try:
                 self._connect(host, port, seconds / len(self.addresses))
@@ -174,15 +177,58 @@ class Broker:
         raise BrokerError(f"{'; '.join(said)}; is the broker running, and is this its address?")
 
     def _connect(self, host: str, port: int, seconds: float) -> None:
+        import socket
+
         with socket.create_connection((host, port), timeout=seconds) as connection:
             if self.encrypted:
                 self._context().wrap_socket(connection, server_hostname=host).close()
 
     def _context(self) -> ssl.SSLContext:
+        import ssl
+
         context = ssl.create_default_context(cafile=self.ca)
         if self.certificate is not None:
             context.load_cert_chain(self.certificate, self.key)
         return context
+
+
+def make_client(kind: Any, broker: Broker, seconds: float, **options: object) -> Any:
+    """Return a client of kafka-python that is connected; if it cannot be, nothing stays open.
+
+    Parameters
+    ----------
+    kind : type
+        ``KafkaProducer``, ``KafkaConsumer`` or ``KafkaAdminClient``.
+    broker : Broker
+    seconds : float
+        How long each of connecting and being let in may take.
+    **options
+        As ``kind`` takes them, beside those that ``broker`` gives.
+
+    Raises
+    ------
+    BrokerError
+        No server takes connections, or none lets us in; what to do.
+    """
+    from kafka.errors import KafkaError
+
+    broker.reach(seconds)
+    connect = kind.DEFAULT_CONFIG["kafka_client"]
+    connections = []
+
+    def remembered(**given: object) -> object:
+        connections.append(connect(**given))
+        return connections[-1]
+
+    try:
+        return kind(kafka_client=remembered, **broker.options(seconds), **options)
+    except (KafkaError, OSError) as error:
+        for connection in connections:
+            connection.close()
+        raise BrokerError(
+            f"{broker.servers} takes connections but does not let us in: check user, password and "
+            "mechanism, whether it wants TLS, and that this is the port of a Kafka broker"
+        ) from error
 
 
 def require_client() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sotto.brokers import Broker, require_client, require_version
+from sotto.brokers import Broker, make_client, require_client, require_version
 from sotto.errors import BrokerError, ParameterError
 from sotto.topics import FoundTopic, ReportTopic, faults, settings_for
 
@@ -148,18 +148,9 @@ def connected(broker: Broker) -> Iterator[Topics]:
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 
-    broker.reach(PATIENCE)
-    try:
-        admin = KafkaAdminClient(
-            client_id="sotto",
-            request_timeout_ms=_PATIENCE_MS,
-            **broker.options(PATIENCE),
-        )
-    except (KafkaError, OSError) as error:
-        raise BrokerError(
-            f"{broker.servers} takes connections but does not let us in: check user, password and "
-            "mechanism, whether it wants TLS, and that this is the port of a Kafka broker"
-        ) from error
+    admin = make_client(
+        KafkaAdminClient, broker, PATIENCE, client_id="sotto", request_timeout_ms=_PATIENCE_MS
+    )
     try:
         if broker.api_version is None:
             node = admin.describe_cluster()["brokers"][0]["broker_id"]

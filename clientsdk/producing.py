@@ -1,0 +1,166 @@
+"""Producers of kafka-python: made in bounded time, thrown away in bounded time, never forked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sotto.brokers import Broker, make_client, require_version
+from sotto.errors import BrokerError, PublishError
+from sotto.topics import ReportTopic
+from sotto.wire import MAX_MESSAGE
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+#: Messages for one partition go together up to this.
+_BATCH_BYTES = 128 << 10
+#: How long a producer that is thrown away may take to end, in seconds.
+_ENDING = 1.0
+
+_abandoned: list[KafkaProducer] = []
+
+
+class Connecting:
+    """A producer that is being made, in a thread: whoever needs it waits no longer than he wants.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the producer, or raises.
+    """
+
+    def __init__(self, make: Callable[[], KafkaProducer]) -> None:
+        self._make = make
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._unwanted = False
+        self._producer: KafkaProducer | None = None
+        self._error: Exception | None = None
+        threading.Thread(target=self._run, name="sotto-kafka-connect", daemon=True).start()
+
+    def wait(self, seconds: float) -> KafkaProducer:
+        """Return the producer.
+
+        Raises
+        ------
+        PublishError
+            It cannot be made, or is not ready yet.
+        """
+        if not self._done.wait(max(0.0, seconds)):
+            raise PublishError("the broker has not answered yet")
+        if self._producer is None:
+            raise PublishError(f"no broker takes messages: {self._error}") from self._error
+        return self._producer
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has come to nothing."""
+        return self._done.is_set() and self._producer is None
+
+    def cancel(self) -> None:
+        """Throw the producer away, at once or as soon as it is made."""
+        with self._lock:
+            self._unwanted = True
+        if self._producer is not None:
+            discard(self._producer)
+
+    def _run(self) -> None:
+        try:
+            producer = self._make()
+        except Exception as error:
+            self._error = error
+        else:
+            with self._lock:
+                if not self._unwanted:
+                    self._producer = producer
+            if self._producer is None:
+                discard(producer)
+        finally:
+            self._done.set()
+
+
+def make_producer(
+    broker: Broker, topic: ReportTopic, compression: str | None, seconds: float
+) -> KafkaProducer:
+    """Return a producer for a topic that has the partitions that its name says.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : ReportTopic
+    compression : str, optional
+    seconds : float
+        Within which a message is acknowledged or given up. No step of making the producer takes
+        more than a third of it.
+
+    Raises
+    ------
+    BrokerError
+        The broker cannot be reached, does not let us in, is too old, or has not that topic.
+    """
+    from kafka import KafkaProducer
+
+    step = seconds / 3
+    producer = make_client(
+        KafkaProducer,
+        broker,
+        step,
+        client_id="sotto",
+        acks="all",
+        enable_idempotence=True,
+        compression_type=compression,
+        allow_auto_create_topics=False,
+        batch_size=_BATCH_BYTES,
+        max_request_size=2 * MAX_MESSAGE,
+        max_block_ms=int(step * 1000),
+        request_timeout_ms=int(seconds * 500),
+        delivery_timeout_ms=int(seconds * 1000),
+        metrics_enabled=False,
+    )
+    try:
+        if broker.api_version is None:
+            require_version(producer.config["api_version"])
+        _require_partitions(producer, topic)
+    except BaseException:
+        discard(producer)
+        raise
+    return producer
+
+
+def discard(producer: KafkaProducer) -> None:
+    """Give up what a producer holds and end its thread, within a second."""
+    from kafka.errors import KafkaError
+
+    # Closing alone waits for batches that never got a producer id, and these never expire.
+    producer._sender.force_close()
+    with suppress(KafkaError):
+        producer.close(timeout=_ENDING)
+
+
+def abandon(producer: KafkaProducer) -> None:
+    """Leave a producer to the parent process: nothing here touches its connections again.
+
+    To close it would end the parent's TLS sessions, so it is kept, and kept from closing itself.
+    """
+    producer._closed = True
+    _abandoned.append(producer)
+
+
+def _require_partitions(producer: KafkaProducer, topic: ReportTopic) -> None:
+    from kafka.errors import KafkaError
+
+    try:
+        found = producer.partitions_for(str(topic))
+    except KafkaError as error:
+        raise BrokerError(
+            f"the broker knows no topic {topic}, or does not let us use it: "
+            "make it with sotto topics create, or correct the name"
+        ) from error
+    if len(found) != topic.partitions:
+        raise BrokerError(
+            f"topic {topic} has {len(found)} partitions, not {topic.partitions}: "
+            "create the next epoch with sotto topics create"
+        )
