@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mechanisms.gradual.constant import supports_constant
 from mechanisms.ladders import build
 from mechanisms.planning import Step, epsilon_for, sampled_instead, steps
 from mechanisms.precision import Precision
@@ -236,11 +237,12 @@ def _others(question: Question, n: int) -> list[Other]:
         ranking = choice.for_strings(ladder, n, [1 / number] * number, known=True, **sizes)
     else:
         return _of_type(question, ladder, n)
-    scale = question.scale
-    return [
-        Other(each.spec, scale * each.error, each.excess, each.payload)
+    found = [
+        Other(each.spec, question.scale * each.error, 0.0, each.payload)
         for each in ranking.candidates
+        if supports_constant(each.spec) or not question.constant
     ]
+    return _ranked(found)
 
 
 def _of_type(question: Question, ladder: tuple[int, ...], n: int) -> list[Other]:
@@ -258,4 +260,9 @@ def _of_type(question: Question, ladder: tuple[int, ...], n: int) -> list[Other]
             continue
         found.append(Other(spec, error, 0.0, mechanism.payload_width))
     found.sort(key=lambda other: (float(f"{other.error:.9g}"), other.payload))
-    return [replace(other, excess=other.error / found[0].error - 1) for other in found]
+    return _ranked(found)
+
+
+def _ranked(found: list[Other]) -> list[Other]:
+    """Return the same, best first, with how much more than the best one each has."""
+    return [replace(other, excess=max(other.error / found[0].error - 1, 0.0)) for other in found]

@@ -35,6 +35,8 @@ examples:
 
 Widths, errors and floors are in the unit of the value; shares are parts of one.
 """
+#: The equations of so many candidates fit into memory.
+MAX_CANDIDATES = 10_000
 #: Options that only a question without a plan has.
 _SINGLE = (
     *("epsilon", "ladder", "mechanism", "domain", "range", "dimensions", "bits", "hashes"),
@@ -232,8 +234,11 @@ def _candidates(given: str | None, own: tuple[str, ...]) -> tuple[str, ...]:
     if given is None:
         return own
     if given.isdigit():
-        if not 1 <= int(given) <= 100_000:
-            raise ParameterError(f"--candidates must lie in [1, 100000], not {given}")
+        if not 1 <= int(given) <= MAX_CANDIDATES:
+            raise ParameterError(f"--candidates must lie in [1, {MAX_CANDIDATES}], not {given}")
         return tuple(f"candidate {number}" for number in range(int(given)))
     read = [line.strip() for line in Path(given).read_text(encoding="utf-8-sig").splitlines()]
-    return tuple(dict.fromkeys(line for line in read if line and not line.startswith("#")))
+    found = tuple(dict.fromkeys(line for line in read if line and not line.startswith("#")))
+    if len(found) > MAX_CANDIDATES:
+        raise ParameterError(f"{given} has {len(found)} candidates, at most {MAX_CANDIDATES} fit")
+    return found

@@ -161,7 +161,8 @@ def _instead(found: Design) -> str:
 
 def _budget(budget: Mapping[str, object]) -> list[str]:
     period, ceiling, lifetime = (budget[key] for key in ("period", "period_ceiling", "lifetime"))
-    text = f"A period costs {_epsilon(period)}"
+    whole = " of the plan" if budget["period_length"] is not None else ""
+    text = f"A period{whole} costs {_epsilon(period)}"
     text += f" of {_epsilon(ceiling)}" if ceiling is not None else ""
     if budget["permanent"]:
         text += f", permanent responses {_epsilon(budget['permanent'])} once"

@@ -106,7 +106,12 @@ def test_a_permanent_response_is_no_rung_and_is_paid_once():
     plan = parse_plan(f"{PLAN_YAML[:before]}{constant}\n{others}").compile()
     asked = question_of_metric(plan, plan.metric("carrier"))
     assert (asked.sent, asked.per_user, asked.permanent) == (2, 1, 2_000_000)
-    assert len(design(asked, Goal(), 1000).rungs) == 2
+    found = design(asked, Goal(), 1000)
+    assert len(found.rungs) == 2
+    # Nothing with a public coin, which would change from period to period.
+    others = {other.spec["name"] for other in found.others}
+    assert "grr" in others
+    assert "local_hashing" not in others
     assert affordable(asked, None, 10_000_000) is None
 
 
