@@ -1,4 +1,4 @@
-"""The driver of the embedded deployment: drains a log to its end, one bounded drain at a time.
+"""The driver on one machine: drains a log, or topics, to the end, one bounded drain at a time.
 
 A drain commits (:mod:`pipelines.commit`): intent, then the job's files, then the manifest, then
 the projection into the database. A process that is killed anywhere leaves the last commit; the
@@ -20,14 +20,15 @@ from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
 from pipelines.intent import Intent
 from pipelines.job import Job, run
+from pipelines.lanes import Source, source_of
 from pipelines.lastdrain import LastDrain
 from pipelines.manifest import Terms, advance
 from pipelines.projection import projection
 from pipelines.results import Results, of_state
-from pipelines.source import FrozenLog, check_lanes, make_durable
+from pipelines.source import FrozenLog
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
-from sotto.errors import DrainError, FormatError
+from sotto.errors import BrokerError, DrainError, FormatError
 from sotto.log import now_ms
 from sotto.registry import Registry
 
@@ -50,7 +51,7 @@ class DrainResult:
     drains : int
         How many were committed.
     size : int
-        Bytes of the log taken.
+        How much of the source was taken, in its unit.
     tally : Tally
         What became of the reports.
     rejects : mapping of str to int
@@ -59,6 +60,8 @@ class DrainResult:
         Wall time.
     ahead : tuple of str
         Lanes that hold records from the future, which were left, with all that follows them.
+    unit : str
+        ``bytes`` of a log or ``messages`` of topics.
     """
 
     generation: int
@@ -68,6 +71,7 @@ class DrainResult:
     rejects: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     ahead: tuple[str, ...] = ()
+    unit: str = "bytes"
 
     def plus(self, intent: Intent, written: Written) -> DrainResult:
         """Return this with one more drain."""
@@ -82,12 +86,12 @@ class DrainResult:
         )
 
 
-#: Told, before the first drain and after each, the bytes of the log taken and their final number.
+#: Told, before the first drain and after each, how much is taken, and how much will be at the end.
 Progress = Callable[[int, int], None]
 
 
 def drain(
-    log: str | os.PathLike[str],
+    log: str | os.PathLike[str] | Source,
     state_dir: str | os.PathLike[str],
     plans: Sequence[CompiledPlan],
     database: str | URL | None = None,
@@ -105,8 +109,8 @@ def drain(
 
     Parameters
     ----------
-    log : path
-        The embedded log.
+    log : path or Source
+        The directory of an embedded log, or another source: :class:`~pipelines.topic.KafkaTopics`.
     state_dir : path
         Made if it does not exist. One drain at a time works on it.
     plans : sequence of CompiledPlan
@@ -135,6 +139,8 @@ def drain(
     ------
     DrainError
         It cannot go on. The last commit is intact, and another drain goes on from there.
+    BrokerError
+        So it is, for a broker.
     PlanError
         The plans are not of one collector.
 
@@ -144,21 +150,23 @@ def drain(
     """
     if max_reports < 1:
         raise DrainError(f"max_reports {max_reports} must be at least 1")
-    if not Path(log).is_dir():
-        raise DrainError(f"there is no log in {log}")
+    source = source_of(log)
     directory = StateDirectory(state_dir)
     registry = Registry(plans)
+    source.open(registry)
     began = time.monotonic()
     with directory.lock(), Results(database or of_state(state_dir)) as results:
         try:
             driver = _Driver(
-                Path(log), directory, registry, candidates or {}, results, checkpoint or _ignore
+                source, directory, registry, candidates or {}, results, checkpoint or _ignore
             )
             trusted = clock() + trust if as_of is None else None
             result = driver.drain(as_of, trusted, max_reports, progress or _ignore, stop)
         except (OSError, FormatError) as error:
             raise DrainError(f"the drain was not finished: {error}") from error
-    return replace(result, seconds=time.monotonic() - began)
+        finally:
+            source.close()
+    return replace(result, seconds=time.monotonic() - began, unit=source.unit)
 
 
 def _ignore(*_: object) -> None:
@@ -170,14 +178,14 @@ class _Driver:
 
     def __init__(
         self,
-        log: Path,
+        source: Source,
         directory: StateDirectory,
         registry: Registry,
         candidates: Candidates,
         results: Results,
         checkpoint: Checkpoint,
     ) -> None:
-        self.log = log
+        self.source = source
         self.directory = directory
         self.registry = registry
         self.candidates = candidates
@@ -207,13 +215,13 @@ class _Driver:
                     f"as of {as_of} ms is before {undertaken.clock} ms, up to which an "
                     "interrupted drain has undertaken to count"
                 )
-            check_lanes(self.log, undertaken.ends, undertaken.marks)
+            self.source.check(undertaken.ends, undertaken.marks)
             result = result.plus(undertaken, self._commit(undertaken))
-        frozen = FrozenLog(self.log, self.manifest, as_of, trusted)
+        frozen = FrozenLog(self.source, self.manifest, as_of, trusted)
         total = result.size + frozen.size
         progress(result.size, total)
         while not stop() and (intent := frozen.take(max_reports)) is not None:
-            make_durable(self.log, intent)
+            self.source.make_durable(intent)
             self.directory.begin(intent, self.checkpoint)
             result = result.plus(intent, self._commit(intent))
             progress(result.size, total)
@@ -223,7 +231,7 @@ class _Driver:
     def _commit(self, intent: Intent) -> Written:
         """Do what an intent says, commit and project it."""
         began = time.monotonic()
-        job = Job.of(self.log, self.directory.path, self.registry, self.manifest)
+        job = Job.of(self.source, self.directory.path, self.registry, self.manifest)
         written = _run(job, intent)
         self.checkpoint("written")
         manifest = advance(self.manifest, intent, written, Terms.of(self.registry))
@@ -294,7 +302,7 @@ def _run(job: Job, intent: Intent) -> Written:
     """Run a job; whatever stops it becomes a :class:`DrainError`."""
     try:
         return run(job, intent)
-    except DrainError:
+    except (DrainError, BrokerError):
         raise
     except Exception as error:
         # Beam raises what a stage raised again, as the same or as another exception.

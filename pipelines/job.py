@@ -35,13 +35,13 @@ from pipelines.blocks import arrivals
 from pipelines.commit import StateDirectory
 from pipelines.counts import WindowKey
 from pipelines.intent import Intent, WorkItem
+from pipelines.lanes import Source, source_of
 from pipelines.manifest import Manifest
 from pipelines.shard import step_blocks
 from pipelines.state import State
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
 from sotto.decode import Reject
-from sotto.logreader import LogReader
 from sotto.registry import Registry
 
 Keyed: TypeAlias = tuple[bytes, bytes]
@@ -60,8 +60,10 @@ class Job:
 
     Parameters
     ----------
-    log, state : str
-        Paths of the log and of the state directory.
+    source : Source
+        Where the reports are.
+    state : str
+        Path of the state directory.
     plans : tuple of bytes
         The compiled plans.
     generation : int
@@ -76,7 +78,7 @@ class Job:
         Page of counts to the generation that is to be added to.
     """
 
-    log: str
+    source: Source
     state: str
     plans: tuple[bytes, ...]
     generation: int
@@ -86,10 +88,10 @@ class Job:
     pages: Mapping[int, int]
 
     @classmethod
-    def of(cls, log: Path, state: Path, registry: Registry, manifest: Manifest) -> Job:
+    def of(cls, log: Path | Source, state: Path, registry: Registry, manifest: Manifest) -> Job:
         """Return the job that goes on from a manifest."""
         return cls(
-            log=str(log),
+            source=source_of(log),
             state=str(state),
             plans=tuple(plan.to_json() for plan in registry.plans),
             generation=manifest.generation + 1,
@@ -169,8 +171,8 @@ class Read(_Stage):
     """Work item to packed blocks, keyed by period and shard."""
 
     def process(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
-        lane, start, end, floor = item
-        for block in LogReader(Path(self.job.log) / lane).blocks(start, end, floor):
+        name, start, end, floor = item
+        for block in self.job.source.lane(name).blocks(start, end, floor):
             found = arrivals(block, self.job.registry, self.job.first_open)
             for rows in found.rows:
                 yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()

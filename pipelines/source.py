@@ -1,4 +1,4 @@
-"""What a drain takes from the embedded log: frozen ends, merged by append time, cut to size.
+"""What a drain takes from a source: frozen ends, merged by append time, cut to size.
 
 The ends of all lanes are frozen once. Drains then take their records in the order of append
 times over all lanes, so that the committed clock, at which state expires, never runs ahead of a
@@ -10,26 +10,21 @@ start to read in the middle of bytes that are no records.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import files
 from pipelines.intent import Intent, Mark, WorkItem
+from pipelines.lanes import LATEST, Lane, Source, source_of
 from pipelines.manifest import Manifest
 from sotto.errors import DrainError
-from sotto.frames import FRAME
-from sotto.logreader import BLOCK_BYTES, EARLIEST, Block, LogReader, lanes, segments
+from sotto.logreader import BLOCK_BYTES, EARLIEST, Block
 from sotto.wire import HEADER, ROW, RUN
 
-#: A work item spans at most so many bytes, unless a single record and the damage before it do.
+#: A work item spans at most so many positions, unless a single record and the damage before it do.
 ITEM_BYTES = BLOCK_BYTES
-
-#: After every append time.
-LATEST = 2**63 - 1
 
 _SMALLEST_ROW = ROW.size + 1
 #: Where a message says how many runs it has, u16.
@@ -77,22 +72,25 @@ class _Records:
 class _Lane:
     """One lane between where it is taken up to and its frozen end, looked at bit by bit.
 
-    ``taken`` and ``floor`` are position and clock up to which work items were cut.
+    ``taken`` and ``floor`` are position and clock up to which work items were cut. ``start`` is
+    None for a lane of which nothing has been taken.
     """
 
-    def __init__(self, number: int, path: Path, start: int, clock: int) -> None:
+    def __init__(self, number: int, lane: Lane, start: int | None, clock: int) -> None:
         self.number = number
-        self.name = path.name
-        self.taken = start
+        self.name = lane.name
+        self.taken = lane.first() if start is None else start
         self.floor = clock
-        self._reader = LogReader(path)
-        self._end = max(self._reader.end(start), start)
-        self._looked = start
+        self._reader = lane
+        self._end = max(lane.end(self.taken), self.taken)
+        self._looked = self.taken
         self.latest = clock
+        # Where a lane without an entry in the manifest began, if not at 0, has to be written down.
+        self._unwritten = start is None and self.taken > 0
 
     @property
     def left(self) -> int:
-        """Bytes that have not been taken."""
+        """How much has not been taken."""
         return self._end - self.taken
 
     @property
@@ -107,11 +105,9 @@ class _Lane:
             damaged = damaged or bool(block.corrupt)
             damage += sum(len(stretch.body) for stretch in block.corrupt)
             if len(block.append):
-                ends = block.position + block.offsets + block.lengths
                 rows = _most_rows(block)
                 rows[0] += damage // _SMALLEST_ROW
-                begins = block.position + block.offsets - FRAME.size
-                return self._looked_at(ends, begins, block.append, rows)
+                return self._looked_at(block.ends, block.begins, block.append, rows)
         if not damaged:
             # The header of a segment without records.
             self._looked = self._end
@@ -136,7 +132,7 @@ class _Lane:
         if not len(begins):
             return None
         at = int(begins[-1])
-        return Mark(at, _header(self._reader.path, at) or b"")
+        return Mark(at, self._reader.header(at) or b"")
 
     def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
         """Cut records that follow what was taken into work items, and take them.
@@ -146,6 +142,9 @@ class _Lane:
         last = len(records) - 1
         at = -1
         self.floor = max(self.floor, clock)
+        if last < 0 and self._unwritten:
+            yield WorkItem(self.name, self.taken, self.taken, self.floor)
+        self._unwritten = False
         while at < last:
             fits = int(np.searchsorted(records.end, self.taken + ITEM_BYTES, side="right")) - 1
             at = max(fits, at + 1)
@@ -155,12 +154,12 @@ class _Lane:
 
 
 class FrozenLog:
-    """The embedded log between what is committed and its ends of now.
+    """A source between what is committed and its ends of now.
 
     Parameters
     ----------
-    log : path
-        The log's directory.
+    log : path or Source
+        A path is an embedded log's directory.
     manifest : Manifest
         Where its lanes are taken up to.
     as_of : int, optional
@@ -178,7 +177,7 @@ class FrozenLog:
 
     def __init__(
         self,
-        log: str | os.PathLike[str],
+        log: str | os.PathLike[str] | Source,
         manifest: Manifest,
         as_of: int | None = None,
         trusted: int | None = None,
@@ -188,20 +187,21 @@ class FrozenLog:
             raise DrainError(
                 f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
             )
-        check_lanes(log, manifest.lanes, manifest.marks)
+        source = source_of(log)
+        source.check(manifest.lanes, manifest.marks)
         self._generation, self._clock = manifest.generation, clock
         self._last = LATEST if as_of is None else as_of
         if trusted is not None:
             self._last = min(self._last, max(trusted, clock))
         self._lanes = [
-            _Lane(number, path, manifest.lanes.get(path.name, 0), clock)
-            for number, path in enumerate(lanes(log))
+            _Lane(number, lane, manifest.lanes.get(lane.name), clock)
+            for number, lane in enumerate(source.lanes(manifest.lanes))
         ]
         self._ahead = _Records.concat([])
 
     @property
     def size(self) -> int:
-        """Bytes between where the lanes are taken up to and their ends."""
+        """How much lies between where the lanes are taken up to and their ends."""
         return sum(lane.left for lane in self._lanes)
 
     @property
@@ -281,56 +281,3 @@ def _most_rows(block: Block) -> NDArray[np.int64]:
     room = block.lengths - HEADER.size - RUN.size * runs
     most: NDArray[np.int64] = np.maximum(room // _SMALLEST_ROW, 1)
     return most
-
-
-def make_durable(log: str | os.PathLike[str], intent: Intent) -> None:
-    """Force to disk the bytes of the log that an intent takes, so that they stay what they are."""
-    for lane in intent.ends:
-        found = segments(Path(log) / lane)
-        taken = [(item.start, item.end) for item in intent.items if item.lane == lane]
-        first, last = taken[0][0], taken[-1][1]
-        bases = [segment.base for segment in found[1:]] + [LATEST]
-        files.sync(
-            segment.path
-            for segment, following in zip(found, bases, strict=True)
-            if segment.base < last and first < following
-        )
-    files.sync_directory(Path(log))
-
-
-def check_lanes(
-    log: str | os.PathLike[str], ends: Mapping[str, int], marks: Mapping[str, Mark]
-) -> None:
-    """Refuse a log that cannot be the one of which lanes were taken, or are to be, up to ``ends``.
-
-    Old segments may be removed, the first ones first, but neither a lane nor its last segment.
-
-    Raises
-    ------
-    DrainError
-        A lane is missing, or shorter than that, or has another record where its mark is.
-    """
-    for lane, end in ends.items():
-        found = segments(Path(log) / lane)
-        there = found[-1].base + found[-1].path.stat().st_size if found else 0
-        if there < end:
-            raise DrainError(
-                f"lane {lane!r} ends at {there}, but {end} bytes of it have been taken: "
-                "this is another log, or it was cut"
-            )
-        mark = marks.get(lane)
-        if mark is not None and _header(Path(log) / lane, mark.position) not in (None, mark.header):
-            raise DrainError(
-                f"lane {lane!r} has another record at {mark.position} than the one that was taken: "
-                "this is another log, or it was cut and written again"
-            )
-
-
-def _header(lane: Path, position: int) -> bytes | None:
-    """Return the frame header at a position; None if its segment has been removed."""
-    found = [segment for segment in segments(lane) if segment.base <= position]
-    if not found:
-        return None
-    with open(found[-1].path, "rb") as segment:
-        segment.seek(position - found[-1].base)
-        return segment.read(FRAME.size)

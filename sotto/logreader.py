@@ -15,7 +15,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sotto.frames import HEADER, Scan, record, scan
+from sotto.frames import FRAME, HEADER, Scan, record, scan
+from sotto.reasons import Reason
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,7 @@ class Corrupt(NamedTuple):
     position: int
     append: int
     body: bytes
+    reason: Reason = Reason.CORRUPT_LOG
 
 
 class Segment(NamedTuple):
@@ -81,6 +83,16 @@ class Block:
     corrupt: tuple[Corrupt, ...]
     end: int
     clock: int
+
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        """The position of each record."""
+        return self.position + self.offsets - FRAME.size
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """The position after each record."""
+        return self.position + self.offsets + self.lengths
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines import source
+from pipelines import files, source
 from pipelines.intent import Intent
+from pipelines.lanes import EmbeddedLog
 from pipelines.manifest import Manifest
 from pipelines.source import FrozenLog
 from sotto.errors import DrainError
@@ -241,14 +242,14 @@ def test_what_is_taken_is_forced_to_disk(tmp_path: Path, monkeypatch: pytest.Mon
     first = FrozenLog(tmp_path, MANIFEST, as_of=20).take(100)
     assert first is not None
     forced: list[str] = []
-    fsync = source.files.os.fsync
+    fsync = files.os.fsync
 
     def note(descriptor: int) -> None:
         forced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(tmp_path)))
         fsync(descriptor)
 
-    monkeypatch.setattr(source.files.os, "fsync", note)
-    source.make_durable(tmp_path, first)
+    monkeypatch.setattr(files.os, "fsync", note)
+    EmbeddedLog(tmp_path).make_durable(first)
     segments = {
         lane: sorted(path.relative_to(tmp_path) for path in (tmp_path / lane).glob("*.seg"))
         for lane in ("000", "001")
