@@ -164,9 +164,9 @@ class Client:
             # A value of the wrong type is told of whatever became of it.
             metric.encode(value)
         if outcome in (Outcome.NO_CONSENT, Outcome.EXPIRED) and not self._store.stopped:
-            self._admission.counts.forget()
             # Periods pass all the same, and old secrets go; if that fails now, it is tried again.
             with suppress(StoreError):
+                self._admission.counts.lapse(now)
                 self._store.keep_up(self.plan.period_of(now))
         return outcome
 

@@ -196,6 +196,22 @@ class ItemCounts:
         """Drop all counts."""
         self._counts.clear()
 
+    def lapse(self, now: int) -> None:
+        """Drop all counts if nothing may be recorded any more.
+
+        Another thread may have given consent, and begun to count, since the caller looked.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read.
+        """
+        if self:
+            store, plan = self._store, self._plan
+            with store.transaction(Access.READ):
+                if not store.consented or plan.expired(max(now, store.period * plan.period)):
+                    self.forget()
+
     def settle(self, now: int) -> None:
         """Draw from the counts of periods that are over, and store the chains.
 

@@ -376,6 +376,18 @@ def test_a_withdrawal_elsewhere_is_noticed_at_the_next_item(path):
     assert not here._admission.counts
 
 
+def test_consent_given_by_another_thread_meanwhile_keeps_its_count(path, drawn, monkeypatch):
+    client = device(state=path)
+    client.record("app", "a")
+    with monkeypatch.context() as late:
+        late.setattr(client, "_consented", lambda: False)
+        assert client.record("app", "b") is Outcome.NO_CONSENT
+    assert client.record("app", "c") is Outcome.ACCEPTED
+    client.clock.advance(days=8)
+    assert client.flush().sent == 1
+    assert drawn == [(1, 0, 1, 0)]
+
+
 def test_a_withdrawal_elsewhere_is_noticed_when_the_period_is_over(path, drawn):
     here = device(state=path)
     here.record("app", "a")
