@@ -132,12 +132,16 @@ class ShareNoise:
         For each level its reports and what each report of the value adds to ``base``.
     step : float
         The largest change of ``n`` times the estimate that one report makes.
+    least : ShareNoise, optional
+        Where ``base`` is counted in reports that happen to say something about the value: the
+        variance if as few are expected to as there can be. It is never less than that.
     """
 
     n: int
     base: float
     slopes: tuple[tuple[int, float], ...]
     step: float
+    least: ShareNoise | None = None
 
     def variance(self, share: float) -> float:
         """Return the largest variance of the estimate at a true share."""
@@ -146,7 +150,8 @@ class ShareNoise:
         for reports, slope in sorted(self.slopes, key=lambda pair: -pair[1]):
             total += slope * min(left, reports)
             left -= min(left, reports)
-        return total / self.n**2
+        known = 0.0 if self.least is None else self.least.variance(share)
+        return max(total / self.n**2, known)
 
     @cached_property
     def detection_floor(self) -> float:

@@ -167,15 +167,20 @@ def shares(
     slopes = (1 - p - q) / gap
     unit = q * (1 - q) / gap**2
     bases = np.broadcast_to(unit @ answers, values.shape)
-    if concerned is not None:
-        # The holders of a category are themselves among those who answer, and so are some others.
-        others = (unit * concerned.least) @ (reports[:, None] - within)
-        bases = np.maximum(bases - (unit * concerned.likely) @ within, others)
-        slopes = slopes + unit * concerned.likely
-    errors = np.sqrt(np.maximum(bases + slopes @ within, 0.0)) / n
+    spread = np.maximum(bases + slopes @ within, 0.0)
     step = 1 / float(gap[reports > 0].min())
+    least = None
+    if concerned is not None:
+        # How many answer is known, and how many of them are holders is not: their variance at a
+        # given share must not depend on what is estimated, or it is least where the error is large.
+        fewest = unit * concerned.least
+        extra = slopes + unit * concerned.likely - fewest
+        spread = np.maximum(spread, (fewest @ reports + extra @ within))
+        weights = tuple(zip(by_level, extra.tolist(), strict=True))
+        least = ShareNoise(n, float(fewest @ reports), weights, step)
+    errors = np.sqrt(spread) / n
     weights = tuple(zip(by_level, slopes.tolist(), strict=True))
-    by_base = {base: ShareNoise(n, base, weights, step) for base in set(bases.tolist())}
+    by_base = {base: ShareNoise(n, base, weights, step, least) for base in set(bases.tolist())}
     noises = [by_base[base] for base in bases.tolist()]
     return [
         Estimate(

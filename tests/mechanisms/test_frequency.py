@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -156,6 +157,56 @@ def test_small_intervals_cover_exactly_when_levels_depend_on_values(allocation: 
                 low, high = interval(pairs, list(ones), reports)
                 covered += chance * (low <= holders / 80 <= high)
         assert covered >= 0.95 - 1e-3, (holders, covered)
+
+
+@pytest.mark.parametrize(("others", "holders"), [("there", 0), ("elsewhere", 0), ("there", 8)])
+def test_small_intervals_cover_exactly_where_only_a_block_answers(
+    others: str, holders: int
+) -> None:
+    """How many answer is random too, and how many of them are holders is not known."""
+    reports = (8, 8)
+    spec = {"name": "hadamard", "domain_size": 4, "blocks": 2}
+    hadamard = build(spec, [500_000, 2_000_000], "colour")
+    # Places of category 0: its block is the first, its row the second.
+    places = [[0, 2], [1, 3], [4, 5, 6, 7]]
+    holder, other = 0, 2 if others == "there" else 1
+    covered = 0.0
+    laws = [
+        _law_of_three(
+            [hadamard.matrix(level)[x][cells].sum() for cells in places]  # type: ignore[attr-defined]
+            for x in (holder, other)
+        )(holders if level else 0, n)
+        for level, n in enumerate(reports)
+    ]
+    for (weak, one), (strong, two) in itertools.product(laws[0].items(), laws[1].items()):
+        if one * two > 1e-7:
+            table = np.zeros((2, 8), dtype=np.int64)
+            for row, seen in zip(table, (weak, strong), strict=True):
+                row[[0, 1, 4]] = seen
+            low, high = frequencies(hadamard, table)[0].interval(0.95)
+            covered += one * two * (low <= holders / 16 <= high)
+    assert covered >= 0.95 - 2e-3, covered
+
+
+def _law_of_three(rows: Iterable[Sequence[float]]) -> Callable[[int, int], dict[Any, float]]:
+    """The law of the reports of three kinds, of so many holders among n."""
+    held, rest = (np.asarray(row) for row in rows)
+
+    def law(holders: int, n: int) -> dict[Any, float]:
+        found: dict[Any, float] = {}
+        for mine in _compositions(holders):
+            chance = stats.multinomial.pmf(mine, holders, held)
+            for more in _compositions(n - holders):
+                seen = tuple(a + b for a, b in zip(mine, more, strict=True))
+                other = stats.multinomial.pmf(more, n - holders, rest)
+                found[seen] = found.get(seen, 0.0) + float(chance * other)
+        return found
+
+    return law
+
+
+def _compositions(n: int) -> list[tuple[int, int, int]]:
+    return [(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)]
 
 
 def interval(
