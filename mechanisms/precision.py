@@ -7,13 +7,11 @@ as bad as it can be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import inf, isfinite, sqrt
+from math import isfinite
 from typing import TYPE_CHECKING
 
+from mechanisms.bloom_precision import string_variances
 from mechanisms.errors import ParameterError
-from mechanisms.estimate import FLOOR_ERRORS, ShareNoise, two_sided
 from mechanisms.frequency import PureProtocol
 from mechanisms.ordinal.brr import BrrLadder
 from mechanisms.predictions import mean_variance, share_variances
@@ -23,152 +21,12 @@ from mechanisms.sampled_bit import SampledBitLadder
 from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
 from mechanisms.selection.top_response import TopResponseLadder
 from mechanisms.surveys.ladders import SurveyLadder
+from mechanisms.targets import Assumed, Precision
 from mechanisms.vectors.coordinates import CoordinatesLadder
 from mechanisms.vectors.sampled_bits import SampledBitsLadder
 
 if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
-
-#: What can be asked for, and in which words.
-MEASURES = {
-    "error": "standard error",
-    "width": "width of the interval",
-    "floor": "detection floor",
-}
-#: So many reports are more than anyone collects.
-MAX_REPORTS = 10**15
-
-
-@dataclass(frozen=True)
-class Assumed:
-    """What is assumed of the data.
-
-    Parameters
-    ----------
-    share : float in [0, 1], optional
-        Of the category, the answer or the candidate that is asked about; the worst by default.
-    values : tuple of float in [0, 1], optional
-        A picture of a number's or a coordinate's values; the worst by default.
-    candidates : tuple of str
-        The strings that reports are tested for.
-
-    Raises
-    ------
-    ParameterError
-        A share or a value is outside [0, 1].
-    """
-
-    share: float | None = None
-    values: tuple[float, ...] | None = None
-    candidates: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.share is not None and not 0 <= self.share <= 1:
-            raise ParameterError(f"share must lie in [0, 1], not {self.share}")
-        if self.values is not None and not (
-            self.values and all(0 <= value <= 1 for value in self.values)
-        ):
-            raise ParameterError("values must be numbers in [0, 1], and at least one")
-
-
-@dataclass(frozen=True)
-class Precision:
-    """How precise one estimate will be, as a function of the number of reports.
-
-    Attributes
-    ----------
-    what : str
-        What is estimated.
-    data : str
-        Which data is assumed.
-    variance : callable
-        Of the number of reports n: n times the variance, values being in [0, 1].
-    scale : float
-        The length of the range; 1 for a share.
-    ends : (float, float) or None
-        Of a share that is a sum over reports: n times its variance at a true share of 0 and of 1.
-    floors : bool
-        Whether there is a detection floor.
-    """
-
-    what: str
-    data: str
-    variance: Callable[[int], float]
-    scale: float = 1.0
-    ends: tuple[float, float] | None = None
-    floors: bool = False
-
-    def standard_error(self, n: int) -> float:
-        """Return the standard error with ``n`` reports, in the unit of the value."""
-        if not n >= 1:
-            raise ParameterError(f"n must be at least 1, not {n}")
-        return self.scale * sqrt(self.variance(n) / n)
-
-    def width(self, n: int, confidence: float = 0.95) -> float:
-        """Return the width of the interval, which is normal from 200 reports on."""
-        if not 0 < confidence < 1:
-            raise ParameterError(f"confidence must lie in (0, 1), not {confidence}")
-        return 2 * two_sided(confidence) * self.standard_error(n)
-
-    def floor(self, n: int) -> float:
-        """Return the smallest true share that is told from none by ``n`` reports.
-
-        Raises
-        ------
-        ParameterError
-            It is not a share that is estimated.
-        """
-        if not self.floors:
-            raise ParameterError(f"{self.what} has no detection floor: ask for width or error")
-        if self.ends is None:
-            return FLOOR_ERRORS * self.standard_error(n)
-        no, yes = self.ends
-        return ShareNoise(n, n * no, ((n, yes - no),), 0.0).detection_floor
-
-    def measure(self, name: str, n: int, confidence: float = 0.95) -> float:
-        """Return ``error``, ``width`` or ``floor`` with ``n`` reports."""
-        if name == "error":
-            return self.standard_error(n)
-        if name == "width":
-            return self.width(n, confidence)
-        if name == "floor":
-            return self.floor(n)
-        raise ParameterError(f"a measure is one of {', '.join(MEASURES)}, not {name!r}")
-
-    def reports(self, name: str, target: float, confidence: float = 0.95) -> int:
-        """Return how many reports are enough.
-
-        Parameters
-        ----------
-        name : str
-            ``error``, ``width`` or ``floor``.
-        target : float
-            Above 0, in the unit of the value.
-        confidence : float in (0, 1)
-            Of the interval.
-
-        Raises
-        ------
-        ParameterError
-            The target is not above 0, or even 10**15 reports do not reach it; the message says
-            what they would.
-        """
-        if not (0 < target < inf):
-            raise ParameterError(f"{MEASURES.get(name, name)} must be above 0, not {target}")
-        reached = self.measure(name, MAX_REPORTS, confidence)
-        if not reached <= target:
-            raise ParameterError(
-                f"{MEASURES[name]} {target:g} of {self.what} cannot be had: {MAX_REPORTS:g} "
-                f"reports would reach {reached:.3g}"
-            )
-        low, high = 0, MAX_REPORTS
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.measure(name, middle, confidence) <= target:
-                high = middle
-            else:
-                low = middle
-        return high
 
 
 def precision(
@@ -346,55 +204,3 @@ def _of_string(mechanism: RapporLadder, level: int, assumed: Assumed) -> Precisi
     data = f"{number} candidates and no other strings, the worst of them, "
     data += "all with equal shares" if assumed.share is None else f"one with {100 * share:g} %"
     return Precision("the share of a candidate string", data, lambda n: unit, floors=True)
-
-
-def string_variances(
-    mechanism: RapporLadder, level: int, candidates: Sequence[str], shares: Sequence[float]
-) -> list[float]:
-    """Return n times the variances of the candidates' shares and of the unexplained share.
-
-    Parameters
-    ----------
-    mechanism : RapporLadder
-    level : int
-    candidates : sequence of str, length S
-    shares : sequence of float, length S
-        Their true shares; what is left is taken to be spread over strings that share no bits.
-
-    Returns
-    -------
-    list of float, length S + 1
-        Infinite where the filters cannot tell.
-
-    Notes
-    -----
-    :func:`mechanisms.bloom_regression.estimate_errors` of counts without noise: the noise of every
-    bit is known, and that of the random cohorts follows from the shares. Frequent strings that
-    are no candidates would add to it.
-
-    Examples
-    --------
-    >>> from mechanisms.ladders import build
-    >>> rappor = build({"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 8}, [4_000_000], "s")
-    >>> [round(v, 2) for v in string_variances(rappor, 0, ["oslo", "rome"], [0.5, 0.5])]
-    [0.48, 0.48, 0.98]
-    """
-    import numpy as np
-
-    from mechanisms.bloom_regression import Observed, bloom_filters, estimate_errors, fit
-
-    names, true = tuple(candidates), np.asarray(shares, dtype=np.float64)
-    width, cohorts = mechanism.bits, mechanism.cohorts
-    p, q = mechanism.rung_probabilities(level)[0]
-    unit = q * (1 - q) / (p - q) ** 2
-    density = 1 - (1 - 1 / width) ** mechanism.hashes
-    each = MAX_REPORTS // cohorts
-    filters = bloom_filters(names, width, mechanism.hashes, cohorts)
-    bits = (filters @ true + (1 - true.sum()) * density).reshape(cohorts, width)
-    reports = np.full(cohorts, each, dtype=np.int64)
-    observed = Observed(
-        np.arange(cohorts), reports, bits, reports / unit, np.zeros(cohorts), density
-    )
-    errors = estimate_errors(observed, filters, fit(observed, filters), true, 1.0)
-    found: list[float] = (errors.variances * float(each * cohorts)).tolist()
-    return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mechanisms.gradual.constant import supports_constant
 from mechanisms.ladders import build
 from mechanisms.planning import Step, epsilon_for, sampled_instead, steps
-from mechanisms.precision import Precision
+from mechanisms.targets import Precision
 from sotto.defaults import Asked, spec_of
 from sotto.errors import ParameterError
 from sotto.metrictypes import MECHANISMS

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from mechanisms.exact import MICRO
 from mechanisms.ladders import build
-from mechanisms.precision import Assumed, Precision, ordinal_mean, precision
+from mechanisms.precision import ordinal_mean, precision
+from mechanisms.targets import Assumed, Precision
 from sotto.chooser import choose
 from sotto.defaults import Asked, spec_of
 from sotto.errors import ParameterError

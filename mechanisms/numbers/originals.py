@@ -58,7 +58,7 @@ class FloatMechanism(ABC):
 
     Use
     ---
-    For comparison only; those on a grid have the same variance but for the rounding, and are exact.
+    For comparison only; those on a grid come close to their variance, and are exact.
 
     References
     ----------

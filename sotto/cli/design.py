@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mechanisms.precision import Assumed
+    from mechanisms.targets import Assumed
     from sotto.compiled import CompiledPlan
     from sotto.design import Goal
     from sotto.questions import Question
@@ -220,7 +220,7 @@ def _numbers(option: str, text: str) -> list[float]:
 
 
 def _assumed(args: argparse.Namespace, kind: str, own: tuple[str, ...]) -> Assumed:
-    from mechanisms.precision import Assumed
+    from mechanisms.targets import Assumed
 
     candidates = _candidates(args.candidates, own) if kind == "string" else ()
     values = None

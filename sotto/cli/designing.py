@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from mechanisms.exact import MICRO
-from mechanisms.precision import MEASURES
+from mechanisms.targets import MEASURES
 from sotto.cli.chart import LogChart
 from sotto.cli.tables import table
 from sotto.durations import duration_text

@@ -10,7 +10,8 @@ import pytest
 from agreed_plans import PLAN_YAML
 
 from mechanisms.frequency import frequencies
-from mechanisms.precision import Assumed, precision
+from mechanisms.precision import precision
+from mechanisms.targets import Assumed
 from mechanisms.testing import SeededSource
 from sotto import cli
 from sotto.cli.chart import LogChart, LogScale

@@ -14,7 +14,8 @@ from mechanisms.frequency import frequencies
 from mechanisms.gradual.noisy_sampling import NoisySampling
 from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.planning import epsilon_for, sampled_instead, steps
-from mechanisms.precision import Assumed, precision
+from mechanisms.precision import precision
+from mechanisms.targets import Assumed
 from mechanisms.testing import SeededSource
 
 SEED = 20261126

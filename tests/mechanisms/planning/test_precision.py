@@ -10,6 +10,7 @@ from replicas import replicate
 from scipy import stats
 from statistical import check_at_least, check_normal, check_variance
 
+from mechanisms.bloom_precision import string_variances
 from mechanisms.decoding import decode
 from mechanisms.errors import ParameterError
 from mechanisms.frequency import frequencies
@@ -17,8 +18,9 @@ from mechanisms.ladders import build
 from mechanisms.numeric import numeric
 from mechanisms.ordinal.estimates import ordinal
 from mechanisms.ordinal.precision import mean_bound_variance
-from mechanisms.precision import Assumed, category_ends, precision, string_variances
+from mechanisms.precision import category_ends, precision
 from mechanisms.surveys.estimates import survey_share
+from mechanisms.targets import Assumed
 from mechanisms.vectors.means import vector_means
 from mechanisms.vectors.precision import coordinate_variance
 
