@@ -67,6 +67,7 @@ class Topics:
             partitions=len(described["partitions"]),
             replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
             settings={name: str(setting["value"]) for name, setting in says.items()},
+            id=str(described["topic_id"]),
         )
 
     def check(self, topic: ReportTopic, horizon: int) -> FoundTopic:

@@ -94,11 +94,14 @@ class FoundTopic:
         ``replicas`` is the least of any partition.
     settings : mapping of str to str
         By the names that Kafka gives them.
+    id : str
+        Another one for every topic that there ever was, whatever it is called.
     """
 
     partitions: int
     replicas: int
     settings: Mapping[str, str]
+    id: str = ""
 
 
 def settings_for(retention: int) -> dict[str, str]:
