@@ -13,10 +13,20 @@ from typing import NoReturn
 from sotto.errors import SottoError
 
 #: Subcommands: modules of this package with ``HELP``, ``add_arguments(parser)`` and ``run(args)``.
-COMMANDS = ("plan", "replay", "aggregate", "estimates", "ledger", "audit", "design", "topics")
+COMMANDS = (
+    "plan",
+    "replay",
+    "aggregate",
+    "estimates",
+    "ledger",
+    "audit",
+    "design",
+    "topics",
+    "exporter",
+)
 
 #: What a missing module is part of.
-_EXTRAS = {"yaml": "plan", "pydantic": "plan", "kafka": "kafka"}
+_EXTRAS = {"yaml": "plan", "pydantic": "plan", "kafka": "kafka", "prometheus_client": "exporter"}
 
 _DESCRIPTION = """\
 Telemetry sotto voce: devices randomize each value before they send it, again and again with less

@@ -1,0 +1,15 @@
+"""The job's health for Prometheus, read from what the job has left, without touching the job.
+
+Three sources, each of which may be missing, damaged or in the middle of a commit without the
+others or the exporter failing: what is committed (:mod:`pipelines.exporter.committed`), the
+database of results (:mod:`pipelines.exporter.projected`) and the log
+(:mod:`pipelines.exporter.lag`). They are frozen values; :mod:`pipelines.exporter.families` makes
+samples of the metrics of :mod:`pipelines.exporter.catalogue` from them, and
+:mod:`pipelines.exporter.health` does all that when it is asked, within a deadline.
+
+Privacy
+-------
+Labels are names of plans, metrics, reasons and periods, and what the plan itself lists: values of
+its domain, its candidates, its grid. A pseudonym, a chain, a key or the name of a lane never is
+one. What is said of single pseudonyms is the most that any has spent in a period.
+"""

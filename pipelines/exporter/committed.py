@@ -1,0 +1,134 @@
+"""What is committed in a state directory, read without its lock beside a drain under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from pipelines.audit import Totals
+from pipelines.commit import StateDirectory
+from pipelines.exporter.sources import MissingError
+from pipelines.lastdrain import LastDrain
+from pipelines.manifest import Manifest, add_rows
+from pipelines.written import Tally
+from sotto.compiled import CompiledPlan
+from sotto.errors import DrainError
+from sotto.registry import Registry
+
+
+@dataclass(frozen=True)
+class Period:
+    """The audit of a budget period: its start in ms, whether it is closed, its totals."""
+
+    start: int
+    closed: bool
+    totals: Totals
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a state directory says.
+
+    Parameters
+    ----------
+    generation : int
+    clock : int or None
+        Milliseconds.
+    undertaken : bool
+        Whether a drain on top of it has begun.
+    last : LastDrain or None
+    lanes : mapping
+        Lane to the position up to which it is taken.
+    size : mapping
+        Bytes by folder.
+    tally : Tally
+    rejected : mapping
+        Reports by reason.
+    periods : tuple of Period
+        Oldest first.
+    registry : Registry or None
+        None before the first drain.
+    """
+
+    generation: int
+    clock: int | None
+    undertaken: bool
+    last: LastDrain | None
+    lanes: Mapping[str, int]
+    size: Mapping[str, int]
+    tally: Tally
+    rejected: Mapping[str, int]
+    periods: tuple[Period, ...]
+    registry: Registry | None
+
+
+def committed(state_dir: Path) -> Committed:
+    """Return what is committed.
+
+    Raises
+    ------
+    MissingError
+        Nothing is.
+    DrainError, FileNotFoundError
+        It is damaged; or was replaced meanwhile.
+    """
+    directory = StateDirectory(state_dir)
+    if not (state_dir / "MANIFEST.json").exists():
+        raise MissingError(f"{state_dir} holds no drain")
+    manifest = directory.manifest()
+    registry = _registry(directory, manifest)
+    return Committed(
+        generation=manifest.generation,
+        clock=manifest.clock,
+        undertaken=directory.intent(manifest) is not None,
+        last=_last(state_dir),
+        lanes=manifest.lanes,
+        size={folder: _size(paths) for folder, paths in _files(directory, manifest).items()},
+        tally=manifest.tally,
+        rejected=add_rows(manifest.expired, manifest.quarantine),
+        periods=_periods(manifest, registry),
+        registry=registry,
+    )
+
+
+def _registry(directory: StateDirectory, manifest: Manifest) -> Registry | None:
+    stored = [directory.plan(fingerprint).read_bytes() for fingerprint in manifest.plans]
+    return _built(tuple(stored)) if stored else None
+
+
+@lru_cache(maxsize=2)
+def _built(plans: tuple[bytes, ...]) -> Registry:
+    return Registry([CompiledPlan.from_json(plan) for plan in plans])
+
+
+def _last(state_dir: Path) -> LastDrain | None:
+    """Return the last drain's note; it is no part of what is committed, and may be damaged."""
+    try:
+        return LastDrain.of(state_dir)
+    except DrainError:
+        return None
+
+
+def _files(directory: StateDirectory, manifest: Manifest) -> dict[str, list[Path]]:
+    return {
+        "states": [directory.state(*key, held[0]) for key, held in manifest.states.items()],
+        "counts": [directory.page(page, made) for page, made in manifest.pages.items()],
+        "quarantine": [directory.quarantine(entry.generation) for entry in manifest.quarantine],
+        "plans": [directory.plan(fingerprint) for fingerprint in manifest.plans],
+    }
+
+
+def _size(paths: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for path in paths)
+
+
+def _periods(manifest: Manifest, registry: Registry | None) -> tuple[Period, ...]:
+    if registry is None:
+        return ()
+    first_open = manifest.first_open
+    return tuple(
+        Period(period * registry.period, first_open is not None and period < first_open, totals)
+        for period, totals in sorted(manifest.audit().items())
+    )

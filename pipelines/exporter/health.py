@@ -1,0 +1,145 @@
+"""The collector: reads when it is scraped, not more often than need be, and answers in time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from pipelines.exporter.committed import Committed, committed
+from pipelines.exporter.families import Reading, families
+from pipelines.exporter.lag import Lag, WatchedLog
+from pipelines.exporter.projected import Database
+from pipelines.exporter.sources import Source, Status, read
+from sotto.log import now_ms
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class Readers:
+    """What is read: each source may be left out.
+
+    Parameters
+    ----------
+    state : path, optional
+        State directory.
+    database : Database, optional
+        Results.
+    log : path, optional
+        The embedded log that the state directory's drains take.
+    """
+
+    def __init__(
+        self,
+        state: Path | None = None,
+        database: Database | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self._state = state
+        self._database = database
+        self._log = None if log is None else WatchedLog(log)
+
+    def read(self) -> Reading:
+        """Read all sources, whatever state they are in."""
+        began = time.monotonic()
+        path, database = self._state, self._database
+        state = None if path is None else read(lambda: committed(path))
+        results = None if database is None else read(database.read)
+        lag = None if self._log is None else _lag(self._log, state)
+        return Reading(now_ms(), time.monotonic() - began, state, results, lag)
+
+
+def _lag(log: WatchedLog, state: Source[Committed] | None) -> Source[Lag]:
+    """Return what of a log is not taken; all of it if nothing is committed yet."""
+    if state is None or state.status not in (Status.OK, Status.MISSING):
+        return Source(Status.UNREADABLE, problem="it is not known what of it is taken")
+    taken = {} if state.value is None else state.value.lanes
+    return read(lambda: log.lag(taken))
+
+
+class Health(Collector):
+    """The job's health, for a registry of prometheus-client.
+
+    Parameters
+    ----------
+    readers : callable
+        Returns a reading.
+    fresh : float
+        A reading answers scrapes for so long, s.
+    deadline : float, optional
+        A scrape waits so long for a reading, s; for ever if not given. After that it is answered
+        with the last one, whose age is exposed, and the reading goes on for the next.
+    clock : callable
+        Says what now is, ms.
+    """
+
+    def __init__(
+        self,
+        readers: Callable[[], Reading],
+        fresh: float = 5.0,
+        deadline: float | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._readers = readers
+        self._fresh = fresh
+        self._deadline = deadline
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._under_way: threading.Event | None = None
+        self._reading: Reading | None = None
+        self._read_at = 0.0
+        self._exceeded = 0
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: what is exposed depends on what is found."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, within the deadline."""
+        done = self._begin()
+        if done is not None and not done.wait(self._deadline):
+            with self._lock:
+                self._exceeded += 1
+        with self._lock:
+            reading, exceeded = self._reading, self._exceeded
+        yield from families(reading, self._clock(), exceeded)
+
+    def _begin(self) -> threading.Event | None:
+        """Return what the end of a reading sets; None while the last one is fresh."""
+        with self._lock:
+            if self._under_way is not None:
+                return self._under_way
+            if self._reading is not None and time.monotonic() - self._read_at < self._fresh:
+                return None
+            done = self._under_way = threading.Event()
+        threading.Thread(target=self._read, args=(done,), daemon=True).start()
+        return done
+
+    def _read(self, done: threading.Event) -> None:
+        reading: Reading | None = None
+        try:
+            reading = self._readers()
+        finally:
+            with self._lock:
+                before, self._under_way = self._reading, None
+                if reading is not None:
+                    self._reading, self._read_at = reading, time.monotonic()
+            done.set()
+        _tell(before, reading)
+
+
+def _tell(before: Reading | None, after: Reading) -> None:
+    """Log what sources have become."""
+    known = {} if before is None else before.sources
+    for name, source in after.sources.items():
+        was = known[name].status if name in known else Status.OK
+        if was != source.status:
+            _LOG.warning("%s", ": ".join(filter(None, (name, source.status, source.problem))))

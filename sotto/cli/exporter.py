@@ -1,0 +1,119 @@
+"""Serve the job's health and its estimates to Prometheus.
+
+The exporter reads what the job has left: the state directory, the database of results and, to
+know how far behind the job is, the log. It takes no lock, writes nothing and may be started,
+stopped and run twice at any time. A source that is missing or damaged is a metric
+(sotto_source_status), never an error. docs/operations.md lists all metrics;
+deploy/prometheus has alerts for them, deploy/grafana a dashboard.
+
+A scrape reads, waits at most --deadline, and is answered from the last reading otherwise, or
+while that is not older than --fresh. Estimates are those of every metric's newest window; where
+these make more than --max-series series, each metric's first ones are exposed, and
+sotto_estimates_omitted says how many are not.
+
+No label comes from what a user did: labels are names in the plan, values of its domains, its
+candidates. But estimates are for whom they were collected: other addresses than the loopback
+one are served without encryption and to everyone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+HELP = "serve the job's health and estimates to Prometheus"
+
+PORT = 9469
+
+_EXAMPLES = """\
+examples:
+  sotto exporter --state build/state --log build/log
+      http://127.0.0.1:9469/metrics, until interrupted
+  sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
+      where the job has a database of its own
+  sotto exporter --state build/state --once
+      print what would be served
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto exporter``."""
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("--state", type=Path, metavar="DIR", help="of sotto aggregate")
+    add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
+    add("--log", type=Path, metavar="DIR", help="of sotto aggregate; without it there is no lag")
+    add("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
+    add("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 for any free one")
+    add(
+        "--max-series",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="series of estimates at most, four an estimate (default: 2000)",
+    )
+    add("--fresh", default="5s", metavar="DURATION", help="how long a reading serves (default: 5s)")
+    add(
+        "--deadline", default="5s", metavar="DURATION", help="how long a scrape waits (default: 5s)"
+    )
+    add("--once", action="store_true", help="print the metrics and exit")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto exporter`` and return its exit status."""
+    from prometheus_client import generate_latest
+
+    logging.basicConfig(level=logging.WARNING, format="sotto: %(message)s")
+    registry = _registry(args)
+    if args.once:
+        sys.stdout.write(generate_latest(registry).decode())
+        return 0
+    return _serve(args.listen, args.port, registry)
+
+
+def _registry(args: argparse.Namespace) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry
+
+    from pipelines.exporter.health import Health, Readers
+    from pipelines.exporter.projected import Database
+    from pipelines.results import of_state
+    from sotto.durations import parse_duration
+
+    if args.state is None and args.database is None:
+        raise ParameterError("--state or --database must say what the job's is")
+    if args.max_series < 0:
+        raise ParameterError(f"--max-series {args.max_series} must be at least 0")
+    if not 0 <= args.port < 65536:
+        raise ParameterError(f"--port {args.port} must be from 0 to 65535")
+    database = Database(args.database or of_state(args.state), args.max_series)
+    readers = Readers(args.state, database, args.log)
+    fresh, deadline = (parse_duration(text) / 1000 for text in (args.fresh, args.deadline))
+    registry = CollectorRegistry()
+    registry.register(Health(readers.read, fresh, None if args.once else deadline))
+    return registry
+
+
+def _serve(address: str, port: int, registry: CollectorRegistry) -> int:
+    from prometheus_client import start_http_server
+
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    server, thread = start_http_server(port, address, registry)
+    host = f"[{address}]" if ":" in address else address
+    print(f"http://{host}:{server.server_port}/metrics", flush=True)
+    stopped.wait()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    return 0
