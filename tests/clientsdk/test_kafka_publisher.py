@@ -1,0 +1,256 @@
+"""Publishing to Kafka against a cluster that librdkafka plays in this process.
+
+It speaks an old protocol and forgets everything; what a real broker does is in ``tests/kafka``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from confluent_kafka import Producer
+from device_plans import START, metric, plan
+from kafka import KafkaConsumer, TopicPartition
+
+from clientsdk import Broker, KafkaPublisher, Publisher
+from clientsdk.publishers import Buffered
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import ParameterError, PublishError
+
+#: The played cluster makes topics of four partitions.
+TOPIC = "reports-e1-p4"
+OLD = (2, 3)
+
+
+@pytest.fixture
+def cluster():
+    """A cluster as publishers reach it; it lives as long as its producer."""
+    played = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
+    (server,) = played.list_topics(TOPIC, timeout=10).brokers.values()
+    yield Broker(f"{server.host}:{server.port}", api_version=OLD)
+    played.purge()
+
+
+def taken(broker, expected):
+    """Partitions and messages of the topic, once there are as many as expected."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.servers, api_version=OLD)
+    consumer.assign([TopicPartition(TOPIC, partition) for partition in range(4)])
+    consumer.seek_to_beginning()
+    found: list[tuple[int, bytes]] = []
+    deadline = time.monotonic() + 10
+    while len(found) < expected and time.monotonic() < deadline:
+        for partition, records in consumer.poll(timeout_ms=200).items():
+            found += [(partition.partition, record.value) for record in records]
+    consumer.close()
+    return sorted(found)
+
+
+def test_the_contract_one_shard_a_message(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    checked: Publisher = publisher
+    assert isinstance(publisher, Buffered)
+    messages = [(shard, bytes([shard + 1]) * 40) for shard in range(20)]
+    for shard, message in messages:
+        checked.publish(shard, message)
+    publisher.sync()
+    checked.close()
+    checked.close()
+    expected = sorted((shard % 4, message) for shard, message in messages)
+    assert taken(cluster, 20) == expected
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip", None])
+def test_compression_changes_no_byte(cluster, compression):
+    publisher = KafkaPublisher(cluster, TOPIC, compression=compression)
+    message = os.urandom(500) + bytes(10_000)
+    publisher.publish(3, message)
+    publisher.close()
+    assert taken(cluster, 1) == [(3, message)]
+
+
+def test_a_client_sends_through_it(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    client = SeededClient(
+        plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
+    )
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    assert client.flush().sent == 1
+    publisher.close()
+    ((_, message),) = taken(cluster, 1)
+    assert message.startswith(b"SO")
+
+
+def test_nothing_is_connected_before_the_first_message():
+    before = threading.active_count()
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
+    publisher.sync()
+    publisher.close()
+    assert threading.active_count() == before
+
+
+def test_a_dead_broker_is_told_at_once_and_the_reports_stay():
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC, timeout=5)
+    client = SeededClient(
+        plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
+    )
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    started = time.monotonic()
+    result = client.flush()
+    assert time.monotonic() - started < 2
+    assert (result.sent, result.remaining) == (0, 1)
+    assert isinstance(result.error, PublishError)
+    assert "refused" in str(result.error)
+
+
+def test_a_broker_that_takes_connections_and_says_nothing_costs_the_timeout_at_most():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        publisher = KafkaPublisher(f"127.0.0.1:{port}", TOPIC, timeout=1.5)
+        for _ in range(2):
+            started = time.monotonic()
+            with pytest.raises(PublishError, match="does not let us in"):
+                publisher.publish(0, b"x")
+            assert time.monotonic() - started < 2.5
+        publisher.close()
+
+
+def test_names_that_resolve_for_ever_cost_the_timeout_at_most(monkeypatch):
+    going_on = threading.Event()
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: going_on.wait() or [])
+    publisher = KafkaPublisher("broker.example:9092", TOPIC, timeout=0.6)
+    threads = threading.active_count()
+    for _ in range(3):
+        started = time.monotonic()
+        with pytest.raises(PublishError, match="has not answered yet"):
+            publisher.publish(0, b"x")
+        assert time.monotonic() - started < 1.5
+    assert threading.active_count() == threads + 1
+    going_on.set()
+    publisher.close()
+
+
+def test_a_wrong_number_of_partitions_is_refused(cluster):
+    played = Producer({"bootstrap.servers": cluster.servers, "log_level": 0})
+    played.list_topics("reports-e1-p8", timeout=10)
+    publisher = KafkaPublisher(cluster, "reports-e1-p8", timeout=3)
+    with pytest.raises(PublishError, match="has 4 partitions, not 8: create the next epoch"):
+        publisher.publish(0, b"x")
+    publisher.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_of_a_fork_has_connections_of_its_own(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    publisher.publish(0, b"before")
+    publisher.sync()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            publisher.publish(1, b"child")
+            publisher.sync()
+            status = 0
+        finally:
+            os._exit(status)
+    publisher.publish(2, b"parent")
+    publisher.sync()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    publisher.publish(3, b"after")
+    publisher.close()
+    assert taken(cluster, 4) == [(0, b"before"), (1, b"child"), (2, b"parent"), (3, b"after")]
+
+
+class _Stuck:
+    """Stands for the future of a message that is never acknowledged."""
+
+    def succeeded(self):
+        return False
+
+    def get(self, timeout):
+        from kafka.errors import KafkaTimeoutError
+
+        raise KafkaTimeoutError("nobody answers")
+
+
+def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
+    """Not only the one that asks first."""
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=3)
+    publisher.publish(0, b"there")
+    publisher.sync()
+    told = []
+    both_sent, first_asked = threading.Barrier(2, timeout=10), threading.Event()
+
+    def other():
+        publisher.publish(1, b"lost")
+        both_sent.wait()
+        first_asked.wait(10)
+        try:
+            publisher.sync()
+        except PublishError as error:
+            told.append(error)
+        publisher.sync()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    both_sent.wait()
+    publisher._pending[0] = publisher._pending[0]._replace(future=_Stuck())
+    with pytest.raises(PublishError, match="did not acknowledge in time"):
+        publisher.sync()
+    publisher.sync()
+    first_asked.set()
+    thread.join(10)
+    assert len(told) == 1
+    publisher.publish(2, b"a new connection")
+    publisher.close()
+
+
+def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
+    monkeypatch.setattr("clientsdk.kafkapublisher.IN_FLIGHT_BYTES", 100)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=1)
+    for number in range(20):
+        publisher.publish(number, bytes(60))
+    assert publisher._held <= 120
+    publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
+    with pytest.raises(PublishError, match="did not acknowledge"):
+        publisher.publish(0, bytes(60))
+    assert publisher._held == 0
+    with pytest.raises(PublishError, match="may not have reached it"):
+        publisher.sync()
+    publisher.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"timeout": 0.1}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"compression": "lz5"}, "compression"),
+        ({"topic": "reports"}, "full name"),
+        ({"broker": "nowhere"}, "host:port"),
+    ],
+)
+def test_bad_parameters_are_refused(arguments, message):
+    given = {"broker": "127.0.0.1:1", "topic": TOPIC, **arguments}
+    with pytest.raises(ParameterError, match=message):
+        KafkaPublisher(given.pop("broker"), given.pop("topic"), **given)
+
+
+def test_the_sdk_does_not_import_kafka_and_its_absence_is_told():
+    script = (
+        "import sys, clientsdk\n"
+        "assert not {'kafka', 'ssl'} & set(sys.modules)\n"
+        "sys.modules['kafka'] = None\n"
+        "try:\n    clientsdk.KafkaPublisher('a:1', 'reports-e1-p4')\n"
+        "except ModuleNotFoundError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "kafka-python is not installed: pip install 'sotto[kafka]' brings it\n"

@@ -1,0 +1,80 @@
+"""Topics of reports: names and the settings that they need."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sotto.errors import ParameterError
+from sotto.topics import FoundTopic, ReportTopic, faults, settings_for
+from sotto.wire import MAX_MESSAGE
+
+DAY = 86_400_000
+TOPIC = ReportTopic("reports", epoch=1, partitions=8)
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,50}", fullmatch=True)
+
+
+def found(partitions=8, replicas=1, **changes):
+    settings = settings_for(20 * DAY)
+    for name, value in changes.items():
+        settings[name.replace("_", ".")] = value
+    return FoundTopic(partitions, replicas, settings)
+
+
+@given(NAMES, st.integers(1, 10**6), st.integers(1, 65536))
+def test_names_are_read_back(name, epoch, partitions):
+    topic = ReportTopic(name, epoch, partitions)
+    assert ReportTopic.parse(str(topic)) == topic
+    assert len(str(topic)) < 250
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "reports", "reports-e1", "reports-p8", "reports-e0-p8", "reports-e1-p0"),
+        *("reports-e01-p8", "-e1-p8", "re ports-e1-p8", "reports-e1-p8\n", "reports-e1-p70000"),
+        "reports-e\u0661-p8",
+    ],
+)
+def test_other_names_are_refused(text):
+    with pytest.raises(ParameterError):
+        ReportTopic.parse(text)
+
+
+@given(st.integers(0, 65535))
+def test_a_shard_has_one_partition(shard):
+    assert TOPIC.partition(shard) == shard % 8
+
+
+def test_a_topic_as_it_is_made_can_be_used():
+    assert faults(TOPIC, found(), 20 * DAY) == []
+    assert faults(TOPIC, found(retention_ms="-1"), 10**15) == []
+    assert faults(TOPIC, found(compression_type="zstd"), DAY) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        (found(partitions=4), "4 partitions, not 8: .*create the next epoch"),
+        (found(partitions=9), "9 partitions, not 8"),
+        (found(message_timestamp_type="CreateTime"), "timestamp.type is CreateTime: set it to Log"),
+        (found(cleanup_policy="compact"), "cleanup.policy is compact: set it to delete"),
+        (found(cleanup_policy="compact,delete"), "cleanup.policy"),
+        (found(compression_type="uncompressed"), "compression.type is uncompressed"),
+        (found(retention_ms=str(20 * DAY - 1)), f"set retention.ms to at least {20 * DAY}"),
+        (found(retention_bytes="1000"), "retention.bytes is 1000: set it to -1"),
+        (found(max_message_bytes=str(MAX_MESSAGE)), "max.message.bytes"),
+        (found(unclean_leader_election_enable="true"), "unclean"),
+        (found(min_insync_replicas="2"), "min.insync.replicas is 2: set it to at most 1"),
+    ],
+)
+def test_each_fault_is_told_with_what_to_do(topic, said):
+    (fault,) = faults(TOPIC, topic, 20 * DAY)
+    assert re.search(said, fault)
+
+
+def test_all_faults_are_told_at_once():
+    assert len(faults(TOPIC, FoundTopic(1, 1, {}), DAY)) == 8
