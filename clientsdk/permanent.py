@@ -24,6 +24,7 @@ import sqlite3
 from typing import NamedTuple
 
 from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.errors import StoreError
 
 #: What a plan may change about a metric without changing what its responses mean.
 _INESSENTIAL = frozenset({"window", "repeat", "ladder"})
@@ -62,11 +63,20 @@ def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
 
 
 def response(connection: sqlite3.Connection, binding: bytes) -> bytes | None:
-    """Return the permanent response of a binding, None if there is none (any more)."""
+    """Return the permanent response of a binding, None if there is none (any more).
+
+    Raises
+    ------
+    StoreError
+        What is there is none.
+    """
     row = connection.execute(
         "SELECT response FROM permanent WHERE binding = ?", (binding,)
     ).fetchone()
-    return bytes(row[0]) if row and row[0] else None
+    drawn = row[0] if row else b""
+    if not isinstance(drawn, bytes):
+        raise StoreError("a permanent response does not fit its mechanism")
+    return drawn or None
 
 
 def keep(

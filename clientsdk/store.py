@@ -25,6 +25,7 @@ from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
 
 _written = json.JSONEncoder(separators=(",", ":")).encode
+_DAMAGED = "the device's store cannot be used: it is damaged"
 
 
 class Store(Database):
@@ -122,6 +123,8 @@ class Store(Database):
         self, connection: sqlite3.Connection, plan: CompiledPlan, ceilings: Ceilings
     ) -> None:
         pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
+        if pinned is None:
+            raise StoreError(_DAMAGED)
         for what, have, want in zip(
             ("collector", "period"), pinned, (plan.collector, plan.period), strict=True
         ):
@@ -144,22 +147,31 @@ class Store(Database):
                 raise
             # It has no such tables.
             self._disown()
-        consent, self.consents, *ceilings, self.period, self.owed, self._done = connection.execute(
+        try:
+            self._read(connection)
+        except (TypeError, ValueError, AttributeError):
+            raise StoreError(_DAMAGED) from None
+        self.refusals.clear()
+
+    def _read(self, connection: sqlite3.Connection) -> None:
+        """Read what is kept in memory; of a damaged file something else than StoreError comes."""
+        consent, *numbers = connection.execute(
             "SELECT consent, consents, ceiling_period, ceiling_lifetime, period,"
             " erasures_owed, erasures_done FROM device"
         ).fetchone()
-        self.consent = Consent(consent)
-        self.ceilings = Ceilings(*ceilings)
+        consents, *ceilings, period, owed, done = map(int, numbers)
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
-        self.pseudonym = ratchet.pseudonym(self._collector, self.period, secret)
         row = connection.execute(
-            "SELECT reserved, tallies FROM ledger WHERE period = ?", (self.period,)
-        ).fetchone()
-        self.reserved, self.tallies = (row[0], json.loads(row[1])) if row else (0, {})
+            "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
+        ).fetchone() or (0, "{}")
+        tallies = {name: int(seen) for name, seen in json.loads(row[1]).items()}
+        self.pseudonym = ratchet.pseudonym(self._collector, period, secret)
+        self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
+        self.consents, self.period, self.owed, self._done = consents, period, owed, done
+        self.reserved, self.tallies = int(row[0]), tallies
         self.lifetime_reserved, self.lifetime_spent = permanent.lifetime(connection)
         named = connection.execute("SELECT 1 FROM pseudonym WHERE period = ?", (self.period,))
         self._named = named.fetchone() is not None
-        self.refusals.clear()
 
     def _check_identity(self, connection: sqlite3.Connection) -> None:
         """Refuse a file that has taken the place of the one that was opened.

@@ -257,6 +257,40 @@ def test_what_cannot_be_marked_as_delivered_is_sent_again(path):
     assert len({report.payload for report in reports([one, two])}) == 1
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM device",
+        "DELETE FROM secret",
+        "UPDATE secret SET value = 'x'",
+        "UPDATE device SET consent = 'perhaps'",
+        "UPDATE device SET period = 'x'",
+        "UPDATE ledger SET reserved = 'x'",
+        "UPDATE ledger SET tallies = '{'",
+        "UPDATE ledger SET tallies = '[1]'",
+        """UPDATE ledger SET tallies = '{"trial/model": "x"}'""",
+        "UPDATE permanent SET response = 'x'",
+        "UPDATE permanent SET response = 7",
+    ],
+)
+def test_a_damaged_file_refuses_and_no_error_leads_to_a_value(path, damage):
+    compiled = plan(metric("model", "constant", ladder=[(500_000, 0), (2_000_000, 0)]))
+    client = device(path, compiled)
+    client.record("model", "a")
+    client.clock.advance(days=7)
+    client._store.keep_up(2001)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO ledger VALUES (2001, 0, 0, '{}')")
+        connection.execute(damage)
+    assert client.record("model", "b") is Outcome.STORE_FULL
+    if "permanent" not in damage:
+        for use in (client.flush, client.ledger, client.withdraw_consent):
+            with pytest.raises(StoreError):
+                use()
+        with pytest.raises(StoreError, match="damaged"):
+            device(path, compiled)
+
+
 def test_a_read_only_store_refuses(path):
     client = device(path)
     client.record("colour", "a")
