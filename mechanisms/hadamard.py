@@ -88,6 +88,7 @@ class HadamardResponse(CategoryMechanism):
     blocks: int = 0
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.blocks == 0:
             object.__setattr__(self, "blocks", best_blocks(self.epsilon, self.domain_size))
         super().__post_init__()

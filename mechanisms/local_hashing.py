@@ -99,6 +99,7 @@ class LocalHashing(CoinMechanism):
     metric: str = ""
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.buckets == 0:
             object.__setattr__(self, "buckets", best_buckets(self.epsilon, self.domain_size))
         super().__post_init__()

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.randomness import Source
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from mechanisms.estimate import Estimate
     from mechanisms.ladders import LadderedMechanism
     from mechanisms.numeric import NumericEstimates
+
+#: The types of parameters, as they are declared: a bool is no int, and a truth is a bool.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "bool": (bool,),
+    "str": (str,),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,16 @@ class SingleLevel(ABC):
     ladder: LadderedMechanism = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self._check_types()
         object.__setattr__(self, "ladder", self._build(to_micro(self.epsilon)))
+
+    def _check_types(self) -> None:
+        """Refuse parameters that are not exactly of their type, before anything is computed."""
+        for given in fields(self):
+            kinds = _KINDS.get(str(given.type))
+            if given.init and kinds and type(getattr(self, given.name)) not in kinds:
+                value = getattr(self, given.name)
+                raise ParameterError(f"{given.name} must be of type {given.type}, not {value!r}")
 
     @abstractmethod
     def _build(self, micro: int) -> LadderedMechanism:

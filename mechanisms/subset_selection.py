@@ -83,6 +83,7 @@ class SubsetSelection(CategoryMechanism):
     subset_size: int = 0
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.subset_size == 0:
             best = best_subset_size(self.epsilon, self.domain_size)
             object.__setattr__(self, "subset_size", best)

@@ -183,6 +183,7 @@ class BipartiteRandomizedResponse(SingleLevel):
     subset_size: int | None = None
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.loss is not None:
             object.__setattr__(self, "loss", loss_matrix(self.loss))
         super().__post_init__()

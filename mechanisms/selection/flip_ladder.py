@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+#: Bits behind the point of thresholds while they are multiplied.
+_FINE = 192
+
 
 @dataclass(frozen=True)
 class PermuteAndFlipLadder(TopItemLadder):
@@ -177,11 +180,13 @@ def acceptance_table(clip: int, last: int) -> tuple[int, ...]:
     exponent = context.divide(
         context.ln(context.divide(number(last), number(GRAINS))), number(clip)
     )
-    factor, value = context.exp(exponent), number(GRAINS)
-    table = [GRAINS]
+    # From here on in integers over a power of two, which are faster by far.
+    fine = number(1 << _FINE)
+    factor, value = int(context.multiply(context.exp(exponent), fine)), GRAINS << _FINE
+    half, table = 1 << (_FINE - 1), [GRAINS]
     for _ in range(clip - 1):
-        value = context.multiply(value, factor)
-        table.append(min(GRAINS, max(last, int(context.to_integral_value(value)))))
+        value = value * factor >> _FINE
+        table.append(max(last, value + half >> _FINE))
     return (*table, last)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields, replace
 from functools import partial
 from typing import Any
 
@@ -70,6 +70,16 @@ def test_an_epsilon_that_cannot_be_honoured_is_refused(
 ) -> None:
     with pytest.raises(ParameterError, match="epsilon"):
         make(epsilon)
+
+
+@every_mechanism
+def test_parameters_of_another_type_are_refused(make: Callable[[float], Any]) -> None:
+    mechanism = make(1.0)
+    kinds = {"int": (True, 2.0, "4", None, np.int64(4), (3,)), "bool": (1, 0.0, "no", None)}
+    for given in fields(mechanism):
+        for wrong in kinds.get(str(given.type), ()):
+            with pytest.raises(ParameterError, match=f"{given.name} must be of type {given.type}"):
+                replace(mechanism, **{given.name: wrong})
 
 
 @every_mechanism
