@@ -2,7 +2,7 @@
 
 Three sources, each of which may be missing, damaged or in the middle of a commit without the
 others or the exporter failing: what is committed (:mod:`pipelines.exporter.committed`), the
-database of results (:mod:`pipelines.exporter.projected`) and the log
+database of results (:mod:`pipelines.exporter.database`) and the log
 (:mod:`pipelines.exporter.lag`). They are frozen values; :mod:`pipelines.exporter.families` makes
 samples of the metrics of :mod:`pipelines.exporter.catalogue` from them, and
 :mod:`pipelines.exporter.health` does all that when it is asked, within a deadline.

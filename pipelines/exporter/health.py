@@ -13,9 +13,9 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from pipelines.exporter.committed import Committed, committed
+from pipelines.exporter.database import Database
 from pipelines.exporter.families import Reading, families
 from pipelines.exporter.lag import Lag, WatchedLog
-from pipelines.exporter.projected import Database
 from pipelines.exporter.sources import Source, Status, read
 from sotto.log import now_ms
 

@@ -1,29 +1,19 @@
-"""What a database of results holds, read in one transaction that cannot write."""
+"""What a database of results says of reports, budgets and the newest windows."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import quote
 
 import sqlalchemy as sql
-from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
 from pipelines.audit import Totals
 from pipelines.exporter.committed import Period
-from pipelines.exporter.sources import ATTEMPTS, MissingError, UnreadableError
+from pipelines.exporter.sources import MissingError
 from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
-from sotto.errors import DrainError
 
-#: How long PostgreSQL is waited for, s.
-_PATIENCE = 3
-#: Series that an estimate makes: its value, standard error and two ends.
-SERIES = 4
 _KEY = ("collector", "plan", "version", "metric")
 
 
@@ -96,134 +86,48 @@ class Projected:
     periods: tuple[Period, ...]
 
 
-class Database:
-    """A database of results that is only read.
-
-    Parameters
-    ----------
-    url : str or URL
-        As SQLAlchemy takes it.
-    max_series : int
-        Series of estimates at most.
+def projected_generation(connection: sql.Connection) -> tuple[int, str | None]:
+    """Return the generation that a database has, and its lineage.
 
     Raises
     ------
-    DrainError
-        It is no database that can be used here.
+    MissingError
+        It has no results.
     """
+    if not sql.inspect(connection).has_table(META.name):
+        raise MissingError("the database has no results")
+    found = connection.execute(sql.select(META.c.projected_generation, META.c.lineage)).first()
+    if found is None:
+        raise MissingError("the database has no results yet")
+    return found[0], found[1]
 
-    def __init__(self, url: str | sql.URL, max_series: int) -> None:
-        try:
-            self._url = sql.make_url(url)
-            dialect = self._url.get_dialect()
-            dialect.import_dbapi()
-        except (SQLAlchemyError, ImportError) as error:
-            raise DrainError(f"the database cannot be used: {error}") from error
-        sqlite = self._url.get_backend_name() == "sqlite"
-        self._file = Path(self._url.database or "") if sqlite else None
-        self._most = max_series // SERIES
-        self._last: Projected | None = None
 
-    def read(self) -> Projected:
-        """Return what the database says; what has not changed since the last call is not read.
+def projected(connection: sql.Connection, most: int) -> Projected:
+    """Return what a database with results says.
 
-        Raises
-        ------
-        MissingError
-            There is none, or none with results.
-        UnreadableError
-            It cannot be read now.
-        DrainError
-            It is damaged.
-        """
-        try:
-            for _ in range(ATTEMPTS):
-                before = self._stamp()
-                with self._connection() as connection:
-                    found = self._read(connection)
-                # Without its journal the file was read as if nobody could write it.
-                if before is None or before == self._stamp():
-                    self._last = found
-                    return found
-            raise UnreadableError("the database changes all the time")
-        except OperationalError as error:
-            raise UnreadableError(_first_line(error)) from error
-        except (DatabaseError, SQLAlchemyError) as error:
-            raise DrainError(_first_line(error)) from error
-
-    def _read(self, connection: sql.Connection) -> Projected:
-        if not sql.inspect(connection).has_table(META.name):
-            raise MissingError("the database has no results")
-        columns = (META.c.projected_generation, META.c.lineage, META.c.clock)
-        found = connection.execute(sql.select(*columns)).one_or_none()
-        if found is None:
-            raise MissingError("the database has no results yet")
-        size = self._size()
-        last = self._last
-        if last is not None and (last.generation, last.lineage) == found[:2]:
-            return replace(last, size=size)
-        rungs, windows = _windows(connection)
-        estimates, omitted = _estimates(connection, self._most)
-        return Projected(
-            *found,
-            size=size,
-            rungs=rungs,
-            windows=windows,
-            estimates=estimates,
-            omitted=omitted,
-            rejected=_rejected(connection),
-            periods=_periods(connection),
-        )
-
-    @property
-    def _journal(self) -> Path:
-        return Path(f"{self._file}-wal")
-
-    def _stamp(self) -> tuple[int, int] | None:
-        """Return by what a file without a journal is known to be unchanged; None if it has one."""
-        if self._file is None or not self._file.exists() or self._journal.exists():
-            return None
-        found = self._file.stat()
-        return found.st_mtime_ns, found.st_size
-
-    @contextmanager
-    def _connection(self) -> Iterator[sql.Connection]:
-        engine = self._engine()
-        try:
-            with engine.connect() as connection:
-                if self._file is not None:
-                    # One snapshot for all that is read; Python's driver would take one a query.
-                    connection.exec_driver_sql("BEGIN")
-                yield connection
-        finally:
-            engine.dispose()
-
-    def _engine(self) -> sql.Engine:
-        if self._file is None:
-            options = f"-c statement_timeout={_PATIENCE * 1000}"
-            wait = {"connect_timeout": _PATIENCE, "options": options}
-            postgres = self._url.get_backend_name() == "postgresql"
-            engine = sql.create_engine(
-                self._url, poolclass=NullPool, connect_args=wait if postgres else {}
-            )
-            return engine.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
-        if not self._file.is_file():
-            raise MissingError(f"there are no results in {self._file}")
-        # Without a journal nobody writes, and SQLite is kept from making files beside it.
-        query = {"uri": "true", "mode": "ro"}
-        if not self._journal.exists():
-            query["immutable"] = "1"
-        name = "file:" + quote(str(self._file.absolute()))
-        url = sql.URL.create("sqlite", database=name, query=query)
-        return sql.create_engine(url, poolclass=NullPool, connect_args={"timeout": 1})
-
-    def _size(self) -> int | None:
-        if self._file is None:
-            return None
-        present = (path for path in (self._file, self._journal) if path.exists())
-        return sum(path.stat().st_size for path in present)
+    Parameters
+    ----------
+    connection : Connection
+        In a transaction.
+    most : int
+        Estimates at most.
+    """
+    columns = (META.c.projected_generation, META.c.lineage, META.c.clock)
+    generation, lineage, clock = connection.execute(sql.select(*columns)).one()
+    rungs, windows = _windows(connection)
+    estimates, omitted = _estimates(connection, most)
+    return Projected(
+        generation=generation,
+        lineage=lineage,
+        clock=clock,
+        size=None,
+        rungs=rungs,
+        windows=windows,
+        estimates=estimates,
+        omitted=omitted,
+        rejected=_rejected(connection),
+        periods=_periods(connection),
+    )
 
 
 def _windows(
@@ -298,8 +202,3 @@ def _periods(connection: sql.Connection) -> tuple[Period, ...]:
         Period(start, closed, Totals(*totals))
         for start, closed, *totals in connection.execute(query)
     )
-
-
-def _first_line(error: Exception) -> str:
-    # What follows are the statement and its parameters.
-    return str(error).splitlines()[0]

@@ -84,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
 def _registry(args: argparse.Namespace) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
+    from pipelines.exporter.database import Database
     from pipelines.exporter.health import Health, Readers
-    from pipelines.exporter.projected import Database
     from pipelines.results import of_state
     from sotto.durations import parse_duration
 
@@ -109,7 +109,10 @@ def _serve(address: str, port: int, registry: CollectorRegistry) -> int:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    server, thread = start_http_server(port, address, registry)
+    try:
+        server, thread = start_http_server(port, address, registry)
+    except OSError as error:
+        raise ParameterError(f"--listen {address} --port {port}: {error.strerror}") from error
     host = f"[{address}]" if ":" in address else address
     print(f"http://{host}:{server.server_port}/metrics", flush=True)
     stopped.wait()

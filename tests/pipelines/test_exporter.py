@@ -22,10 +22,10 @@ from watched import CANDIDATES, Watched, append, exposition, late_messages, samp
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.exporter.catalogue import CATALOGUE
+from pipelines.exporter.database import Database
 from pipelines.exporter.families import Reading, families
 from pipelines.exporter.health import Health
 from pipelines.exporter.lag import WatchedLog
-from pipelines.exporter.projected import Database
 from pipelines.results import of_state
 from sotto.errors import DrainError
 from sotto.log import now_ms

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from step_plans import plans
 
 from pipelines.drain import drain
+from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
-from pipelines.exporter.projected import Database
 from pipelines.results import of_state
 from sotto.log import LogWriter
 
