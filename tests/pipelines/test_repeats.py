@@ -91,6 +91,34 @@ def test_widened_intervals_cover_and_plain_ones_would_not(mechanism: str) -> Non
         check_variance(found, stated / effect, label="without the effect")
 
 
+def test_no_category_of_a_hadamard_block_shares_more_noise_than_is_stated() -> None:
+    """Of 16 categories in 4 blocks, exactly: every pair of a true category and an estimated one."""
+    fields = category("model", 16, 2, 4, mechanism="hadamard")
+    fields["mechanism"]["blocks"] = 4
+    ladder = [{"epsilon": 2_000_000, "after": 0}, {"epsilon": 4_000_000, "after": 0}]
+    repeat = {"kind": "constant", "limit": 1}
+    changes = {"ladder": ladder, "repeat": repeat, "window": 2 * PERIOD}
+    made = plan(1, 10, {**fields, **changes})
+    metric = made.metrics[0]
+    chain = metric.mechanism.chain
+    outputs = list(chain.outputs())
+    support = np.array([[chain.supports(x, output) for output in outputs] for x in range(16)])
+    in_block = np.array([[x % 4 == output // 8 for output in outputs] for x in range(16)])
+    spreads = []
+    for rung in chain.rungs:
+        p = float(rung.p)
+        gap = float(rung.p - rung.q)
+        law = np.where(support, p / support.sum(axis=1, keepdims=True), 0.0)
+        law += np.where(support, 0.0, (1 - p) / (~support).sum(axis=1, keepdims=True))
+        score = np.where(in_block, np.where(support, 1.0, -1.0), 0.0) / gap
+        mean = law @ score.T
+        np.testing.assert_allclose(mean, np.eye(16), atol=1e-9)
+        spreads.append(law @ (score**2).T - mean**2)
+    worst = float((spreads[1] / spreads[0]).max())
+    assert worst > 0.3
+    assert design_effect(made, metric) - 1 == pytest.approx(worst)
+
+
 def test_a_plan_may_be_of_any_window() -> None:
     document = json.loads(constant(3 * PERIOD).to_json())
     assert document["metrics"][0]["window"] == 3 * PERIOD
