@@ -174,22 +174,26 @@ def read(
     Raises
     ------
     StoreError
-        It is no store that this version can read.
+        It is no store that this version can read, or damaged.
     """
     # A file that no app has opened since version 3 came has no permanent responses.
     current = schema.check(connection) == schema.VERSION
-    collector, period_ms, *ceilings, consent, period = connection.execute(
-        "SELECT collector, period_ms, ceiling_period, ceiling_lifetime, consent, period FROM device"
-    ).fetchone()
-    return Ledger(
-        collector,
-        Consent(consent),
-        Ceilings(*ceilings),
-        period,
-        _periods(connection, period_ms, current),
-        _pending(connection, plan or stored_plan),
-        charges(connection) if current else (),
-    )
+    try:
+        collector, period_ms, *ceilings, consent, period = connection.execute(
+            "SELECT collector, period_ms, ceiling_period, ceiling_lifetime, consent, period"
+            " FROM device"
+        ).fetchone()
+        return Ledger(
+            collector,
+            Consent(consent),
+            Ceilings(*ceilings),
+            period,
+            _periods(connection, period_ms, current),
+            _pending(connection, plan or stored_plan),
+            charges(connection) if current else (),
+        )
+    except (TypeError, ValueError):
+        raise StoreError("the state file is damaged") from None
 
 
 def read_file(path: Path) -> Ledger:

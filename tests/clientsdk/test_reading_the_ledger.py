@@ -149,3 +149,21 @@ def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
         connection.execute("DELETE FROM plan")
     with pytest.raises(StoreError, match="is not in the device's store"):
         read_file(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM device",
+        "UPDATE device SET consent = 'perhaps'",
+        "UPDATE ledger SET tallies = '{'",
+        "UPDATE chain SET due = 'x', charged = 'x'",
+    ],
+)
+def test_a_damaged_file_cannot_be_read(path, damage):
+    with device(path) as client:
+        client.record("colour", "a")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(damage)
+    with pytest.raises(StoreError, match="damaged"):
+        read_file(path)
