@@ -1,7 +1,7 @@
-"""Count the reports in a log and estimate from them.
+"""Count the reports in a log, or in Kafka topics, and estimate from them.
 
-Everything in the log up to its end of now is taken, in bounded drains that are each committed
-whole: a process that is killed loses nothing and counts nothing twice when it is started again.
+Everything there up to its end of now is taken, in bounded drains that are each committed whole:
+a process that is killed loses nothing and counts nothing twice when it is started again.
 Reports that are not acceptable go to quarantine, with a reason. State, counts and quarantine are
 in the state directory; estimates are in a SQL database, which can always be made again from it.
 """
@@ -18,13 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.errors import ParameterError
+from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
     from pipelines.drain import DrainResult, Progress
+    from pipelines.lanes import Source
     from sotto.compiled import CompiledPlan
 
-HELP = "count the reports in a log and estimate from them"
+HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
 
 _EXAMPLES = """\
 examples:
@@ -34,6 +35,11 @@ examples:
       all versions of a plan whose reports the log holds; go on until interrupted
   sotto aggregate ... --as-of 2013-06-01
       only what had arrived by then
+  sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
+      drain a topic; with --broker client.json instead of --kafka, over TLS and with a name
+
+One process drains a topic, all its partitions: offsets and counts are committed together, in one
+state directory.
 
 An interrupt (or SIGTERM) ends the command after the drain that is under way, a second one at
 once; neither loses anything.
@@ -52,10 +58,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a plan (YAML), or a compiled one (.json); all that have ever been used",
     )
-    add("--log", type=Path, required=True, metavar="DIR", help="the log")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
+    where.add_argument("--kafka", metavar="HOST:PORT", help="brokers, in the clear, without a name")
+    where.add_argument("--broker", type=Path, metavar="FILE", help="how to reach brokers (JSON)")
+    add(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a topic of reports, by its full name; again for an older epoch still sent to",
+    )
+    add(
+        "--accept-loss",
+        action="store_true",
+        help="go on behind records that the broker has deleted before they were counted",
+    )
     add("--state", type=Path, required=True, metavar="DIR", help="where state and results are kept")
     add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
-    add("--follow", action="store_true", help="go on with what is appended, until interrupted")
+    add("--follow", action="store_true", help="go on with what comes, until interrupted")
     add("--every", default="10s", metavar="DURATION", help="how often to look (default: 10s)")
     add("--as-of", metavar="TIME", help="take only what was appended up to then")
     add(
@@ -76,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = [_load(path) for path in args.plan]
     plans = [plan for plan, _ in loaded]
     candidates = {plan.fingerprint: strings for plan, strings in loaded}
+    source = _source(args)
     _quiet_beam()
     from pipelines.drain import drain
     from pipelines.memory import keep_freed_memory
@@ -84,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
     def once(progress: Progress) -> DrainResult:
         return drain(
-            args.log,
+            source,
             args.state,
             plans,
             args.database,
@@ -97,25 +119,52 @@ def run(args: argparse.Namespace) -> int:
 
     with _stopping() as stopped:
         if args.follow:
-            _follow(once, stopped, seconds)
+            _follow(once, stopped, seconds, source.unit)
             return 0
-        with _bar() as progress:
+        with _bar(source.unit) as progress:
             result = once(progress)
         print("\n".join(summary(result)))
         return 130 if stopped.is_set() else 0
 
 
+def _source(args: argparse.Namespace) -> Source:
+    """Return where the reports are."""
+    if args.log is not None:
+        if args.topic or args.accept_loss:
+            raise ParameterError("--topic and --accept-loss go with --kafka or --broker")
+        from pipelines.lanes import EmbeddedLog
+
+        return EmbeddedLog(args.log)
+    if not args.topic:
+        raise ParameterError("--topic is missing: sotto topics list shows what there is")
+    from pipelines.topic import KafkaTopics
+    from sotto.brokers import Broker, require_client
+    from sotto.topics import ReportTopic
+
+    require_client()
+    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    return KafkaTopics(broker, [ReportTopic.parse(name) for name in args.topic], args.accept_loss)
+
+
 def _follow(
-    once: Callable[[Progress], DrainResult], stopped: threading.Event, seconds: float
+    once: Callable[[Progress], DrainResult],
+    stopped: threading.Event,
+    seconds: float,
+    unit: str = "bytes",
 ) -> None:
     from pipelines.results import ProjectionError
 
     ahead: tuple[str, ...] = ()
+    begun = False
     while not stopped.is_set():
         try:
-            with _bar() as progress:
+            with _bar(unit) as progress:
                 result = once(progress)
-        except ProjectionError as error:
+            begun = True
+        except (ProjectionError, BrokerError) as error:
+            # What keeps a broker from being used at the start is for a person to put right.
+            if isinstance(error, BrokerError) and not begun:
+                raise
             print(f"sotto: error: {error}; it is tried again", file=sys.stderr, flush=True)
             stopped.wait(seconds)
             continue
@@ -129,16 +178,20 @@ def summary(result: DrainResult) -> list[str]:
     """Return what draining came to, in lines."""
     tally, rejected = result.tally, sum(result.rejects.values())
     rate = tally.reports / result.seconds if result.seconds else 0.0
+    size = f"{result.size / 1e6:,.1f} MB"
+    if result.unit != "bytes":
+        size = f"{result.size:,} {result.unit}"
     lines = [
-        f"generation {result.generation}: {tally.reports:,} reports, {result.size / 1e6:,.1f} MB, "
+        f"generation {result.generation}: {tally.reports:,} reports, {size}, "
         f"{result.drains} drains, {result.seconds:.1f} s, {rate:,.0f} reports a second",
     ]
     left = [
         f"lane {lane} has records from the future, which are left, with all that follow them"
         for lane in result.ahead
     ]
+    where = " in the log" if result.unit == "bytes" else ""
     if not result.drains:
-        return [f"generation {result.generation}: nothing new in the log", *left]
+        return [f"generation {result.generation}: nothing new{where}", *left]
     numbers = {
         "counted": tally.counted,
         "superseded by a newer rung": tally.superseded,
@@ -195,12 +248,17 @@ def _stopping() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
-    """Show on standard error, if that is a terminal, how much of the log is taken."""
+def _bar(unit: str) -> Iterator[Progress]:
+    """Show on standard error, if that is a terminal, how much is taken."""
     from tqdm import tqdm
 
     with tqdm(
-        unit="B", unit_scale=True, desc="aggregate", disable=None, file=sys.stderr, leave=False
+        unit="B" if unit == "bytes" else f" {unit}",
+        unit_scale=True,
+        desc="aggregate",
+        disable=None,
+        file=sys.stderr,
+        leave=False,
     ) as bar:
 
         def show(taken: int, total: int) -> None:

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 from drain_logs import START, Device, write
+from fake_kafka import FakeCluster, install
 
 from pipelines.drain import DrainResult
 from pipelines.results import ProjectionError
 from sotto.cli import main
 from sotto.cli.aggregate import _follow
 from sotto.cli.estimates import table
+from sotto.errors import BrokerError
 from sotto.log import LogWriter
 from sotto.plan import load_plan
 
@@ -140,6 +142,7 @@ def test_windows_are_found_by_time(folder: Path, capsys: pytest.CaptureFixture[s
         (["--max-reports", "0"], "must be at least 1"),
         (["--database", "nonsense"], "the database cannot be used"),
         (["--plan", "nowhere.yaml"], "nowhere.yaml"),
+        (["--topic", "reports-e1-p1"], "--topic and --accept-loss go with --kafka or --broker"),
     ],
 )
 def test_errors_are_one_line(
@@ -253,3 +256,65 @@ def test_following_tries_a_failed_projection_again(capsys: pytest.CaptureFixture
     out, error = capsys.readouterr()
     assert error == "sotto: error: locked; it is tried again\n"
     assert out.startswith("generation 2: ")
+
+
+def without_log(folder: Path) -> list[str]:
+    return [*arguments(folder)[:2], *arguments(folder)[4:]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--kafka", "localhost:9"], "--topic is missing"),
+        (["--kafka", "localhost:9", "--topic", "reports"], "must be a full name"),
+        (["--kafka", "localhost", "--topic", "r-e1-p1"], "must be host:port"),
+        (["--broker", "nowhere.json", "--topic", "r-e1-p1"], "nowhere.json"),
+        (["--kafka", "127.0.0.1:9", "--topic", "r-e1-p1"], "is the broker running"),
+    ],
+)
+def test_errors_of_topics_are_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], given: list[str], message: str
+) -> None:
+    assert main(["aggregate", *without_log(folder), *given]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("sotto: error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_topic_is_followed_through_failures_of_its_broker(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is tried again, but for what is wrong from the start."""
+    cluster = FakeCluster("reports-e1-p1")
+    install(monkeypatch, cluster)
+    reports = sent(folder, 3, 45)
+    cluster.partition(0).append(reports[0].append, reports[0].message)
+    seen: list[str] = []
+    real = FakeCluster.check
+
+    def check(self: FakeCluster, wanted: object, horizon: int) -> object:
+        seen.append("looked")
+        if len(seen) == 2:
+            raise BrokerError("it has gone")
+        if len(seen) == 3:
+            for one in reports[1:]:
+                cluster.partition(0).append(reports[0].append, one.message)
+        if len(seen) == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(self, wanted, horizon)
+
+    monkeypatch.setattr(FakeCluster, "check", check)
+    given = ["--kafka", "localhost:9092", "--topic", "reports-e1-p1", "--follow", "--every", "1s"]
+    place = [*arguments(folder)[:2], "--state", str(tmp_path / "state")]
+    assert main(["aggregate", *place, *given]) == 0
+    out, error = capsys.readouterr()
+    assert "generation 1: 1 reports, 1 messages, 1 drains" in out
+    assert f"generation 2: {len(reports) - 1} reports, {len(reports) - 1} messages" in out
+    assert error == "sotto: error: it has gone; it is tried again\n"
+    seen[:] = ["looked"]
+    assert main(["aggregate", *place, *given]) == 2
+    assert capsys.readouterr().err == "sotto: error: it has gone\n"

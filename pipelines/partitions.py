@@ -1,0 +1,280 @@
+"""Reading partitions of Kafka topics: one connection a process, records as packed pieces.
+
+kafka-python consumes records one by one, which costs more than all that is done with them
+afterwards. What a drain has looked at in order to plan is therefore kept until its job has read
+it, within bounds; a job in another process, or after a crash, reads the same range again.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sotto.brokers import Broker, make_client, require_client
+from sotto.errors import BrokerError
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, TopicPartition
+
+#: How long a broker may take to answer, in seconds.
+PATIENCE = 15.0
+#: Bytes that one request brings, unless a single batch has more.
+FETCH_BYTES = 1 << 20
+#: Bytes that are kept between planning and reading; what does not fit is read twice.
+AHEAD_BYTES = 256 << 20
+
+_POLL_MS = 200
+_MOST_RECORDS = 1 << 20
+_APPEND_TIME = 1
+_HEADER = struct.Struct("<qII")
+
+
+class Partition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """What one request has brought of a partition.
+
+    Parameters
+    ----------
+    start, end : int
+        The offsets that it covers: there is no record between them but these.
+    offsets, times : (n,) int64
+        Of each record; the broker's append time, ms.
+    appended : (n,) bool
+        Whether the time is the broker's, not the sender's.
+    data : bytes
+        The records' values, one behind the other.
+    at : (n + 1,) int64
+        Where they begin, and where the last ends.
+    """
+
+    start: int
+    end: int
+    offsets: NDArray[np.int64]
+    times: NDArray[np.int64]
+    appended: NDArray[np.bool_]
+    data: bytes
+    at: NDArray[np.int64]
+
+    def cut(self, start: int, end: int) -> Piece:
+        """Return the part between two offsets."""
+        if start <= self.start and self.end <= end:
+            return self
+        first, last = np.searchsorted(self.offsets, (start, end)).tolist()
+        part, at = slice(first, last), self.at[first : last + 1]
+        return Piece(
+            max(start, self.start),
+            min(end, self.end),
+            self.offsets[part],
+            self.times[part],
+            self.appended[part],
+            self.data[at[0] : at[-1]],
+            at - at[0],
+        )
+
+    def header(self, offset: int) -> bytes | None:
+        """Return what tells the record at an offset from others; None if there is none."""
+        at = int(np.searchsorted(self.offsets, offset))
+        if at == len(self.offsets) or self.offsets[at] != offset:
+            return None
+        body = self.data[self.at[at] : self.at[at + 1]]
+        return _HEADER.pack(int(self.times[at]), len(body), zlib.crc32(body))
+
+
+class Reader:
+    """Reads partitions; for one thread at a time, and for the process that made it.
+
+    Parameters
+    ----------
+    broker : Broker
+        Connected to when something is read.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._made: KafkaConsumer | None = None
+        self._ahead: dict[Partition, list[Piece]] = {}
+        self._held = 0
+        self._lock = threading.RLock()
+
+    def bounds(self, partitions: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
+        """Return where the first record of each is, and where the next one will be."""
+        with self._lock, _told(self._broker):
+            consumer = self._consumer()
+            wanted = [_known(each) for each in partitions]
+            first = consumer.beginning_offsets(wanted, timeout_ms=int(PATIENCE * 1000))
+            last = consumer.end_offsets(wanted, timeout_ms=int(PATIENCE * 1000))
+        return {each: (first[_known(each)], last[_known(each)]) for each in partitions}
+
+    def pieces(
+        self, partition: Partition, start: int, end: int, *, keep: bool
+    ) -> Iterator[Piece | None]:
+        """Yield what lies between two offsets.
+
+        Parameters
+        ----------
+        partition : Partition
+        start, end : int
+            Up to the end there are records already.
+        keep : bool
+            Whether the same is going to be read again. If not, it is let go.
+
+        Yields
+        ------
+        Piece or None
+            None if what is next is not there any more.
+        """
+        while start < end:
+            with self._lock:
+                piece = self._kept(partition, start) or self._fetch(partition, start)
+                if piece is not None:
+                    (self._keep if keep else self._drop)(partition, piece, end)
+            if piece is None:
+                yield None
+                return
+            yield piece.cut(start, end)
+            start = piece.end
+
+    def close(self) -> None:
+        """Disconnect, and forget what was kept."""
+        with self._lock:
+            made, self._made = self._made, None
+            self._ahead, self._held = {}, 0
+            if made is not None:
+                made.close(autocommit=False, timeout_ms=1000)
+
+    def _kept(self, partition: Partition, start: int) -> Piece | None:
+        found = self._ahead.get(partition, ())
+        return next((piece for piece in found if piece.start <= start < piece.end), None)
+
+    def _keep(self, partition: Partition, piece: Piece, end: int) -> None:
+        pieces = self._ahead.setdefault(partition, [])
+        if piece not in pieces and self._held + len(piece.data) <= AHEAD_BYTES:
+            pieces.append(piece)
+            self._held += len(piece.data)
+
+    def _drop(self, partition: Partition, piece: Piece, end: int) -> None:
+        pieces = self._ahead.get(partition, [])
+        if piece in pieces and piece.end <= end:
+            pieces.remove(piece)
+            self._held -= len(piece.data)
+
+    def _consumer(self) -> KafkaConsumer:
+        if self._made is None:
+            require_client()
+            from kafka import KafkaConsumer
+            from kafka.record import util
+
+            self._made = make_client(
+                KafkaConsumer,
+                self._broker,
+                PATIENCE,
+                client_id="sotto",
+                # No group: which offsets have been read is committed with what was counted.
+                group_id=None,
+                enable_auto_commit=False,
+                # An offset that is gone is to be told, not to be replaced by another.
+                auto_offset_reset="none",
+                isolation_level="read_committed",
+                allow_auto_create_topics=False,
+                # In Python alone checksums cost ten times as much as all the rest.
+                check_crcs=util.crc32c_c is not None,
+                metrics_enabled=False,
+                max_poll_records=_MOST_RECORDS,
+                max_partition_fetch_bytes=FETCH_BYTES,
+                # Nothing is waited for: what is read is there.
+                fetch_max_wait_ms=20,
+                request_timeout_ms=int(PATIENCE * 1000),
+            )
+        return self._made
+
+    def _fetch(self, partition: Partition, start: int) -> Piece | None:
+        """Return what is next, empty if it is no record; None if it has been deleted."""
+        from kafka.errors import OffsetOutOfRangeError
+
+        wanted = _known(partition)
+        with _told(self._broker):
+            consumer = self._consumer()
+            if consumer.assignment() != {wanted}:
+                consumer.assign([wanted])
+                consumer.seek(wanted, start)
+            elif consumer.position(wanted) != start:
+                consumer.seek(wanted, start)
+            deadline = time.monotonic() + PATIENCE
+            while time.monotonic() < deadline:
+                try:
+                    records = consumer.poll(_POLL_MS).get(wanted, [])
+                except OffsetOutOfRangeError:
+                    return None
+                reached = consumer.position(wanted)
+                if reached is not None and reached > start:
+                    return _packed(records, start, reached)
+        raise BrokerError(
+            f"{partition.topic} partition {partition.number}: the broker does not give the records "
+            f"from offset {start} on within {PATIENCE:.0f} s: see its log"
+        )
+
+
+def _packed(records: Sequence[Any], start: int, end: int) -> Piece:
+    # A record without a value is an empty one.
+    values = [record.value or b"" for record in records]
+    return Piece(
+        start,
+        end,
+        np.array([record.offset for record in records], dtype=np.int64),
+        np.array([record.timestamp for record in records], dtype=np.int64),
+        np.array([record.timestamp_type == _APPEND_TIME for record in records], dtype=np.bool_),
+        b"".join(values),
+        np.cumsum([0, *map(len, values)], dtype=np.int64),
+    )
+
+
+def _known(partition: Partition) -> TopicPartition:
+    from kafka import TopicPartition
+
+    return TopicPartition(*partition)
+
+
+@contextmanager
+def _told(broker: Broker) -> Iterator[None]:
+    """Turn kafka-python's errors into what to do."""
+    from kafka.errors import AuthorizationError, CorruptRecordError, KafkaError
+
+    try:
+        yield
+    except CorruptRecordError as error:
+        raise BrokerError(
+            f"the broker gives a damaged batch of records ({error}): let it restore the partition "
+            "from another replica"
+        ) from error
+    except AuthorizationError as error:
+        raise BrokerError(f"the broker does not let us read ({error}): allow it") from error
+    except KafkaError as error:
+        raise BrokerError(f"{broker.servers} does not do what it is asked: {error}") from error
+
+
+def reader_of(broker: Broker) -> Reader:
+    """Return this process's reader of a cluster; clients do not survive a fork."""
+    return _reader(os.getpid(), broker)
+
+
+@lru_cache(maxsize=4)
+def _reader(process: int, broker: Broker) -> Reader:
+    return Reader(broker)

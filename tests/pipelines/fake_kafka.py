@@ -1,0 +1,166 @@
+"""Topics in memory, and a consumer that reads them as kafka-python's would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import OffsetOutOfRangeError
+
+from pipelines import partitions, topic
+from pipelines.partitions import Reader
+from pipelines.topic import KafkaTopics
+from sotto.brokers import Broker
+from sotto.log import LogReader, lanes
+from sotto.topics import FoundTopic, ReportTopic
+
+
+class FakeRecord(NamedTuple):
+    """A record as kafka-python gives it, as far as drains look at it."""
+
+    offset: int
+    timestamp: int
+    value: bytes | None
+    timestamp_type: int = 1
+
+
+@dataclass
+class FakePartition:
+    """Records, and the offsets at which the partition begins and ends."""
+
+    records: list[FakeRecord] = field(default_factory=list)
+    first: int = 0
+    end: int = 0
+
+    def append(self, time: int, value: bytes | None, kind: int = 1, gap: int = 0) -> None:
+        """Append a record, behind some offsets that have none."""
+        self.records.append(FakeRecord(self.end + gap, time, value, kind))
+        self.end += gap + 1
+
+    def delete_before(self, offset: int) -> None:
+        """Remove the oldest records, as retention does."""
+        self.records = [record for record in self.records if record.offset >= offset]
+        self.first = offset
+
+
+class FakeCluster:
+    """A cluster with topics of reports.
+
+    Attributes
+    ----------
+    batch : int
+        Offsets that one request covers at most.
+    fetches : list of (int, int)
+        Partition and offset of all requests so far.
+    silent : bool
+        Whether nothing is answered.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.topics = {name: ReportTopic.parse(name) for name in names}
+        self.ids = dict.fromkeys(names, "one")
+        self.batch = 7
+        self.fetches: list[tuple[int, int]] = []
+        self.silent = False
+        self.partitions = {
+            TopicPartition(name, number): FakePartition()
+            for name, parsed in self.topics.items()
+            for number in range(parsed.partitions)
+        }
+
+    def partition(self, number: int, name: str | None = None) -> FakePartition:
+        """Return a partition of the first topic, or of the one named."""
+        return self.partitions[TopicPartition(name or next(iter(self.topics)), number)]
+
+    def source(self, *names: str, accept_loss: bool = False) -> KafkaTopics:
+        """Return topics as a source; all if none is named."""
+        wanted = [self.topics[name] for name in names or self.topics]
+        return KafkaTopics(Broker("fake:9092"), wanted, accept_loss)
+
+    def check(self, wanted: ReportTopic, horizon: int) -> FoundTopic:
+        """Say that a topic can be used."""
+        return FoundTopic(wanted.partitions, 1, {}, self.ids[str(wanted)])
+
+    def epochs(self, name: str) -> tuple[ReportTopic, ...]:
+        """Return the topics of a name."""
+        return tuple(found for found in self.topics.values() if found.name == name)
+
+
+class FakeConsumer:
+    """Reads one partition at a time."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+        self.assigned: set[TopicPartition] = set()
+        self.at: int | None = None
+
+    def assign(self, wanted: list[TopicPartition]) -> None:
+        self.assigned, self.at = set(wanted), None
+
+    def assignment(self) -> set[TopicPartition]:
+        return self.assigned
+
+    def seek(self, wanted: TopicPartition, offset: int) -> None:
+        assert wanted in self.assigned
+        self.at = offset
+
+    def position(self, wanted: TopicPartition) -> int | None:
+        assert wanted in self.assigned
+        return self.at
+
+    def beginning_offsets(
+        self, wanted: list[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, int]:
+        return {each: self.cluster.partitions[each].first for each in wanted}
+
+    def end_offsets(
+        self, wanted: list[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, int]:
+        return {each: self.cluster.partitions[each].end for each in wanted}
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[FakeRecord]]:
+        (wanted,) = self.assigned
+        found = self.cluster.partitions[wanted]
+        assert self.at is not None
+        if self.at < found.first:
+            raise OffsetOutOfRangeError({wanted: self.at})
+        if self.cluster.silent:
+            return {}
+        self.cluster.fetches.append((wanted.partition, self.at))
+        upto = min(self.at + self.cluster.batch, found.end)
+        records = [each for each in found.records if self.at <= each.offset < upto]
+        self.at = upto
+        return {wanted: records} if records else {}
+
+    def close(self, autocommit: bool, timeout_ms: int) -> None:
+        self.assigned = set()
+
+
+def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
+    """Let all readers read a cluster."""
+
+    @contextmanager
+    def connected(broker: Broker) -> Iterator[FakeCluster]:
+        yield cluster
+
+    def consumer(self: Reader) -> FakeConsumer:
+        if self._made is None:
+            self._made = FakeConsumer(cluster)
+        return self._made
+
+    patch.setattr(Reader, "_consumer", consumer)
+    patch.setattr(topic, "connected", connected)
+    patch.setattr(partitions, "PATIENCE", 0.05)
+
+
+def copied(log: Path, cluster: FakeCluster, gaps: Iterable[int] | None = None) -> None:
+    """Put the lanes of a log into the partitions of a topic, with some offsets missing."""
+    missing = iter(gaps or ())
+    for number, lane in enumerate(lanes(log)):
+        for record in LogReader(lane).records():
+            cluster.partition(number).append(record.append, record.body, gap=next(missing, 0))

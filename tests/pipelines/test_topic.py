@@ -1,0 +1,339 @@
+"""Draining partitions: as an embedded log with the same records, and what is refused."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from drain_logs import START, Device, faulty, honest, write
+from drain_reference import expected
+from drain_states import committed, counted, projected
+from fake_kafka import FakeCluster, copied, install
+from step_plans import DAY, HOUR, plans, registry
+
+from pipelines import partitions, quarantine
+from pipelines.commit import StateDirectory
+from pipelines.drain import DrainResult, drain
+from pipelines.files import load
+from pipelines.manifest import Manifest
+from pipelines.source import FrozenLog
+from pipelines.topic import KafkaTopics
+from sotto.brokers import Broker
+from sotto.errors import BrokerError, DrainError, ParameterError
+from sotto.log import LogWriter
+from sotto.reasons import Reason
+
+NAME = "reports-e1-p2"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    made = FakeCluster(NAME)
+    install(monkeypatch, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("topic") / "log", honest(12, 3, 31) + faulty(32))
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory of which copies have the same key."""
+    directory = StateDirectory(tmp_path_factory.mktemp("topic") / "empty")
+    with directory.lock():
+        directory.open()
+    return directory.path
+
+
+def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, object]]]]:
+    """Return all that a drain leaves but what says where it came from."""
+    files = committed(state)
+    manifest = Manifest.from_json(files.pop("MANIFEST.json"))
+    tables = projected(state)
+    for row in tables["meta"]:
+        assert row.pop("lineage") == manifest.digest(manifest.generation)
+    return files, tables
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [100_000, 60])
+def test_a_topic_gives_what_a_log_with_the_same_records_gives(
+    cluster: FakeCluster, log: Path, empty: Path, tmp_path: Path, limit: int
+) -> None:
+    """Byte for byte: states, counts, quarantine, and the rows of the database."""
+    copied(log, cluster)
+    for name in ("log", "topic"):
+        shutil.copytree(empty, tmp_path / name)
+    one = drain(log, tmp_path / "log", plans(), max_reports=limit)
+    other = drain(cluster.source(), tmp_path / "topic", plans(), max_reports=limit)
+    assert contents(tmp_path / "log") == contents(tmp_path / "topic")
+    assert one.drains == other.drains
+    assert (one.drains > 1) == (limit == 60)
+    assert (one.tally, one.rejects) == (other.tally, other.rejects)
+    assert other.unit == "messages"
+    assert other.size == sum(cluster.partition(number).end for number in (0, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 5, 1000])
+def test_offsets_may_be_missing_anywhere(
+    cluster: FakeCluster, log: Path, tmp_path: Path, batch: int
+) -> None:
+    """As after compaction, between aborted records, and where markers of transactions are."""
+    source = random.Random(5)
+    copied(log, cluster, (source.choice([0, 0, 1, 9]) for _ in range(10_000)))
+    for number in (0, 1):
+        cluster.partition(number).end += 3
+    cluster.batch = batch
+    drain(cluster.source(), tmp_path, plans(), max_reports=70)
+    assert counted(tmp_path) == expected(log, registry()).counts
+    assert drain(cluster.source(), tmp_path, plans()).drains == 0
+
+
+def taken(cluster: FakeCluster, state: Path, **options: object) -> DrainResult:
+    return drain(cluster.source(), state, plans(), **options)  # type: ignore[arg-type]
+
+
+def report(append: int, seed: int = 1) -> bytes:
+    device = Device(plans()[0], random.Random(seed))
+    return device.chain(device.plan.metric("colour"), append, 1)[0].message
+
+
+def rejected(state: Path) -> list[tuple[Reason, bytes, int]]:
+    directory = StateDirectory(state)
+    return [
+        (reject.reason, reject.message, reject.append)
+        for entry in directory.manifest().quarantine
+        for reject in quarantine.unpack(
+            load(directory.quarantine(entry.generation), quarantine.KIND)
+        )
+    ]
+
+
+def test_poison_is_quarantined_and_the_rest_counted(cluster: FakeCluster, tmp_path: Path) -> None:
+    partition = cluster.partition(0)
+    time = START + DAY
+    partition.append(time, b"\xff" * 50)
+    partition.append(time, None)
+    partition.append(time, b"")
+    partition.append(time, b"SO")
+    partition.append(time, report(START))
+    partition.append(time, b"\0" * 3_000_000)
+    result = taken(cluster, tmp_path)
+    assert (result.tally.counted, result.rejects) == (1, {"malformed": 5})
+    lengths = [len(message) for _, message, _ in rejected(tmp_path)]
+    assert sorted(lengths) == [0, 0, 2, 50, 3_000_000]
+
+
+def test_times_that_senders_chose_count_for_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
+    """A topic that was on CreateTime for a while."""
+    partition = cluster.partition(1)
+    partition.append(START + DAY, report(START, 1))
+    partition.append(START + 900 * DAY, report(START, 2), kind=0)
+    partition.append(START + DAY + HOUR, report(START, 3))
+    partition.append(START, report(START, 4), kind=0)
+    result = taken(cluster, tmp_path)
+    assert (result.tally.counted, result.rejects) == (2, {"corrupt_log": 2})
+    assert rejected(tmp_path) == [
+        (Reason.CORRUPT_LOG, report(START, 2), START + DAY),
+        (Reason.CORRUPT_LOG, report(START, 4), START + DAY + HOUR),
+    ]
+    assert StateDirectory(tmp_path).manifest().clock == START + DAY + HOUR
+    assert taken(cluster, tmp_path).drains == 0
+
+
+def test_times_never_fall_in_a_partition(cluster: FakeCluster, tmp_path: Path) -> None:
+    for time in (START + 2 * DAY, START - 900 * DAY, START + 3 * DAY):
+        cluster.partition(0).append(time, b"no report")
+    taken(cluster, tmp_path)
+    appends = [append - START for _, _, append in rejected(tmp_path)]
+    assert appends == [2 * DAY, 2 * DAY, 3 * DAY]
+
+
+def test_partitions_are_merged_by_time_and_drains_bounded(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    for step in range(40):
+        cluster.partition(step % 2).append(START + (step ^ 1) * HOUR, report(START, step))
+    source = cluster.source()
+    source.open(registry())
+    manifest, clocks = Manifest(state="", key=bytes(16)), []
+    frozen = FrozenLog(source, manifest)
+    while (intent := frozen.take(6)) is not None:
+        assert sum(item.end - item.start for item in intent.items) <= 6
+        clocks.append(intent.clock)
+    assert clocks == sorted(clocks)
+    assert len(clocks) == 7
+    source.close()
+
+
+@pytest.mark.parametrize("room", [0, 1 << 20])
+def test_what_was_looked_at_is_read_once_if_there_is_room(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(partitions, "AHEAD_BYTES", room)
+    cluster.batch = 4
+    for step in range(40):
+        cluster.partition(step % 2).append(START + DAY + step, report(START, step))
+    assert taken(cluster, tmp_path, max_reports=9).tally.counted == 40
+    assert (len(cluster.fetches) == len(set(cluster.fetches))) == (room > 0)
+    assert len(cluster.fetches) >= 10
+
+
+class StoppedError(Exception):
+    """Ends a drain where a test wants."""
+
+
+def interrupted(cluster: FakeCluster, state: Path, at: str, **options: object) -> None:
+    def stop(step: str) -> None:
+        if step == at:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        taken(cluster, state, checkpoint=stop, **options)
+
+
+def test_a_restart_takes_what_was_undertaken(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    interrupted(cluster, tmp_path, "begun")
+    cluster.partition(0).append(START + DAY, report(START, 2))
+    stops = iter([True])
+    taken(cluster, tmp_path, stop=lambda: next(stops))
+    manifest = StateDirectory(tmp_path).manifest()
+    assert (manifest.generation, manifest.lanes) == (1, {f"{NAME}@one/0": 1})
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
+def test_reading_begins_where_a_topic_begins(cluster: FakeCluster, tmp_path: Path) -> None:
+    """And what of it is deleted later without having been taken is missed, on every partition."""
+    for partition in (cluster.partition(0), cluster.partition(1)):
+        partition.end = 5
+        partition.first = 5
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    assert taken(cluster, tmp_path).rejects == {}
+    assert StateDirectory(tmp_path).manifest().lanes == {f"{NAME}@one/0": 6, f"{NAME}@one/1": 5}
+    cluster.partition(1).append(START + DAY, report(START, 2))
+    cluster.partition(1).append(START + DAY, report(START, 3))
+    cluster.partition(1).delete_before(6)
+    with pytest.raises(DrainError, match=r"p2@one/1 begins at offset 6, and 5 is the next"):
+        taken(cluster, tmp_path)
+
+
+@pytest.mark.parametrize("never_taken_from", [False, True])
+def test_records_deleted_uncounted_are_refused_and_then_accepted(
+    cluster: FakeCluster, tmp_path: Path, never_taken_from: bool
+) -> None:
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    taken(cluster, tmp_path)
+    partition = cluster.partition(1 if never_taken_from else 0)
+    for seed in (2, 3, 4):
+        partition.append(START + DAY, report(START, seed))
+    partition.delete_before(partition.end - 1)
+    with pytest.raises(DrainError, match=r"deleted uncounted.*--accept-loss"):
+        taken(cluster, tmp_path)
+    assert StateDirectory(tmp_path).manifest().generation == 1
+    result = drain(cluster.source(accept_loss=True), tmp_path, plans())
+    assert (result.tally.counted, result.rejects) == (1, {"corrupt_log": 1})
+    assert rejected(tmp_path) == [(Reason.CORRUPT_LOG, b"", START + DAY)]
+    assert taken(cluster, tmp_path).drains == 0
+
+
+def test_records_deleted_within_what_was_undertaken(cluster: FakeCluster, tmp_path: Path) -> None:
+    partition = cluster.partition(0)
+    for seed in (1, 2, 3):
+        partition.append(START + DAY, report(START, seed))
+    interrupted(cluster, tmp_path, "begun")
+    partition.delete_before(2)
+    with pytest.raises(DrainError, match="deleted uncounted"):
+        taken(cluster, tmp_path)
+    result = drain(cluster.source(accept_loss=True), tmp_path, plans())
+    assert (result.tally.counted, result.rejects) == (1, {"corrupt_log": 1})
+
+
+def test_another_topic_is_not_taken_for_the_one_that_was(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    partition = cluster.partition(0)
+    partition.append(START + DAY, report(START, 1))
+    partition.append(START + DAY, report(START, 2))
+    taken(cluster, tmp_path)
+    before = committed(tmp_path)
+    cluster.ids[NAME] = "two"
+    with pytest.raises(DrainError, match="deleted and made again"):
+        taken(cluster, tmp_path)
+    cluster.ids[NAME] = "one"
+    kept = partition.records
+    partition.records, partition.end = kept[:1], 1
+    with pytest.raises(DrainError, match="ends at offset 1, but 2 have been counted"):
+        taken(cluster, tmp_path)
+    partition.append(START + 2 * DAY, report(START, 2))
+    with pytest.raises(DrainError, match="another record at offset 1"):
+        taken(cluster, tmp_path)
+    partition.records = kept[:1]
+    assert taken(cluster, tmp_path).drains == 0
+    partition.records = kept
+    assert taken(cluster, tmp_path).drains == 0
+    assert committed(tmp_path) == before
+
+
+def test_a_new_epoch_follows_a_drained_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old, new, other = "reports-e1-p1", "reports-e2-p2", "fleet-e1-p1"
+    cluster = FakeCluster(old, new, other)
+    install(monkeypatch, cluster)
+    cluster.partition(0, old).append(START + DAY, report(START, 1))
+    drain(cluster.source(old), tmp_path, plans())
+    cluster.partition(0, old).append(START + DAY, report(START, 2))
+    cluster.partition(1, new).append(START + DAY, report(START, 3))
+    with pytest.raises(DrainError, match="has 1 messages that have not been counted"):
+        drain(cluster.source(new), tmp_path, plans())
+    assert drain(cluster.source(old, new), tmp_path, plans()).tally.counted == 2
+    cluster.partition(0, new).append(START + DAY, report(START, 4))
+    assert drain(cluster.source(new), tmp_path, plans()).tally.counted == 1
+    del cluster.topics[old]
+    assert drain(cluster.source(new), tmp_path, plans()).drains == 0
+    with pytest.raises(DrainError, match="fleet-e1-p1 is another one"):
+        drain(cluster.source(other), tmp_path, plans())
+    with pytest.raises(ParameterError, match="one name"):
+        cluster.source(new, other)
+    with pytest.raises(ParameterError, match="one name"):
+        KafkaTopics(Broker("fake:9092"), [])
+
+
+def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    with LogWriter(tmp_path / "log", "a", fsync="never") as writer:
+        writer.append(report(START, 1), START + DAY)
+    drain(tmp_path / "log", tmp_path / "one", plans())
+    taken(cluster, tmp_path / "two")
+    with pytest.raises(DrainError, match="of an embedded log"):
+        taken(cluster, tmp_path / "one")
+    with pytest.raises(DrainError, match="another log"):
+        drain(tmp_path / "log", tmp_path / "two", plans())
+
+
+def test_a_broker_that_falls_silent_is_an_error(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    cluster.silent = True
+    with pytest.raises(BrokerError, match=r"reports-e1-p2 partition 0: the broker does not give"):
+        taken(cluster, tmp_path)
+    cluster.silent = False
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
+def test_a_broker_without_ids_is_too_old(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.ids[NAME] = ""
+    with pytest.raises(BrokerError, match="too old"):
+        taken(cluster, tmp_path)
+
+
+def test_as_of_and_the_future(cluster: FakeCluster, tmp_path: Path) -> None:
+    for days in (1, 2, 3):
+        cluster.partition(0).append(START + days * DAY, report(START, days))
+    assert taken(cluster, tmp_path, as_of=START + 2 * DAY).tally.counted == 2
+    result = taken(cluster, tmp_path, clock=lambda: START + 2 * DAY)
+    assert (result.drains, result.ahead) == (0, (f"{NAME}@one/0",))
+    assert taken(cluster, tmp_path).tally.counted == 1
