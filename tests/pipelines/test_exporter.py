@@ -41,10 +41,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Watched:
 
 
 @pytest.fixture
-def copy(job: Watched, tmp_path: Path) -> Watched:
-    shutil.copytree(job.state, tmp_path / "state")
-    shutil.copytree(job.log, tmp_path / "log")
-    return Watched(tmp_path / "log", tmp_path / "state")
+def copy(tmp_path: Path) -> Watched:
+    return watched(tmp_path)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import random
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,11 +31,20 @@ class Watched(NamedTuple):
     state: Path
 
 
+@cache
+def _drained() -> tempfile.TemporaryDirectory[str]:
+    """Drain once a process; the folder goes with it."""
+    folder = tempfile.TemporaryDirectory(prefix="sotto-watched-")
+    atexit.register(folder.cleanup)
+    log = write(Path(folder.name) / "log", honest(20, 4, 1) + faulty(2))
+    drain(log, Path(folder.name) / "state", plans(), candidates=CANDIDATES)
+    return folder
+
+
 def watched(folder: Path) -> Watched:
-    """Return a job that has drained a log with everything in it."""
-    log = write(folder / "log", honest(20, 4, 1) + faulty(2))
-    drain(log, folder / "state", plans(), candidates=CANDIDATES)
-    return Watched(log, folder / "state")
+    """Return a job that has drained a log with everything in it, in a folder of its own."""
+    shutil.copytree(_drained().name, folder, dirs_exist_ok=True)
+    return Watched(folder / "log", folder / "state")
 
 
 def late_messages(number: int) -> list[Sent]:
