@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sources import ScriptedSource
 from statistical import check_counts, check_normal, check_same_law
 
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
@@ -24,7 +25,7 @@ from mechanisms.selection.flip_ladder import (
     last_threshold,
     permute_and_flip_ladder,
 )
-from mechanisms.selection.top_item import TopItemLadder
+from mechanisms.selection.top_item import TopItemLadder, uniforms_below
 from mechanisms.selection.top_response import TopResponseLadder, top_response_ladder
 from mechanisms.symbols import SymbolDraw
 from mechanisms.testing import SeededSource
@@ -253,3 +254,22 @@ def test_parameters_outside_their_range_are_refused(make: Any) -> None:
         make(3, 2, (40_000_001,), "screen")
     with pytest.raises(UnrelatedRungsError):
         make(3, 2, (39_999_999, 40_000_000), "screen")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_word_at_a_threshold_does_not_accept(before: bool) -> None:
+    """Looked at is item 1, a whole clip below, then item 0, which every word accepts."""
+    ladder = permute_and_flip_ladder(2, 3, [1_000_000], "screen")
+    word, ids = ladder.table[-1] - before, np.zeros((1, 2), dtype=np.uint64)
+    assert ladder.encode((3, 0), bytes(16), ScriptedSource([1, word, GRAINS - 1])) == before
+    source = ScriptedSource([1, word, 0, GRAINS - 1])
+    assert ladder.encode_many([(3, 0)], ids, source).tolist() == [before]
+
+
+def test_words_above_the_last_multiple_are_drawn_again() -> None:
+    # 2**64 is one more than a multiple of three, and five.
+    for bound in (3, 5):
+        words = [GRAINS - 1, GRAINS - 2, 7]
+        drawn = uniforms_below(bound, 1, ScriptedSource(words))
+        assert drawn.tolist() == [(GRAINS - 2) % bound]
+    assert uniforms_below(4, 1, ScriptedSource([GRAINS - 1])).tolist() == [3]
