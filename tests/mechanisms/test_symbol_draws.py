@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from fractions import Fraction
 
 import numpy as np
@@ -61,6 +62,18 @@ def test_a_decided_head_has_one_outcome_and_an_open_one_has_two(draw: SymbolDraw
             assert decided == module._OPEN
         else:
             assert decided == outcome(head * HEAD) == outcome(head * HEAD + HEAD - 1)
+
+
+@pytest.mark.parametrize("draw", ALL, ids=lambda draw: f"{draw.size}-{draw.other}")
+def test_words_at_the_edges_have_the_outcome_above(draw: SymbolDraw) -> None:
+    edges = [draw.keep + k * draw.other for k in range(draw.size - 1)]
+    words = sorted({word for edge in edges for word in (edge - 1, edge)} | {0, GRAINS - 1})
+    for symbol in {0, draw.size // 2, draw.size - 1}:
+        outcomes = [symbol, *(other for other in range(draw.size) if other != symbol)]
+        expected = [outcomes[bisect_right(edges, word)] for word in words]
+        assert [draw.apply(symbol, word) for word in words] == expected
+        many = draw.apply_many(np.full(len(words), symbol), np.array(words, dtype=np.uint64))
+        assert many.tolist() == expected
 
 
 @pytest.mark.parametrize("draw", ALL, ids=lambda draw: f"{draw.size}-{draw.other}")
