@@ -161,8 +161,6 @@ def faults(topic: ReportTopic, found: FoundTopic, horizon: int) -> list[str]:
         wrong.append(_set("max.message.bytes", says, f"at least {MAX_BATCH}"))
     if says.get("unclean.leader.election.enable") != "false":
         wrong.append(_set("unclean.leader.election.enable", says, "false"))
-    if int(says.get("min.insync.replicas", "1")) > found.replicas:
-        wrong.append(_set("min.insync.replicas", says, f"at most {found.replicas}"))
     return wrong
 
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy import jars
@@ -40,10 +41,16 @@ class LocalBroker:
     profile : {"plain", "tls"}
     heap : int
         Megabytes of Java heap.
+    options : sequence of str
+        For Java.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], profile: str = "plain", heap: int = 256
+        self,
+        folder: str | os.PathLike[str],
+        profile: str = "plain",
+        heap: int = 256,
+        options: Sequence[str] = (),
     ) -> None:
         if profile not in PROFILES:
             raise DeployError(f"profile {profile!r} must be one of {', '.join(PROFILES)}")
@@ -51,6 +58,7 @@ class LocalBroker:
         self.profile = profile
         self.client_file = self.folder / "client.json"
         self._heap = heap
+        self._options = tuple(options)
         self._properties = self.folder / "server.properties"
         self._pid_file = self.folder / "pid"
         self._process: subprocess.Popen[bytes] | None = None
@@ -143,26 +151,28 @@ class LocalBroker:
 
     def _pid(self) -> int | None:
         """Return its process id, None if it does not live or the id is another process's by now."""
-        if self._process is not None and self._process.poll() is not None:
-            self._process = None
         try:
             pid = int(self._pid_file.read_text("ascii"))
         except (FileNotFoundError, ValueError):
             return None
         found = subprocess.run(
-            ["ps", "-o", "stat=,command=", "-p", str(pid)],
+            ["ps", "-ww", "-o", "command=", "-p", str(pid)],
             capture_output=True,
             text=True,
             check=False,
         ).stdout
-        return pid if str(self._properties) in found and not found.startswith("Z") else None
+        return pid if str(self._properties) in found else None
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while self._pid() is not None:
             if time.monotonic() > deadline:
                 return False
+            if self._process is not None:
+                self._process.poll()
             time.sleep(0.05)
+        if self._process is not None:
+            self._process.wait()
         return True
 
     def _ports(self, port: int) -> tuple[int, int]:
@@ -219,6 +229,7 @@ class LocalBroker:
             "-XX:+UseSerialGC",
             "-XX:+ExitOnOutOfMemoryError",
             f"-Dlog4j2.configurationFile={SOURCE / 'log4j2.properties'}",
+            *self._options,
         ]
 
     def _wait_until_it_answers(self, process: subprocess.Popen[bytes], port: int) -> None:

@@ -68,7 +68,6 @@ def test_a_topic_as_it_is_made_can_be_used():
         (found(retention_bytes="1000"), "retention.bytes is 1000: set it to -1"),
         (found(max_message_bytes=str(MAX_MESSAGE)), "max.message.bytes"),
         (found(unclean_leader_election_enable="true"), "unclean"),
-        (found(min_insync_replicas="2"), "min.insync.replicas is 2: set it to at most 1"),
     ],
 )
 def test_each_fault_is_told_with_what_to_do(topic, said):

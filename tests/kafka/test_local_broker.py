@@ -1,0 +1,99 @@
+"""The project's own broker: starts, stops, keeps what it holds, and says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+
+import pytest
+
+from clientsdk import KafkaPublisher
+from deploy import jars
+from deploy.errors import DeployError
+from deploy.kafka import __main__ as command
+from deploy.kafka.broker import LocalBroker
+from deploy.kafka.probe import answers
+
+pytestmark = pytest.mark.slow
+
+
+def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
+    local, broker, topic, read_all, monkeypatch
+):
+    monkeypatch.setattr(jars, "fetch", lambda *_: pytest.fail("a network would be needed"))
+    publisher = KafkaPublisher(broker, topic)
+    publisher.publish(1, b"kept")
+    publisher.close()
+    servers = local.servers
+    assert local.stop()
+    assert not local.running
+    assert not local.stop()
+    local.start()
+    assert local.servers == servers
+    assert [record.value for record in read_all(broker, topic)] == [b"kept"]
+
+
+def test_two_do_not_run_in_one_folder_and_ports_are_not_shared(local, tmp_path):
+    with pytest.raises(DeployError, match="running already"):
+        LocalBroker(local.folder).start()
+    port = int(local.servers.rpartition(":")[2])
+    with pytest.raises(DeployError, match=f"port {port} cannot be used .*give another"):
+        LocalBroker(tmp_path).start(port=port)
+
+
+def test_another_process_that_has_its_id_by_now_is_left_alone(tmp_path):
+    broker = LocalBroker(tmp_path)
+    (tmp_path / "pid").write_text(str(os.getpid()), encoding="ascii")
+    assert not broker.running
+    assert not broker.stop()
+    assert not (tmp_path / "pid").exists()
+
+
+def test_one_that_ends_at_once_says_why_and_leaves_nothing(archives, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "deploy.kafka.broker.common",
+        lambda data, client, controller: {"process.roles": "broker", "log.dirs": data},
+    )
+    broker = LocalBroker(tmp_path)
+    with pytest.raises(DeployError, match=r"formatted|ended at once"):
+        broker.start()
+    assert not broker.running
+
+
+def test_the_command_tells_what_is_running(local, monkeypatch, capsys):
+    monkeypatch.setattr(command, "STATE", local.folder.parent)
+    monkeypatch.setattr(command, "PROFILES", [local.folder.name])
+    monkeypatch.setattr(command, "LocalBroker", lambda folder, profile: local)
+    monkeypatch.setattr("sys.argv", ["kafka", "start", "--profile", local.folder.name])
+    assert command.main() == 0
+    assert capsys.readouterr().out == f"running already, on {local.servers}\n"
+
+
+def test_secrets_are_its_owners_alone(secured):
+    files = [path for path in secured.folder.rglob("*") if path.name != "data"]
+    for name in ("server.properties", "client.json", "server.pem"):
+        (path,) = [path for path in files if path.name == name]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not list((secured.folder / "keys").glob("*.key"))
+    password = secured.client_file.read_text("utf-8").split('"password": "')[1].split('"')[0]
+    assert password not in secured.log_file.read_text("utf-8")
+
+
+def test_nothing_secret_is_committed():
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "deploy", "*.pem", "*.key", "*.jks", "*.p12"],
+        cwd=jars.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert not [name for name in tracked if name.endswith((".pem", ".key", ".jks", ".p12"))]
+
+
+def test_the_probe_believes_no_stranger():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert not answers("127.0.0.1", port, None, seconds=0.1)
+    assert not answers("127.0.0.1", 1, None)

@@ -1,0 +1,214 @@
+"""Publishing to a real broker: in the clear, over TLS, and while it is dead, slow or refuses."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+from clientsdk import Broker, KafkaPublisher
+from clientsdk.testing import FakeClock, SeededClient, small_plan
+from sotto.errors import PublishError
+from sotto.wire import MAX_MESSAGE, decode_message
+
+pytestmark = pytest.mark.slow
+
+
+def device(seed, publisher):
+    """A device with one report that is due."""
+    client = SeededClient(small_plan(), seed=seed, clock=FakeClock(), publisher=publisher)
+    client.record("colour", "red")
+    client.clock.advance(hours=3)
+    return client
+
+
+def keys(records):
+    """Idempotency keys and payloads of all rows."""
+    return [
+        (row.pseudonym, run.metric, row.chain, row.level, row.payload)
+        for record in records
+        for run in decode_message(record.value).runs
+        for row in run.rows
+    ]
+
+
+def configure(broker, topic, **settings):
+    admin = KafkaAdminClient(**broker.options(10))
+    changes = {name.replace("_", "."): value for name, value in settings.items()}
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, str(topic), changes)])
+    admin.close()
+
+
+@pytest.mark.parametrize("profile", ["local", "secured"])
+def test_each_message_is_in_its_shards_partition_with_the_brokers_time(
+    profile, request, make_topic, read_all
+):
+    broker = Broker.from_file(request.getfixturevalue(profile).client_file)
+    topic = make_topic(broker)
+    publisher = KafkaPublisher(broker, topic)
+    before = time.time_ns() // 1_000_000
+    for shard in range(64):
+        publisher.publish(shard, bytes([shard]) * 30)
+    publisher.sync()
+    after = time.time_ns() // 1_000_000
+    settings = publisher._producer.config
+    publisher.close()
+    assert (settings["enable_idempotence"], settings["acks"]) == (True, -1)
+    records = read_all(broker, topic)
+    assert sorted(record.value[0] for record in records) == list(range(64))
+    assert all(record.partition == record.value[0] % topic.partitions for record in records)
+    assert all(before - 1 <= record.timestamp <= after + 1 for record in records)
+    assert {record.timestamp_type for record in records} == {1}
+
+
+def test_the_largest_message_passes(broker, topic, read_all):
+    publisher = KafkaPublisher(broker, topic, compression=None)
+    message = bytes(MAX_MESSAGE)
+    publisher.publish(0, message)
+    publisher.close()
+    assert [record.value for record in read_all(broker, topic)] == [message]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"password": "wrong"}, "does not let us in: check user, password"),
+        ({"user": None, "password": None}, "does not let us in"),
+        ({"ca": None}, "is not trusted .*give the authority that signed it as ca"),
+        ({"ca": None, "user": None, "password": None}, "whether it wants TLS"),
+    ],
+)
+def test_who_is_not_let_in_is_told_and_keeps_his_reports(secured, change, message):
+    known = Broker.from_file(secured.client_file)
+    fields = {"ca": known.ca, "user": known.user, "password": known.password, **change}
+    publisher = KafkaPublisher(Broker(known.servers, **fields), "reports-e1-p4", timeout=3)
+    result = device(1, publisher).flush()
+    assert (result.sent, result.remaining) == (0, 1)
+    with pytest.raises(PublishError, match=message):
+        publisher.publish(0, b"x")
+    publisher.close()
+
+
+def test_an_unknown_topic_is_told_and_not_made(broker):
+    publisher = KafkaPublisher(broker, "unknown-e1-p4", timeout=3)
+    for _ in range(2):
+        with pytest.raises(
+            PublishError, match=r"knows no topic unknown-e1-p4.*sotto topics create"
+        ):
+            publisher.publish(0, b"x")
+    publisher.close()
+
+
+class _Bursts(threading.Thread):
+    """Sends distinct messages, many between two syncs, and the same ones again after an error."""
+
+    def __init__(self, broker, topic):
+        super().__init__()
+        self._publisher = KafkaPublisher(broker, topic, timeout=4)
+        self.acknowledged: set[bytes] = set()
+        self.enough = threading.Event()
+
+    def run(self):
+        deadline = time.monotonic() + 90
+        number = 0
+        while not self.enough.is_set():
+            burst = [(number + at).to_bytes(8, "big") for at in range(200)]
+            while not self._sent(burst):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            self.acknowledged.update(burst)
+            number += len(burst)
+        self._publisher.close()
+
+    def _sent(self, burst):
+        try:
+            for at, message in enumerate(burst):
+                self._publisher.publish(at, message)
+            self._publisher.sync()
+        except PublishError:
+            return False
+        return True
+
+
+def test_a_broker_killed_while_it_is_sent_to_loses_nothing_acknowledged(
+    local, broker, topic, make_topic, read_all
+):
+    """Devices, one after another, whose every report is distinct, and bursts beside them."""
+    bursts_topic = make_topic(broker)
+    bursts = _Bursts(broker, bursts_topic)
+    publisher = KafkaPublisher(broker, topic, timeout=4)
+    waiting = [device(seed, publisher) for seed in range(300)]
+    longest, failures, some_sent = 0.0, 0, threading.Event()
+
+    def send():
+        nonlocal longest, failures
+        deadline = time.monotonic() + 90
+        while waiting and time.monotonic() < deadline:
+            started = time.monotonic()
+            result = waiting[0].flush()
+            longest = max(longest, time.monotonic() - started)
+            if result.sent:
+                waiting.pop(0)
+                if len(waiting) < 200:
+                    some_sent.set()
+            else:
+                failures += 1
+                time.sleep(0.05)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    bursts.start()
+    assert some_sent.wait(30)
+    local.kill()
+    local.start()
+    sender.join(90)
+    bursts.enough.set()
+    bursts.join(90)
+    publisher.close()
+    assert not waiting
+    assert failures > 0
+    assert longest < 2 * 4
+    found = keys(read_all(broker, topic))
+    assert len({key[:4] for key in found}) == len(set(found)) == 300
+    assert {record.value for record in read_all(broker, bursts_topic)} == bursts.acknowledged
+
+
+def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_same_bytes(
+    local, broker, topic, read_all
+):
+    publisher = KafkaPublisher(broker, topic, timeout=2)
+    publisher.publish(0, b"connected")
+    publisher.sync()
+    client = device(7, publisher)
+    local.signal(signal.SIGSTOP)
+    try:
+        started = time.monotonic()
+        result = client.flush()
+        assert time.monotonic() - started < 3.5
+        assert (result.sent, result.remaining) == (0, 1)
+        assert isinstance(result.error, PublishError)
+    finally:
+        local.signal(signal.SIGCONT)
+    deadline = time.monotonic() + 20
+    while not client.flush().sent:
+        assert time.monotonic() < deadline
+    publisher.close()
+    messages = [record.value for record in read_all(broker, topic)]
+    assert len(set(messages) - {b"connected"}) == 1
+
+
+def test_a_broker_that_refuses_says_which_setting_and_the_reports_stay(broker, topic, read_all):
+    configure(broker, topic, max_message_bytes="60")
+    publisher = KafkaPublisher(broker, topic, timeout=5, compression=None)
+    client = device(8, publisher)
+    result = client.flush()
+    assert (result.sent, result.remaining) == (0, 1)
+    assert "raise max.message.bytes" in str(result.error)
+    assert read_all(broker, topic) == []
+    configure(broker, topic, max_message_bytes="2000000")
+    assert client.flush().sent == 1
+    publisher.close()
+    assert len(keys(read_all(broker, topic))) == 1

@@ -1,0 +1,161 @@
+"""``sotto topics`` against a real broker: what it makes, and every refusal."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+from clientsdk import Broker
+from clientsdk.testing import small_plan
+from sotto.cli import main
+from sotto.topicadmin import connected
+
+pytestmark = pytest.mark.slow
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def run(broker, tmp_path, capsys):
+    """Runs the command with a plan whose horizon is three days; returns status and both outputs."""
+    path = tmp_path / "plan.json"
+    path.write_bytes(small_plan().to_json())
+    assert small_plan().horizon == 3 * DAY
+
+    def command(action, *arguments, where=("--servers", broker.servers), plan=True):
+        known = ["--plan", str(path)] if plan else []
+        status = main(["topics", action, *arguments, *known, *where])
+        return status, *capsys.readouterr()
+
+    return command
+
+
+@pytest.fixture
+def admin(broker):
+    """What changes topics behind the command's back."""
+    client = KafkaAdminClient(**broker.options(10))
+    yield client
+    client.close()
+
+
+def refused(result, *said):
+    status, out, err = result
+    assert (status, out) == (2, "")
+    for words in said:
+        assert words in err
+
+
+def test_a_topic_is_made_once_and_checked(run, broker):
+    status, out, err = run("create", "made", "--partitions", "8")
+    assert (status, err) == (0, "")
+    assert out == "made-e1-p8 is made\npartitions 8, replicas 1, records stay 3d\n"
+    assert run("create", "made", "--partitions", "8")[1].startswith("made-e1-p8 is there already")
+    assert run("check", "made-e1-p8")[1].startswith("made-e1-p8 can be used\npartitions 8")
+    with connected(broker) as topics:
+        (topic,) = topics.epochs("made")
+        settings = topics.find(topic).settings
+    assert settings["message.timestamp.type"] == "LogAppendTime"
+    assert settings["retention.ms"] == str(3 * DAY)
+    assert settings["min.insync.replicas"] == "1"
+
+
+def test_epochs_follow_each_other(run):
+    assert run("create", "grown", "--partitions", "4")[0] == 0
+    refused(
+        run("create", "grown", "--partitions", "8"),
+        "grown-e1-p4 is there already",
+        "drain it, then create epoch 2",
+    )
+    assert run("create", "grown", "--partitions", "8", "--epoch", "2")[0] == 0
+    refused(run("create", "grown", "--partitions", "2", "--epoch", "1"), "create epoch 3")
+    status, out, _ = run("list", "grown", plan=False)
+    assert status == 0
+    assert [line.split() for line in out.splitlines()] == [
+        ["topic", "epoch", "partitions"],
+        ["grown-e1-p4", "1", "4"],
+        ["grown-e2-p8", "2", "8"],
+    ]
+
+
+def test_retention_covers_the_plans(run):
+    long = run("create", "long", "--partitions", "1", "--retention", "30d")
+    assert "records stay 30d" in long[1]
+    refused(
+        run("create", "short", "--partitions", "1", "--retention", "1d"),
+        "--retention 1d is shorter",
+        "give at least 3d",
+    )
+
+
+def test_partitions_beyond_the_shards_are_refused(run):
+    refused(run("create", "wide", "--partitions", "65"), "64 shards", "take at most 64")
+
+
+def test_more_replicas_than_brokers_are_refused(run):
+    refused(run("create", "safe", "--partitions", "1", "--replicas", "3"), "only 1 broker(s)")
+
+
+def test_unknown_topics_are_refused(run):
+    refused(run("check", "nowhere-e1-p8"), "there is no topic nowhere-e1-p8: make it with sotto")
+    refused(run("check", "nowhere"), "must be a full name")
+    refused(run("list", "nowhere", plan=False), "no topic of reports called 'nowhere'")
+    assert run("create", "somewhere", "--partitions", "2")[0] == 0
+    refused(run("check", "somewhere-e1-p8"), "there are somewhere-e1-p2")
+
+
+def test_a_topic_that_another_made_is_refused_with_all_that_is_wrong(run, admin):
+    settings = {"retention.ms": str(DAY), "cleanup.policy": "compact", "retention.bytes": "100"}
+    options = {"num_partitions": 3, "replication_factor": 1, "configs": settings}
+    admin.create_topics({"foreign-e1-p4": options}, wait_for_metadata=True)
+    refused(
+        run("check", "foreign-e1-p4"),
+        "it has 3 partitions, not 4",
+        "message.timestamp.type is CreateTime: set it to LogAppendTime",
+        "cleanup.policy is compact: set it to delete",
+        "records stay for 1d, plans accept reports for 3d: set retention.ms to at least 259200000",
+        "retention.bytes is 100: set it to -1",
+        "max.message.bytes is 1048588: set it to at least",
+    )
+
+
+def test_partitions_that_were_added_later_are_noticed(run, admin):
+    assert run("create", "widened", "--partitions", "2")[0] == 0
+    admin.create_partitions({"widened-e1-p2": 3})
+    refused(run("check", "widened-e1-p2"), "it has 3 partitions, not 2")
+
+
+def test_a_setting_that_was_changed_later_is_noticed(run, admin):
+    assert run("create", "changed", "--partitions", "1")[0] == 0
+    resource = ConfigResource(
+        ConfigResourceType.TOPIC, "changed-e1-p1", {"message.timestamp.type": "CreateTime"}
+    )
+    admin.alter_configs([resource])
+    refused(run("check", "changed-e1-p1"), "message.timestamp.type is CreateTime")
+
+
+def test_a_broker_that_cannot_be_reached_is_told(run):
+    refused(
+        run("check", "made-e1-p8", where=("--servers", "127.0.0.1:1")),
+        "127.0.0.1:1: Connection refused; is the broker running, and is this its address?",
+    )
+
+
+def test_a_broker_of_another_version_is_refused(run, monkeypatch):
+    monkeypatch.setattr("sotto.brokers.OLDEST_BROKER", (9, 1))
+    refused(run("check", "made-e1-p8"), "Sotto needs 9.1 or newer: upgrade it")
+
+
+def test_tls_and_a_name_from_a_file(run, secured, tmp_path, monkeypatch):
+    where = ("--broker", str(secured.client_file))
+    assert run("create", "private", "--partitions", "2", where=where)[0] == 0
+    known = Broker.from_file(secured.client_file)
+    stranger = tmp_path / "stranger.json"
+    stranger.write_text(
+        f'{{"servers": "{known.servers}", "ca": "{known.ca}", "user": "x", "password": "y"}}',
+        encoding="utf-8",
+    )
+    monkeypatch.setattr("sotto.topicadmin.PATIENCE", 2.0)
+    refused(
+        run("check", "private-e1-p2", where=("--broker", str(stranger))),
+        "does not let us in: check user, password and mechanism",
+    )
