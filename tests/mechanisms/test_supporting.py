@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -120,6 +121,55 @@ def test_draws_are_uniform_within_their_kind(mechanism: Any) -> None:
         check_counts(
             [seen[o] for o in outputs], [Fraction(1, len(outputs))] * len(outputs), label=SEED
         )
+
+
+class Edge(SeededSource):
+    """Begins with words that the test has chosen."""
+
+    def __init__(self, *first: int) -> None:
+        super().__init__(SEED)
+        self.first = list(first)
+
+    def bits(self, n: int) -> int:
+        return self.first.pop(0) if self.first and n == 64 else super().bits(n)
+
+    def words(self, n: int) -> np.ndarray:
+        return np.full(n, self.first.pop(0), np.uint64) if self.first else super().words(n)
+
+
+@every_small
+def test_words_at_the_edges(mechanism: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word at the threshold does not support the input; one at a keep is not kept."""
+    chain, x = mechanism.chain, mechanism.domain_size - 1
+    for before in (True, False):
+        word, xs = chain.threshold - before, np.full(20, x)
+        one = [chain.draw(x, Edge(word))[-1] for _ in range(20)]
+        many = integers(chain.randomize(xs, Edge(word))[:, -1])
+        assert {chain.supports(x, out) for out in (*one, *many)} == {before}
+    last, replaced = chain.draw(x, SeededSource(SEED))[-1], list[int]()
+    drawn = type(chain).uniform
+
+    def uniform(self: Any, source: Any) -> Any:
+        replaced.append(1)
+        return drawn(self, source)
+
+    kept = replace(chain, keeps=chain.keeps[-1:])
+    monkeypatch.setattr(type(chain), "uniform", uniform)
+    for before in (True, False):
+        replaced.clear()
+        kept.weaker(last, Edge(kept.keeps[0] - before))
+        assert replaced == [1] * (not before)
+    monkeypatch.setattr(type(chain), "uniform_within_many", lambda self, xs, *_: xs)
+
+    def counted(self: Any, n: int, source: Any) -> Any:
+        replaced.append(n)
+        return np.zeros(n, dtype=np.int64)
+
+    monkeypatch.setattr(type(chain), "uniform_many", counted)
+    for before in (True, False):
+        replaced.clear()
+        kept.randomize(np.full(5, x), Edge(0, kept.keeps[0] - before))
+        assert replaced == [0 if before else 5]
 
 
 def integers(rows: np.ndarray) -> list[int]:
