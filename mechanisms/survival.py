@@ -23,10 +23,11 @@ _ONE_ERROR = 0.6826894921370859
 
 
 class Cdf(NamedTuple):
-    """A distribution function at the middle of each stratum.
+    """A distribution function, averaged over each stratum.
 
-    ``grid`` is in the metric's unit; ``values`` rise from 0 to 1; ``standard_errors`` are those
-    of each stratum alone, before the isotonic regression, which can only help: a band made of
+    ``grid`` has the middles of the strata in the metric's unit; ``values`` rise from 0 to 1. Where
+    many values are alike, the average is not the function at the middle: that lies anywhere
+    between its values at the stratum's ends. ``standard_errors`` are those of each stratum alone, before the isotonic regression, which can only help: a band made of
     them is wide, not narrow.
     """
 

@@ -39,10 +39,11 @@ class Method(StrEnum):
 
     ``unbiased``: right on average (a ratio, to order 1/n), and its interval covers what it says.
     ``monotone``: isotonic regression, biased where it evens out; its interval covers at least what
-    it says. ``smoothed``: biased toward a smooth law, without an interval. ``em``: the most likely
-    shares; biased near zero, and the interval, from the curvature of the likelihood, holds only
-    for many reports and away from zero and one. ``biased``: of what was reported, and not of what
-    was true.
+    it says: of a ``cdf`` its average over the stratum of thresholds around the point, and not the
+    share at the point, which may lie anywhere between its neighbours. ``smoothed``: biased toward
+    a smooth law, without an interval. ``em``: the most likely shares; biased near zero, and the
+    interval, from the curvature of the likelihood, holds only for many reports and away from zero
+    and one. ``biased``: of what was reported, and not of what was true.
     """
 
     UNBIASED = "unbiased"
@@ -157,9 +158,13 @@ def _ends(labels: Sequence[str]) -> Sequence[str]:
 
 def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
-    method = Method.BIASED if metric.mechanism.name == "permute_and_flip" else Method.UNBIASED
+    if metric.mechanism.name != "permute_and_flip":
+        yield from _shares(metric, counts)
+        return
     for item in _shares(metric, counts):
-        yield replace(item, method=method)
+        # How many devices must have an item for it to be noticed depends on their other items.
+        named = replace(item.estimate, detection_floor=None)
+        yield replace(item, estimate=named, method=Method.BIASED)
 
 
 def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:

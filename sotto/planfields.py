@@ -19,6 +19,7 @@ _DECIMALS, _DIGITS = 6, 30
 _REPR = Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
 _REPR.maxdict = _REPR.maxlist = 3
+_REPR.maxlevel = 1
 
 
 def shown(value: object) -> str:

@@ -15,7 +15,10 @@ def told(metric: CompiledMetric) -> str:
     """Return what the reports of a metric tell, and with how many what share is noticed."""
     words = _TOLD.get(metric.mechanism.name) or _OF_TYPE.get(metric.type, "shares of {symbols}")
     text = words.format(
-        symbols=f"{len(metric.labels)} symbols", question=metric.question, **metric.spec
+        symbols=f"{len(metric.labels)} symbols",
+        question=metric.question,
+        named=_named_at_most(metric),
+        **metric.spec,
     )
     floor = detection_floor(metric, REPORTS)
     if floor is not None:
@@ -23,6 +26,18 @@ def told(metric: CompiledMetric) -> str:
     if metric.permanent:
         text += "; one value for the device's life, whose permanent response is never sent"
     return text
+
+
+def _named_at_most(metric: CompiledMetric) -> float | None:
+    """Return how likely permute-and-flip names an item that leads by all that is counted."""
+    from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
+
+    mechanism = metric.mechanism
+    if not isinstance(mechanism, PermuteAndFlipLadder):
+        return None
+    alone = (mechanism.clip, *[0] * (len(metric.labels) - 1))
+    p, q = map(float, mechanism.chain.releases[metric.sent - 1])
+    return q + (p - q) * float(mechanism.law(alone)[0])
 
 
 #: Where the mechanism says more than the type does.
@@ -36,7 +51,8 @@ _TOLD = {
     "biased there; without bias, the shares of those that they do, and bounds of the mean",
     "rappor": "shares of candidate strings, and what they leave unexplained",
     "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
-    "chance the less often the closer others come; at most {clip} of each are counted",
+    "chance the less often the closer others come, and at most {named:.0%} of the time; at most "
+    "{clip} of each are counted",
     "top_response": "of what share of devices each of {symbols} is the most frequent; at most "
     "{clip} of each are counted",
     "sampled_hybrid": "mean of each of {dimensions} coordinates, {sampled} of them a report",
@@ -67,11 +83,15 @@ def influence(metric: CompiledMetric, level: int) -> float | None:
     moves it by p / (p - q); shares lie in [0, 1], and so do
     numbers once scaled. Where all bits of a number are sent, they can lie together, each by its
     weight. Whoever forges a report also chooses its coins, and so which of a vector's coordinates
-    it is about. None where an estimate is no sum over reports.
+    it is about. The mean of numbers that can be missing is divided by the share that is present,
+    and so is what it is moved by. None where an estimate is no sum over reports, and for strings:
+    the regression takes what is not set for evidence too, and weighs it by the other candidates.
     """
     from sotto.noise import Noise, noise_of
 
     spec = metric.spec
+    if metric.type == "string":
+        return None
     if metric.mechanism.name == "split_bits" and isinstance(bits := spec["bits"], int):
         weights = [2.0 ** (bits - 1 - bit) / (2.0**bits - 1) for bit in range(bits)]
         pairs = metric.mechanism.rungs(level)

@@ -105,6 +105,8 @@ def test_releases_have_the_law_of_permute_and_flip(
         spread = sum(chances[c] * (1 - chances[c]) * times for c, times in laws.items())
         row = found["share", name]
         assert (row["n"], row["method"], row["standard_error"]) == (n, "biased", 0.0)
+        # No share of devices that have an item most often is told from none.
+        assert row["detection_floor"] is None
         check_normal(row["value"], expected / n, spread**0.5 / n, label=f"{name}, seed {SEED}")
 
 

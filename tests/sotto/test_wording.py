@@ -1,11 +1,15 @@
 """What ``sotto plan check`` says of every type of metric, and the noise behind it."""
 
 import math
+from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mechanisms.bloom_regression import bloom_filters
+from mechanisms.decoding import decode
 from mechanisms.ladders import build
 from sotto import cli
 from sotto.cli.wording import detection_floor, influence, told
@@ -95,6 +99,31 @@ def test_lies_and_floors_are_exact(metrics):
     assert detection_floor(metrics["named"], 100) is None
     alone = detection_floor(metrics["model"], 10_000)
     assert detection_floor(metrics["model"], 40_000) == pytest.approx(alone / 2, rel=0.01)
+
+
+def test_no_bound_is_stated_for_strings_since_lies_count_more_than_a_bit_does():
+    """Liars of one cohort who set the bits of a string, and no other, move it by 1/(p - q)."""
+    text = "type: string, cohorts: 1, window: 28d, ladder: *ladder"
+    plan = parse_plan(PLAN[: PLAN.index("  asked")] + f"  found: {{{text}}}\n").compile()
+    assert influence(plan.metric("found"), 1) is None
+    rappor = build({"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 1}, [2_000_000], "x")
+    names = tuple(f"string {number}" for number in range(40))
+    [(p, q), *_], n, forged = rappor.rung_probabilities(0), 1_000_000, 10_000
+    filters = bloom_filters(names, 128, 2, 1)
+    honest = np.rint(n * (q + (p - q) * (filters @ np.full(40, 1 / 40)).reshape(1, -1)))
+    claimed = forged * (filters @ np.eye(40)[0]).reshape(1, -1)
+    values = []
+    for counts in ([[n]], honest), ([[n + forged]], honest + claimed):
+        table = np.hstack((counts[1], counts[0])).astype(np.int64)
+        values.append(decode(rappor, table, names).items[0].estimate.value)
+    assert (values[1] - values[0]) / (forged / (n + forged)) > 1.4 * Noise.of(p, q).lie
+
+
+def test_of_permute_and_flip_it_is_said_how_often_it_names_what_leads_by_everything(metrics):
+    [stay] = [each for each in told(metrics["named"]).split() if each.endswith("%")]
+    mechanism = metrics["named"].mechanism
+    laws = (mechanism.law(counts) for counts in product((0, 4, 9), repeat=3))
+    assert stay == f"{float(max(max(law) for law in laws)):.0%}" == "73%"
 
 
 @settings(max_examples=40, deadline=None)
