@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.database import Database
 from pipelines.exporter.families import Reading, families
-from pipelines.exporter.lag import Lag, WatchedLog
+from pipelines.exporter.lag import Lag, Watched
 from pipelines.exporter.sources import Source, Status, read
 from sotto.log import now_ms
 
@@ -33,19 +33,19 @@ class Readers:
         State directory.
     database : Database, optional
         Results.
-    log : path, optional
-        The embedded log that the state directory's drains take.
+    log : Watched, optional
+        The log or the topics that the state directory's drains take.
     """
 
     def __init__(
         self,
         state: Path | None = None,
         database: Database | None = None,
-        log: Path | None = None,
+        log: Watched | None = None,
     ) -> None:
         self._state = state
         self._database = database
-        self._log = None if log is None else WatchedLog(log)
+        self._log = log
 
     def read(self) -> Reading:
         """Read all sources, whatever state they are in."""
@@ -57,12 +57,14 @@ class Readers:
         return Reading(now_ms(), time.monotonic() - began, state, results, lag)
 
 
-def _lag(log: WatchedLog, state: Source[Committed] | None) -> Source[Lag]:
-    """Return what of a log is not taken; all of it if nothing is committed yet."""
+def _lag(log: Watched, state: Source[Committed] | None) -> Source[Lag]:
+    """Return what is not taken; all there is if nothing is committed yet."""
     if state is None or state.status not in (Status.OK, Status.MISSING):
         return Source(Status.UNREADABLE, problem="it is not known what of it is taken")
-    taken = {} if state.value is None else state.value.lanes
-    return read(lambda: log.lag(taken))
+    if state.value is None:
+        return read(lambda: log.lag({}, None))
+    taken, registry = state.value.lanes, state.value.registry
+    return read(lambda: log.lag(taken, registry))
 
 
 class Health(Collector):

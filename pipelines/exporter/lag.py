@@ -1,13 +1,16 @@
-"""What of a log no drain has taken, found without the lock of either."""
+"""What of a log, or of topics, no drain has taken; found without a lock, and without taking it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pipelines.exporter.sources import MissingError
-from sotto.logreader import LogReader, lanes
+from pipelines.lanes import Lane, Source
+from sotto.logreader import EARLIEST, LogReader, lanes
+from sotto.registry import Registry
 
 #: So many bytes are looked at, over all lanes; the number of records beyond is extrapolated.
 LOOK_BYTES = 32 << 20
@@ -20,8 +23,8 @@ class Lag:
 
     Parameters
     ----------
-    size : int
-        Bytes.
+    size : int or None
+        Bytes; None where nobody counts them.
     records : int
         Extrapolated where a lane has too many to look at.
     lanes : int
@@ -30,10 +33,33 @@ class Lag:
         Append time of the oldest record, ms; None for none.
     """
 
-    size: int = 0
+    size: int | None = 0
     records: int = 0
     lanes: int = 0
     oldest: int | None = None
+
+
+class Watched(Protocol):
+    """What a job drains, as it looks from outside."""
+
+    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
+        """Return what is beyond the positions up to which lanes are taken.
+
+        Parameters
+        ----------
+        taken : mapping
+            Lane to position.
+        registry : Registry or None
+            The plans of the job's last drain.
+
+        Raises
+        ------
+        MissingError
+            There is nothing to look at yet.
+        DrainError, BrokerError
+            It cannot be known.
+        """
+        ...
 
 
 class WatchedLog:
@@ -49,26 +75,13 @@ class WatchedLog:
         self.path = path
         self._ends: dict[str, int] = {}
 
-    def lag(self, taken: Mapping[str, int]) -> Lag:
-        """Return what is beyond the positions up to which lanes are taken.
-
-        Raises
-        ------
-        MissingError
-            There is no log.
-        """
+    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
+        """Return what is beyond the positions up to which lanes are taken."""
         if not self.path.is_dir():
             raise MissingError(f"there is no log in {self.path}")
         found = lanes(self.path)
         look = max(LOOK_BYTES // max(len(found), 1), _LEAST_LOOK)
-        behind = [self._of_lane(lane, taken.get(lane.name, 0), look) for lane in found]
-        times = [one.oldest for one in behind if one.oldest is not None]
-        return Lag(
-            size=sum(one.size for one in behind),
-            records=sum(one.records for one in behind),
-            lanes=sum(one.lanes for one in behind),
-            oldest=min(times, default=None),
-        )
+        return _sum([self._of_lane(lane, taken.get(lane.name, 0), look) for lane in found])
 
     def _of_lane(self, lane: Path, taken: int, look: int) -> Lag:
         reader = LogReader(lane)
@@ -87,3 +100,47 @@ class WatchedLog:
             records = round(records * (end - start) / (looked - start))
         oldest = int(index.append[0]) if len(index.append) else None
         return Lag(end - start, records, 1, oldest)
+
+
+class WatchedTopics:
+    """Topics whose lag is read again and again; their records are counted, not their bytes.
+
+    Parameters
+    ----------
+    source : Source
+        The topics, for this alone.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._opened: Registry | None = None
+
+    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
+        """Return what is beyond the positions up to which lanes are taken."""
+        if registry is None:
+            raise MissingError("nothing has been drained, so that the plans are not known")
+        if self._opened is not registry:
+            self._source.open(registry)
+            self._opened = registry
+        return _sum([self._of_lane(lane, taken) for lane in self._source.lanes(taken)])
+
+    def _of_lane(self, lane: Lane, taken: Mapping[str, int]) -> Lag:
+        start = taken.get(lane.name, lane.first())
+        end = lane.end(start)
+        if end <= start:
+            return Lag(None)
+        # What a frozen lane has read is kept for a job that reads it again, and there is none.
+        block = next(self._source.lane(lane.name).blocks(start, end, EARLIEST))
+        oldest = int(block.append[0]) if len(block.append) else None
+        return Lag(None, end - start, 1, oldest)
+
+
+def _sum(behind: Sequence[Lag]) -> Lag:
+    sizes = [one.size for one in behind if one.size is not None]
+    times = [one.oldest for one in behind if one.oldest is not None]
+    return Lag(
+        size=sum(sizes) if len(sizes) == len(behind) else None,
+        records=sum(one.records for one in behind),
+        lanes=sum(one.lanes for one in behind),
+        oldest=min(times, default=None),
+    )

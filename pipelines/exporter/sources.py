@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from sotto.errors import DrainError, SottoError
+from sotto.errors import BrokerError, DrainError, SottoError
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def read(reader: Callable[[], T]) -> Source[T]:
         except FileNotFoundError as error:
             if attempt + 1 == ATTEMPTS:
                 return Source(Status.UNREADABLE, problem=str(error))
-        except (UnreadableError, OSError) as error:
+        except (UnreadableError, BrokerError, OSError) as error:
             return Source(Status.UNREADABLE, problem=str(error))
         except (SottoError, ValueError, KeyError, TypeError, AttributeError) as error:
             # A document of the right format may still hold what no drain ever wrote.

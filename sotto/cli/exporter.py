@@ -1,10 +1,10 @@
 """Serve the job's health and its estimates to Prometheus.
 
 The exporter reads what the job has left: the state directory, the database of results and, to
-know how far behind the job is, the log. It takes no lock, writes nothing and may be started,
-stopped and run twice at any time. A source that is missing or damaged is a metric
-(sotto_source_status), never an error. docs/operations.md lists all metrics;
-deploy/prometheus has alerts for them, deploy/grafana a dashboard.
+know how far behind the job is, the log or the topics. It takes no lock, writes nothing and may be
+started, stopped and run twice at any time. A source that is missing or damaged is a metric
+(sotto_source_status), never an error. docs/operations.md lists all metrics; deploy/prometheus has
+alerts for them, deploy/grafana a dashboard.
 
 A scrape reads, waits at most --deadline, and is answered from the last reading otherwise, or
 while that is not older than --fresh. Estimates are those of every metric's newest window; where
@@ -31,6 +31,8 @@ from sotto.errors import ParameterError
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from pipelines.exporter.lag import Watched
+
 HELP = "serve the job's health and estimates to Prometheus"
 
 PORT = 9469
@@ -39,6 +41,8 @@ _EXAMPLES = """\
 examples:
   sotto exporter --state build/state --log build/log
       http://127.0.0.1:9469/metrics, until interrupted
+  sotto exporter --state build/state --kafka localhost:9092 --topic reports-e1-p8
+      of a job that drains a topic
   sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
       where the job has a database of its own
   sotto exporter --state build/state --once
@@ -52,7 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--state", type=Path, metavar="DIR", help="of sotto aggregate")
     add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
-    add("--log", type=Path, metavar="DIR", help="of sotto aggregate; without it there is no lag")
+    lag = "of sotto aggregate, for the lag"
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--log", type=Path, metavar="DIR", help=lag)
+    where.add_argument("--kafka", metavar="HOST:PORT", help=lag)
+    where.add_argument(
+        "--broker", type=Path, metavar="FILE", help="of sotto aggregate, for the lag"
+    )
+    add("--topic", action="append", default=[], metavar="NAME", help="of sotto aggregate")
     add("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
     add("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 for any free one")
     add(
@@ -96,11 +107,30 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     if not 0 <= args.port < 65536:
         raise ParameterError(f"--port {args.port} must be from 0 to 65535")
     database = Database(args.database or of_state(args.state), args.max_series)
-    readers = Readers(args.state, database, args.log)
+    readers = Readers(args.state, database, _watched(args))
     fresh, deadline = (parse_duration(text) / 1000 for text in (args.fresh, args.deadline))
     registry = CollectorRegistry()
     registry.register(Health(readers.read, fresh, None if args.once else deadline))
     return registry
+
+
+def _watched(args: argparse.Namespace) -> Watched | None:
+    """Return what the job drains, if that is said."""
+    from pipelines.exporter.lag import WatchedLog, WatchedTopics
+
+    if bool(args.topic) != bool(args.kafka or args.broker):
+        raise ParameterError("--topic goes with --kafka or --broker, and they with it")
+    if args.log is not None:
+        return WatchedLog(args.log)
+    if not args.topic:
+        return None
+    from pipelines.topic import KafkaTopics
+    from sotto.brokers import Broker, require_client
+    from sotto.topics import ReportTopic
+
+    require_client()
+    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    return WatchedTopics(KafkaTopics(broker, [ReportTopic.parse(name) for name in args.topic]))
 
 
 def _serve(address: str, port: int, registry: CollectorRegistry) -> int:

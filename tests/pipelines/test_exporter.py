@@ -183,7 +183,7 @@ def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("pipelines.exporter.lag.LOOK_BYTES", 8192)
     monkeypatch.setattr("pipelines.exporter.lag._LEAST_LOOK", 4096)
     taken = StateDirectory(copy.state).manifest().lanes
-    assert WatchedLog(copy.log).lag(taken).records == pytest.approx(400, rel=0.1)
+    assert WatchedLog(copy.log).lag(taken, None).records == pytest.approx(400, rel=0.1)
 
 
 def test_a_log_of_which_nothing_is_taken_is_all_lag(copy: Watched) -> None:

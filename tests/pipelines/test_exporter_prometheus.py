@@ -116,7 +116,7 @@ FAULTS = {
     "SottoSourceBroken": {'sotto_source_status{source="state",status="damaged"}': "1x200"},
     "SottoReadingSlow": {"sotto_exporter_read_age_seconds": "500x200"},
     "SottoNotLooking": {"sotto_drain_look_age_seconds": "901x200"},
-    "SottoNoDrain": {"sotto_drain_age_seconds": "1801x200", "sotto_lag_bytes": "1x200"},
+    "SottoNoDrain": {"sotto_drain_age_seconds": "1801x200", "sotto_lag_lanes": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},
     "SottoDatabaseBehind": {"sotto_database_behind_generations": "1x200"},
     "SottoQuarantineRate": {
@@ -145,7 +145,7 @@ WELL = {
     "sotto_exporter_read_age_seconds": "5x200",
     "sotto_drain_look_age_seconds": "20x200",
     "sotto_drain_age_seconds": "90000x200",
-    "sotto_lag_bytes": "0x200",
+    "sotto_lag_lanes": "0x200",
     "sotto_lag_seconds": "0x200",
     "sotto_database_behind_generations": "0x200",
     'sotto_reports_rejected_total{reason="late"}': "0+4x200",

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from step_plans import plans
 
 from pipelines.drain import drain
+from pipelines.exporter import lag
 from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
 from pipelines.results import of_state
@@ -64,7 +65,7 @@ def append(log: Path, lane: str, sent: list[Sent]) -> None:
 
 def exposition(
     state: Path | None,
-    log: Path | None = None,
+    log: Path | lag.Watched | None = None,
     *,
     max_series: int = 2000,
     database: str | None = None,
@@ -73,7 +74,9 @@ def exposition(
     found = None if database is None and state is None else database or of_state(state or Path())
     results = None if found is None else Database(found, max_series)
     registry = CollectorRegistry()
-    registry.register(Health(Readers(state, results, log).read))
+    registry.register(
+        Health(Readers(state, results, lag.WatchedLog(log) if isinstance(log, Path) else log).read)
+    )
     return generate_latest(registry).decode()
 
 

@@ -1,0 +1,71 @@
+"""The lag of a job that drains a topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from drain_logs import START, honest, write
+from fake_kafka import FakeCluster, copied, install
+from step_plans import DAY, plans
+from watched import exposition, late_messages, samples, value
+
+from pipelines.drain import drain
+from pipelines.exporter.lag import WatchedTopics
+from sotto.errors import BrokerError
+from sotto.log import now_ms
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCluster:
+    made = FakeCluster("reports-e1-p2")
+    install(monkeypatch, made)
+    copied(write(tmp_path / "log", honest(3, 1, 1)), made)
+    return made
+
+
+def test_the_lag_of_a_topic_is_counted_in_messages(cluster: FakeCluster, tmp_path: Path) -> None:
+    state, watched = tmp_path / "state", WatchedTopics(cluster.source())
+    found = samples(exposition(state, watched))
+    assert value(found, "sotto_source_status", source="log", status="missing") == 1
+    drain(cluster.source(), state, plans())
+    found = samples(exposition(state, watched))
+    assert value(found, "sotto_source_status", source="log", status="ok") == 1
+    for name in ("records", "lanes", "seconds"):
+        assert value(found, f"sotto_lag_{name}") == 0
+    assert "sotto_lag_bytes" not in found
+    for number, one in enumerate(late_messages(5)):
+        cluster.partition(1).append(START + (100 + number) * DAY, one.message)
+    found = samples(exposition(state, watched))
+    assert value(found, "sotto_lag_records") == 5
+    assert value(found, "sotto_lag_lanes") == 1
+    age = now_ms() / 1000 - (START + 100 * DAY) / 1000
+    assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
+
+
+def test_a_broker_that_does_not_answer_is_a_metric(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, watched = tmp_path / "state", WatchedTopics(cluster.source())
+    drain(cluster.source(), state, plans())
+
+    def refuse(*_: object) -> None:
+        raise BrokerError("nobody answers")
+
+    monkeypatch.setattr(cluster, "check", refuse)
+    found = samples(exposition(state, watched))
+    assert value(found, "sotto_source_status", source="log", status="unreadable") == 1
+    assert value(found, "sotto_source_status", source="state", status="ok") == 1
+    assert "sotto_lag_records" not in found
+
+
+def test_records_that_were_deleted_uncounted_are_a_damaged_log(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    state, watched = tmp_path / "state", WatchedTopics(cluster.source())
+    drain(cluster.source(), state, plans())
+    for one in late_messages(5):
+        cluster.partition(0).append(START + 100 * DAY, one.message)
+    cluster.partition(0).delete_before(cluster.partition(0).end - 1)
+    found = samples(exposition(state, watched))
+    assert value(found, "sotto_source_status", source="log", status="damaged") == 1
