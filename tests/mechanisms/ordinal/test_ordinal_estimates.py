@@ -111,6 +111,15 @@ def test_randomized_response_determines_everything() -> None:
     assert [one.value for one in inverted] == pytest.approx([one.value for one in shares])
 
 
+def test_errors_of_randomized_response_are_its_own() -> None:
+    """With one favoured candidate both estimators look at the same mechanism."""
+    ladder, table = [500_000, 1_500_000], [[300, 250, 260, 230], [400, 250, 200, 190]]
+    one = ordinal(brr_ladder(4, 1, False, ladder, ""), table).group_shares
+    for share, expected in zip(one, frequencies(grr_ladder(4, ladder, ""), table), strict=True):
+        assert share.value == pytest.approx(expected.value, rel=1e-9)
+        assert share.standard_error == pytest.approx(expected.standard_error, rel=1e-9)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_inversion_refuses_with_the_rank(size: int) -> None:
     ladder = brr_ladder(8, size, False, LADDER, "m")
