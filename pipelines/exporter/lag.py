@@ -119,10 +119,14 @@ class WatchedTopics:
         """Return what is beyond the positions up to which lanes are taken."""
         if registry is None:
             raise MissingError("nothing has been drained, so that the plans are not known")
-        if self._opened is not registry:
-            self._source.open(registry)
-            self._opened = registry
-        return _sum([self._of_lane(lane, taken) for lane in self._source.lanes(taken)])
+        try:
+            if self._opened is not registry:
+                self._source.open(registry)
+                self._opened = registry
+            return _sum([self._of_lane(lane, taken) for lane in self._source.lanes(taken)])
+        finally:
+            # A connection that idles between two scrapes would outlive what it leads to.
+            self._source.close()
 
     def _of_lane(self, lane: Lane, taken: Mapping[str, int]) -> Lag:
         start = taken.get(lane.name, lane.first())

@@ -1,0 +1,54 @@
+"""The exporter beside a job that drains a topic of a real broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from drained import drained, publish
+from prometheus_client.parser import text_string_to_metric_families
+
+from clientsdk import Broker
+from deploy.kafka.broker import LocalBroker
+from sotto.cli import main
+from sotto.topics import ReportTopic
+
+pytestmark = pytest.mark.slow
+
+
+def exposed(
+    capsys: pytest.CaptureFixture[str], local: LocalBroker, topic: ReportTopic, state: Path
+) -> dict[str, float]:
+    """Return the samples without labels, and the status of the log."""
+    broker = ["--broker", str(local.client_file), "--topic", str(topic)]
+    assert main(["exporter", "--state", str(state), *broker, "--once"]) == 0
+    found = {}
+    for family in text_string_to_metric_families(capsys.readouterr().out):
+        for sample in family.samples:
+            if not sample.labels:
+                found[sample.name] = sample.value
+            elif sample.labels.get("source") == "log" and sample.value:
+                found[sample.labels["status"]] = sample.value
+    return found
+
+
+def test_what_no_drain_has_taken_is_the_lag(
+    local: LocalBroker,
+    broker: Broker,
+    topic: ReportTopic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    state = tmp_path / "state"
+    read = publish(broker, topic, 4)
+    drained(broker, topic, state)
+    found = exposed(capsys, local, topic, state)
+    assert found["ok"] == 1
+    assert found["sotto_lag_records"] == found["sotto_lag_seconds"] == 0
+    assert found["sotto_reports_read_total"] == read
+    publish(broker, topic, 3, first=4)
+    found = exposed(capsys, local, topic, state)
+    assert found["sotto_lag_records"] > 0
+    assert 0 < found["sotto_lag_seconds"] < 120
+    drained(broker, topic, state)
+    assert exposed(capsys, local, topic, state)["sotto_lag_records"] == 0
