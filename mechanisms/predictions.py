@@ -7,6 +7,7 @@ missing, though it may be possible to say that it is.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
@@ -14,7 +15,7 @@ from mechanisms.frequency import BlockProtocol, PureProtocol
 from mechanisms.grid import BINS
 from mechanisms.numbers.duchi import DuchiLadder
 from mechanisms.numbers.gridded import GridLadder
-from mechanisms.numbers.laws import worst_variance
+from mechanisms.numbers.laws import Law, Shape, balance, moments, worst_variance
 from mechanisms.random_threshold import ThresholdLadder
 from mechanisms.sampled_bit import SampledBitLadder
 from mechanisms.split_bits import SplitBitsLadder
@@ -154,8 +155,22 @@ def worst_mean_variance(mechanism: LadderedMechanism, level: int) -> float:
         )
     if isinstance(mechanism, GridLadder | DuchiLadder):
         rounding = 1 / (4 * mechanism.shape.steps**2) if mechanism.shape.cells else 0.0
-        return float(worst_variance(mechanism.shape, mechanism.laws[level])) + rounding
+        shape, law = mechanism.shape, mechanism.laws[level]
+        return float(max(worst_variance(shape, law), _ends_variance(shape, law))) + rounding
     raise ParameterError("mechanism must be threshold or one on a grid")
+
+
+def _ends_variance(shape: Shape, law: Law) -> Fraction:
+    """Return n times the variance of the mean if half of the numbers are 0 and half are 1.
+
+    Where values can be missing this can be more than that of any number which all have: what
+    reports say of being present then counts for nothing, since it is multiplied by the mean.
+    """
+    given = moments(shape, law)
+    part = balance(given)
+    cells = part**2 / given.slope**2 if part else Fraction(0)
+    ends = (1 - part) ** 2 * given.end_base / given.end_slope**2 if part != 1 else Fraction(0)
+    return cells * given.base + ends + (cells * given.curve - 1) / 4
 
 
 def _uniform_and_atom(shift: float) -> tuple[float, float]:

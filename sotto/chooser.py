@@ -17,7 +17,7 @@ from sotto.noise import noise_of
 
 #: Up to here a number is hidden by a random threshold, which tells the whole distribution. Its
 #: worst-case variance is less than the published Hybrid Mechanism's up to epsilon 1.901; that of
-#: the one on a grid is less from 1.63 on, by 3 % in error at 1.9.
+#: the one on a grid is less from 1.63 on, by 2.5 % in error at 1.9.
 THRESHOLD_LIMIT = 1.9
 #: From here on the coordinates of a vector vary less if they are hidden on a grid.
 GRID_VECTOR = 2.0
@@ -191,6 +191,6 @@ def choose_vector(asked: Asked) -> Choice:
     what = "on a grid" if grid else "by a random threshold"
     return Choice(
         spec,
-        f"least variance of the means at the last rung with {spec['sampled']} of "
+        f"least variance of the means, of uniform numbers, at the last rung with {spec['sampled']} of "
         f"{spec['dimensions']} coordinates a report, each {what}",
     )

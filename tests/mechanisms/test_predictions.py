@@ -141,8 +141,7 @@ def test_a_prediction_for_another_rung_is_caught() -> None:
 def test_the_worst_case_without_numpy(number: int, epsilon: float, missing: bool) -> None:
     mechanism = build(_number_specs(missing)[number], [round(epsilon * 1e6)], "m")
     found, true = worst_mean_variance(mechanism, 0), mean_variance(mechanism, 0, n=10**9)
-    # With missing values the one knows only numbers that are the same, the other two extremes too.
-    assert found == pytest.approx(true, rel=0.1 if missing else 0.01)
+    assert found == pytest.approx(true, rel=0.01)
 
 
 def test_noise_of_two_answers() -> None:
