@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,6 +24,8 @@ _BATCH_BYTES = 128 << 10
 _ENDING = 1.0
 
 _abandoned: list[KafkaProducer] = []
+#: Producers in use, with the process that made them.
+_open: weakref.WeakKeyDictionary[KafkaProducer, int] = weakref.WeakKeyDictionary()
 
 
 class Connecting:
@@ -120,6 +125,9 @@ def make_producer(
         delivery_timeout_ms=int(seconds * 1000),
         metrics_enabled=False,
     )
+    # Its own way to end at exit waits twice, and then complains to the terminal.
+    producer._unregister_cleanup()
+    _open[producer] = os.getpid()
     try:
         if broker.api_version is None:
             require_version(producer.config["api_version"])
@@ -134,10 +142,12 @@ def discard(producer: KafkaProducer) -> None:
     """Give up what a producer holds and end its thread, within a second."""
     from kafka.errors import KafkaError
 
+    _open.pop(producer, None)
     # Closing alone waits for batches that never got a producer id, and these never expire.
     producer._sender.force_close()
     with suppress(KafkaError):
         producer.close(timeout=_ENDING)
+    producer._closed = True
 
 
 def abandon(producer: KafkaProducer) -> None:
@@ -145,6 +155,7 @@ def abandon(producer: KafkaProducer) -> None:
 
     To close it would end the parent's TLS sessions, so it is kept, and kept from closing itself.
     """
+    _open.pop(producer, None)
     producer._closed = True
     _abandoned.append(producer)
 
@@ -164,3 +175,10 @@ def _require_partitions(producer: KafkaProducer, topic: ReportTopic) -> None:
             f"topic {topic} has {len(found)} partitions, not {topic.partitions}: "
             "create the next epoch with sotto topics create"
         )
+
+
+@atexit.register
+def _discard_all() -> None:
+    for producer, process in list(_open.items()):
+        if process == os.getpid():
+            discard(producer)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -212,3 +214,81 @@ def test_a_broker_that_refuses_says_which_setting_and_the_reports_stay(broker, t
     assert client.flush().sent == 1
     publisher.close()
     assert len(keys(read_all(broker, topic))) == 1
+
+
+LEAVING = """
+import sys
+from clientsdk import KafkaPublisher
+publisher = KafkaPublisher(sys.argv[1], sys.argv[2])
+publisher.publish(0, b"first")
+publisher.sync()
+print("connected", flush=True)
+sys.stdin.readline()
+for shard in range(100):
+    publisher.publish(shard, b"never acknowledged")
+print("leaving", flush=True)
+"""
+
+
+def test_a_process_leaves_within_a_second_whatever_the_broker_does(local, broker, topic):
+    with subprocess.Popen(
+        [sys.executable, "-c", LEAVING, broker.servers, str(topic)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout.readline() == "connected\n"
+            local.signal(signal.SIGSTOP)
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "leaving\n"
+            started = time.monotonic()
+            process.wait(30)
+            assert time.monotonic() - started < 2
+        finally:
+            local.signal(signal.SIGCONT)
+        assert (process.returncode, process.stderr.read()) == (0, "")
+
+
+FORKING = """
+import os, sys
+from clientsdk import Broker, KafkaPublisher
+publisher = KafkaPublisher(Broker.from_file(sys.argv[1]), sys.argv[2])
+
+def send(message):
+    publisher.publish(0, message)
+    publisher.sync()
+
+send(b"before")
+children = []
+for number in range(3):
+    child = os.fork()
+    if child == 0:
+        if number:
+            send(b"child %d" % number)
+        # As an app's child ends: exit handlers run, objects are taken down.
+        sys.exit(0)
+    children.append(child)
+    send(b"parent %d" % number)
+assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+send(b"after")
+publisher.close()
+"""
+
+
+def test_children_leave_the_parents_encrypted_connection_alone(secured, make_topic, read_all):
+    broker = Broker.from_file(secured.client_file)
+    topic = make_topic(broker)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, str(secured.client_file), str(topic)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    expected = [b"after", b"before", b"child 1", b"child 2"]
+    expected += [b"parent %d" % number for number in range(3)]
+    assert sorted(record.value for record in read_all(broker, topic)) == expected
