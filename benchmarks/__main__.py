@@ -10,7 +10,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ("kernels", "variance", "step", "drain")
+NAMES = ("kernels", "variance", "step", "drain", "kafka")
 
 
 def main() -> int:

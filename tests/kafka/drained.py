@@ -1,0 +1,83 @@
+"""A topic with reports of real clients in it, and drains of it in processes that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+# What a state directory holds is told in the folder of the drains' own tests.
+sys.path.append(str(Path(__file__).parent.parent / "pipelines"))
+
+from drain_states import committed, projected
+from kafka import KafkaProducer
+
+from clientsdk import Broker, KafkaPublisher
+from clientsdk.testing import FakeClock, SeededClient, small_plan
+from pipelines.drain import DrainResult, drain
+from pipelines.manifest import Manifest
+from pipelines.topic import KafkaTopics
+from sotto.topics import ReportTopic
+
+#: Reports that a drain of these tests takes at most.
+MAX_REPORTS = 30
+HOUR = 3_600_000
+
+
+def publish(broker: Broker, topic: ReportTopic, devices: int, first: int = 0) -> int:
+    """Let devices record yesterday and send both rungs now; return how many reports they sent."""
+    publisher = KafkaPublisher(broker, topic)
+    accepted = 0
+    for seed in range(first, first + devices):
+        clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
+        client = SeededClient(small_plan(), seed=seed, clock=clock, publisher=publisher)
+        client.record("colour", "red" if seed % 3 else "blue")
+        for hours in (3, 26):
+            clock.advance(hours=hours)
+            accepted += client.flush().sent
+    publisher.sync()
+    publisher.close()
+    return accepted
+
+
+def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition: int = 0) -> None:
+    """Append anything."""
+    producer = KafkaProducer(**broker.options(10))
+    for value in values:
+        producer.send(str(topic), value, key=b"key", partition=partition)
+    producer.flush(10)
+    producer.close()
+
+
+def drained(broker: Broker, topic: ReportTopic, state: Path, **options: object) -> DrainResult:
+    """Drain a topic to its end."""
+    options = {"max_reports": MAX_REPORTS, **options}
+    accept_loss = bool(options.pop("accept_loss", False))
+    source = KafkaTopics(broker, [topic], accept_loss)
+    return drain(source, state, [small_plan()], **options)  # type: ignore[arg-type]
+
+
+def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, object]]]]:
+    """Return all that a drain leaves but what says where it came from."""
+    files = committed(state)
+    manifest = Manifest.from_json(files.pop("MANIFEST.json"))
+    tables = projected(state)
+    for row in tables["meta"]:
+        assert row.pop("lineage") == manifest.digest(manifest.generation)
+    return files, tables
+
+
+def killed(client_file: str, topic: str, state: str, step: str, occurrence: int) -> None:
+    """Drain in this process, and let the system kill it at an occurrence of a step."""
+    seen = 0
+
+    def kill_at(found: str) -> None:
+        nonlocal seen
+        seen += found == step
+        if seen == occurrence and found == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    broker = Broker.from_file(client_file)
+    drained(broker, ReportTopic.parse(topic), Path(state), checkpoint=kill_at)
