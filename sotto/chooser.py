@@ -191,6 +191,6 @@ def choose_vector(asked: Asked) -> Choice:
     what = "on a grid" if grid else "by a random threshold"
     return Choice(
         spec,
-        f"least variance of the means, of uniform numbers, at the last rung with {spec['sampled']} of "
-        f"{spec['dimensions']} coordinates a report, each {what}",
+        "least variance of the means, of uniform numbers, at the last rung with "
+        f"{spec['sampled']} of {spec['dimensions']} coordinates a report, each {what}",
     )

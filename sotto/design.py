@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: So many users are assumed where neither they nor a target are given.
 USERS = 10_000
 #: Parameters of a mechanism that the metric itself tells.
-_GIVEN = ("domain_size", "missing", "clip", "dimensions", "bits", "hashes", "cohorts")
+_GIVEN = ("domain_size", "missing", "clip", "dimensions")
 
 
 @dataclass(frozen=True)

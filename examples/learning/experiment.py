@@ -122,5 +122,6 @@ def _amount(epsilon: float) -> str:
 
 def _accuracy(shares: Sequence[float]) -> str:
     seen = 100 * np.array(shares)
-    error = seen.std(ddof=1) / math.sqrt(len(seen)) if len(seen) > 1 else math.nan
-    return f"{seen.mean():.1f} ± {error:.1f}"
+    if len(seen) == 1:
+        return f"{seen.mean():.1f}"
+    return f"{seen.mean():.1f} ± {seen.std(ddof=1) / math.sqrt(len(seen)):.1f}"

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 #: Points of a curve.
 _POINTS = 49
+#: What the errors of mechanisms are compared of, where that is not what stands above the table.
+_RANKED = {
+    "category": " of a share, all being alike",
+    "boolean": " of a share, both being alike",
+    "string": " of a share, all being alike, as if candidates were categories known in advance",
+}
 #: Sentences are broken after so many characters.
 _WIDTH = 100
 
@@ -83,10 +89,8 @@ def _one(found: Design) -> list[str]:
             ],
         )
     if found.others:
-        known = ", if the candidates were known in advance and categories" * (
-            question.kind == "string"
-        )
-        out += ["", f"Mechanisms at the last rung, by predicted error{known}:"]
+        ranked = _RANKED.get(question.kind, "")
+        out += ["", f"Mechanisms at the last rung, by predicted error{ranked}:"]
         out += table(
             ["mechanism", "error", "more than the best", "bytes"],
             [
