@@ -13,7 +13,7 @@ PROFILE ?= plain
 KAFKA_PORT ?= 9092
 PEERS_STAMP := $(PEERS)/.installed
 
-.PHONY: help venv demo test test-unit lint bench bench-peers kafka kafka-stop lock clean
+.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
