@@ -153,7 +153,8 @@ def discard(producer: KafkaProducer) -> None:
 def abandon(producer: KafkaProducer) -> None:
     """Leave a producer to the parent process: nothing here touches its connections again.
 
-    To close it would end the parent's TLS sessions, so it is kept, and kept from closing itself.
+    It is kept, and kept from closing itself: that would wait for a thread that only the parent
+    has, and could end connections that the parent uses.
     """
     _open.pop(producer, None)
     producer._closed = True
