@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from sotto.compiled import CompiledMetric
 
 MAX_DOMAIN = 1 << 17
+#: Of the points of an ordinal and the coordinates of a vector.
+MAX_BOUND = 1e100
 
 
 def type_problems(metric: CompiledMetric) -> list[str]:
@@ -72,6 +74,13 @@ def _range_problems(metric: CompiledMetric) -> list[str]:
     # NaN fails every comparison; the difference of two finite numbers may still overflow.
     if not (low < high and math.isfinite(high - low)):
         problems.append(f": range [{low}, {high}] must be two finite numbers, low below high")
+    elif metric.type != "number" and not (
+        max(-low, high) <= MAX_BOUND and high - low >= 1 / MAX_BOUND
+    ):
+        problems.append(
+            f": range [{low}, {high}] must lie in [-{MAX_BOUND:g}, {MAX_BOUND:g}] and be at least "
+            f"{1 / MAX_BOUND:g} wide for {_named(metric.type)}: its squares must be finite"
+        )
     if metric.outside != "clip":
         problems.append(f": outside {metric.outside!r} must be 'clip' for {_named(metric.type)}")
     return problems

@@ -10,6 +10,7 @@ from agreed_plans import DAY, canonical
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.items import estimate
 from sotto.compiled import CompiledPlan
 from sotto.errors import PlanError, ValueTypeError
 from sotto.plan import parse_plan
@@ -80,6 +81,8 @@ class TestOrdinal:
             ("type: ordinal, range: [0, 1]", "must have either values, or range and points"),
             ("type: ordinal, values: [a, b], points: 3", "either values, or range and points"),
             ("type: ordinal, range: [0, 1], points: 1", "points 1 must be at least"),
+            ("type: ordinal, range: [0, 1.0e+101], points: 3", "must lie in [-1e+100, 1e+100]"),
+            ("type: ordinal, range: [0, 1.0e-101], points: 3", "at least 1e-100 wide for an ordi"),
             ("type: ordinal, range: [1, 0], points: 3", "must be two finite numbers"),
             ("type: ordinal, range: [0, 1], points: 3, outside: other", "must be 'clip'"),
             (
@@ -102,6 +105,20 @@ class TestOrdinal:
             with pytest.raises(ValueTypeError, match=r"metric 'm': .* wanted, not") as caught:
                 each.encode(value)
             assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limits", ["[-1.0e+100, 1.0e+100]", "[0, 1.0e-100]"])
+@pytest.mark.parametrize("kind", ["ordinal, points: 3", "vector, dimensions: 2, outside: clip"])
+def test_the_widest_and_narrowest_ranges_have_finite_estimates(kind, limits):
+    found = metric(f"type: {kind}, range: {limits}")
+    counts = np.ones((found.mechanism.levels, found.mechanism.count_length), dtype=np.int64)
+    with np.errstate(all="raise"):
+        items = list(estimate(found, 40 * counts, ()))
+    means = [each.estimate for each in items if each.kind == "mean"]
+    assert means
+    for mean in means:
+        assert math.isfinite(mean.value)
+        assert math.isfinite(mean.standard_error)
 
 
 class TestSurvey:
@@ -151,6 +168,11 @@ class TestSurvey:
 
 class TestVector:
     VECTOR = "type: vector, range: [-1, 1], dimensions: 3, outside: clip"
+
+    def test_ranges_whose_squares_no_float_holds_are_refused(self):
+        for limits in ("[-8.0e+307, 8.0e+307]", "[-1.0e+200, 0]", "[0, 1.0e-320]"):
+            said = refusal(self.VECTOR.replace("[-1, 1]", limits))
+            assert "wide for a vector: its squares must be finite" in said
 
     def test_coordinates_are_clipped_and_scaled(self):
         vector = metric(f"{self.VECTOR}, mechanism: {{sampled: 2, bits: 8}}")
