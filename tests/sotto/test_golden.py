@@ -1,5 +1,6 @@
 """Golden files: bytes that may never change. A new meaning is a new version, and a new file."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +80,18 @@ def test_a_log_has_the_same_bytes(tmp_path):
 
 def test_line_endings_are_left_alone():
     assert (GOLDEN / ".gitattributes").read_text() == "* -text\n"
+
+
+def test_a_plan_that_an_earlier_release_compiled_is_what_it_was():
+    """Every mechanism that there was, before ordinals, surveys, vectors and top items."""
+    plan = CompiledPlan.from_json(golden("earlier.json"))
+    assert plan.fingerprint.hex() == (
+        "21146368ffc0a640ca92c49f241059f15eb91e69cb7a21a90ec84437df975c77"
+    )
+    assert {metric.mechanism.name for metric in plan.metrics} == {
+        *("grr", "sue", "oue", "rappor", "threshold", "sampled_bit", "split_bits")
+    }
+    assert {metric.cost for metric in plan.metrics} == {1_500_000, 2_000_000, 4_000_000, 6_000_000}
+    # Of which all estimates are functions.
+    pairs = [metric.mechanism.rung_probabilities(0)[0] for metric in plan.metrics]
+    assert hashlib.sha256(repr(pairs).encode()).hexdigest()[:16] == "f148d731e187345a"
