@@ -200,7 +200,7 @@ class Reader:
                 max_poll_records=_MOST_RECORDS,
                 max_partition_fetch_bytes=FETCH_BYTES,
                 # Nothing is waited for: what is read is there.
-                fetch_max_wait_ms=20,
+                fetch_max_wait_ms=5,
                 request_timeout_ms=int(PATIENCE * 1000),
             )
         return self._made

@@ -324,10 +324,34 @@ def test_a_broker_that_falls_silent_is_an_error(cluster: FakeCluster, tmp_path: 
     assert taken(cluster, tmp_path).tally.counted == 1
 
 
+def test_a_broker_that_falls_silent_within_a_job_is_the_same_error(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """It can be tried again, unlike a job that fails."""
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    interrupted(cluster, tmp_path, "begun")
+    cluster.silent = True
+    with pytest.raises(BrokerError, match="does not give"):
+        taken(cluster, tmp_path)
+    cluster.silent = False
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
 def test_a_broker_without_ids_is_too_old(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.ids[NAME] = ""
     with pytest.raises(BrokerError, match="too old"):
         taken(cluster, tmp_path)
+
+
+def test_an_older_epoch_with_fewer_partitions_comes_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = FakeCluster("reports-e10-p2", "reports-e9-p1")
+    install(monkeypatch, made)
+    source = made.source()
+    source.open(registry())
+    names = [lane.name for lane in source.lanes({})]
+    assert names == ["reports-e9-p1@one/0", "reports-e10-p2@one/0", "reports-e10-p2@one/1"]
 
 
 def test_as_of_and_the_future(cluster: FakeCluster, tmp_path: Path) -> None:
