@@ -33,7 +33,7 @@ test: venv lint  ## everything that CI checks: format, lint, types, all tests
 	$(BIN)/python -m pytest
 
 test-unit: venv  ## the quick tests only
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2
 
 lint: venv  ## format, lint and types, checked
 	$(BIN)/ruff format --check .
