@@ -211,6 +211,25 @@ def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
     publisher.close()
 
 
+def test_threads_share_one_publisher(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+
+    def send(thread):
+        for number in range(100):
+            publisher.publish(number, bytes([thread, number]))
+            if number % 10 == 9:
+                publisher.sync()
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    publisher.close()
+    expected = sorted((n % 4, bytes([thread, n])) for thread in range(4) for n in range(100))
+    assert taken(cluster, 400) == expected
+
+
 def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
     monkeypatch.setattr("clientsdk.kafkapublisher.IN_FLIGHT_BYTES", 100)
     publisher = KafkaPublisher(cluster, TOPIC, timeout=1)
