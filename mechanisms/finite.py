@@ -22,7 +22,7 @@ from mechanisms.laddered import SymbolLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, Rung
 from mechanisms.sampling import choose
-from mechanisms.symbols import SymbolDraw
+from mechanisms.symbols import SymbolDraw, chains_below, weaker_outputs
 from mechanisms.thresholds import FiniteDraw, Row, rounded
 
 if TYPE_CHECKING:
@@ -132,27 +132,19 @@ class FiniteChain:
             raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
         words = source.bits(64 * self.levels)
         last = self.strongest.apply(symbol, words & (GRAINS - 1))
-        return [*self._weaker(last, words >> 64), last]
+        return [*weaker_outputs(last, self.steps, words >> 64), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
         """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
         if not 0 <= last < self.size:
             raise ParameterError(f"an output must lie in [0, {self.size})")
-        return self._weaker(last, source.bits(64 * len(self.steps)))
+        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
 
     def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
         """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest rung first."""
-        import numpy as np
-
         if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
             raise ParameterError(f"symbols must lie in [0, {self.inputs})")
-        out = np.empty((len(symbols), self.levels), dtype=np.int64)
-        current = self.strongest.apply_many(symbols, source.words(len(symbols)))
-        out[:, -1] = current
-        for level in range(self.levels - 2, -1, -1):
-            current = self.steps[level].apply_many(current, source.words(len(symbols)))
-            out[:, level] = current
-        return out
+        return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
 
     def forward_weights(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int
@@ -201,15 +193,6 @@ class FiniteChain:
         if not 0 <= level < self.levels:
             raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
         return self.steps[level:]
-
-    def _weaker(self, symbol: int, words: int) -> list[int]:
-        out = []
-        for step in reversed(self.steps):
-            symbol = step.apply(symbol, words & (GRAINS - 1))
-            out.append(symbol)
-            words >>= 64
-        out.reverse()
-        return out
 
 
 @dataclass(frozen=True)

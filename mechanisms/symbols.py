@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
@@ -110,6 +110,43 @@ class SymbolDraw:
         return np.where(words < keep, _KEPT, moved.astype(np.int64))
 
 
+class Degradation(Protocol):
+    """Draws a weaker rung from the output of the next stronger one, without the value."""
+
+    def apply(self, symbol: int, word: int) -> int:
+        """Return the output that a random word turns ``symbol`` into."""
+        ...
+
+    def draw_many(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Draw ``(n,)`` outputs from as many."""
+        ...
+
+
+def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[int]:
+    """Return the outputs below the last rung's, weakest first; a word of 64 bits a step."""
+    out = []
+    for step in reversed(steps):
+        last = step.apply(last, words & (GRAINS - 1))
+        out.append(last)
+        words >>= 64
+    out.reverse()
+    return out
+
+
+def chains_below(
+    last: NDArray[np.int64], steps: Sequence[Degradation], source: Source
+) -> NDArray[np.int64]:
+    """Return ``(n, levels)`` chains, weakest rung first, that end in ``last``."""
+    import numpy as np
+
+    out = np.empty((len(last), len(steps) + 1), dtype=np.int64)
+    out[:, -1] = current = last
+    for level in range(len(steps) - 1, -1, -1):
+        current = steps[level].draw_many(current, source)
+        out[:, level] = current
+    return out
+
+
 @dataclass(frozen=True)
 class SymbolChain:
     """A ladder of generalized randomized response.
@@ -133,35 +170,18 @@ class SymbolChain:
             raise ParameterError(f"a symbol must lie in [0, {self.size})")
         words = source.bits(64 * len(self.rungs))
         last = self.strongest.apply(symbol, words & (GRAINS - 1))
-        return [*self._weaker(last, words >> 64), last]
+        return [*weaker_outputs(last, self.degradations, words >> 64), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:
         """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
         if not 0 <= last < self.size:
             raise ParameterError(f"an output must lie in [0, {self.size})")
-        return self._weaker(last, source.bits(64 * len(self.degradations)))
-
-    def _weaker(self, symbol: int, words: int) -> list[int]:
-        out = []
-        for step in reversed(self.degradations):
-            symbol = step.apply(symbol, words & (GRAINS - 1))
-            out.append(symbol)
-            words >>= 64
-        out.reverse()
-        return out
+        words = source.bits(64 * len(self.degradations))
+        return weaker_outputs(last, self.degradations, words)
 
     def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
         """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest rung first."""
-        import numpy as np
-
-        levels = len(self.rungs)
-        out = np.empty((len(symbols), levels), dtype=np.int64)
-        current = self.strongest.draw_many(symbols, source)
-        out[:, -1] = current
-        for level in range(levels - 2, -1, -1):
-            current = self.degradations[level].draw_many(current, source)
-            out[:, level] = current
-        return out
+        return chains_below(self.strongest.draw_many(symbols, source), self.degradations, source)
 
     def forward_weights(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int

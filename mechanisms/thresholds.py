@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class FiniteDraw:
                 out[places] = np.searchsorted(table, words[places], side="right")
             start = end
         return out
+
+    def draw_many(self, xs: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Do what :meth:`apply_many` does with words drawn here."""
+        return self.apply_many(xs, source.words(len(xs)))
 
     @cached_property
     def _totals(self) -> tuple[array[int], ...]:

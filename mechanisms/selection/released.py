@@ -13,7 +13,7 @@ from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, Rung
 from mechanisms.sampling import choose
-from mechanisms.symbols import SymbolDraw
+from mechanisms.symbols import SymbolDraw, chains_below, weaker_outputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,23 +63,11 @@ class ReleaseChain:
         """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
         if not 0 <= last < self.size:
             raise ParameterError(f"an output must lie in [0, {self.size})")
-        words, out = source.bits(64 * len(self.steps)), []
-        for step in reversed(self.steps):
-            last = step.apply(last, words & (GRAINS - 1))
-            out.append(last)
-            words >>= 64
-        return out[::-1]
+        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
 
     def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
         """Draw chains for ``(n,)`` selected items; return ``(n, levels)``, weakest rung first."""
-        import numpy as np
-
-        out = np.empty((len(symbols), len(self.steps) + 1), dtype=np.int64)
-        out[:, -1] = current = symbols
-        for level in range(len(self.steps) - 1, -1, -1):
-            current = self.steps[level].apply_many(current, source.words(len(symbols)))
-            out[:, level] = current
-        return out
+        return chains_below(symbols, self.steps, source)
 
     def forward_weights(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int

@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from clientsdk.ledger import Ledger
     from pipelines.ledger import PseudonymLedger
 
@@ -74,7 +73,7 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
     ]
     if not ledger.periods:
         return [*lines, "nothing was recorded"]
-    lines += _table(
+    lines += table(
         ("budget period", "reserved", "spent", "recorded", "pseudonym"),
         [
             (
@@ -94,7 +93,7 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
     return [
         *lines,
         "",
-        *_table(
+        *table(
             ("chain", "metric", "recorded", "rungs sent", "spent", "reserved", "next release"),
             [
                 (
@@ -114,7 +113,7 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
 
 def _permanent(ledger: Ledger) -> list[str]:
     """Return what permanent responses cost: once, however many periods say it again."""
-    return _table(
+    return table(
         ("permanent response", "cost in a lifetime", "held"),
         [
             (charge.metric, _epsilon(charge.cost), "yes" if charge.held else "erased")
@@ -141,7 +140,7 @@ def _counted(found: PseudonymLedger, full: bool) -> list[str]:
         f"budget {_epsilon(found.budget)}",
         *([f"revoked: {found.revoked}; nothing of it counts"] if found.revoked else []),
         "",
-        *_table(
+        *table(
             ("chain", "plan", "metric", "recorded", "rung counted", "epsilon", "payloads a rung"),
             [
                 (
@@ -191,10 +190,3 @@ def _written(time: int, form: str) -> str:
     except (OverflowError, ValueError, OSError):
         # A device whose clock is broken may be anywhere in time.
         return f"{time} ms"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return rows as lines with aligned columns."""
-    cells = [heads, *rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]

@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli.tables import table
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from sotto.compiled import CompiledMetric, CompiledPlan
 
@@ -116,14 +118,14 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         f"fingerprint {plan.fingerprint.hex()}",
         f"owner {plan.owner}",
         "",
-        *_table(["metric", "type", "mechanism", "payload", "window"], map(_about, plan.metrics)),
+        *table(["metric", "type", "mechanism", "payload", "window"], map(_about, plan.metrics)),
         "",
-        *_table(
+        *table(
             ["metric", "rung", "sent after", "nominal", "certified", "a lie counts"],
             (row for metric in plan.metrics for row in _rungs(metric)),
         ),
         "",
-        *_table(["metric", "a report", "reports a period", "a period"], _costs(plan)),
+        *table(["metric", "a report", "reports a period", "a period"], _costs(plan)),
         "",
         *_ceilings(plan),
         "",
@@ -209,20 +211,3 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
     periods = (plan.ceilings.lifetime - plan.permanent) // plan.recurring
     reached = f"reached after {periods} full periods ({duration_text(periods * plan.period)})"
     return [*lines, f"{lifetime}, {reached}"]
-
-
-def _table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
-    """Lay out rows of text in columns: the first to the left, numbers to the right."""
-    cells = [head, *rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    right = [
-        all(row[column][:1].isdigit() or not row[column] for row in cells[1:])
-        for column in range(len(head))
-    ]
-    return [
-        "  ".join(
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, right, strict=True)
-        ).rstrip()
-        for row in cells
-    ]
