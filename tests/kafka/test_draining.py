@@ -151,7 +151,8 @@ def test_what_was_undertaken_is_taken_though_the_topic_has_grown(broker, topic, 
     assert drained(broker, topic, tmp_path).tally.reports == 6
 
 
-def test_aborted_transactions_are_not_counted_and_markers_are_passed(broker, topic, tmp_path):
+def test_transactions_are_counted_once_they_are_committed(broker, topic, tmp_path):
+    """What comes behind an open one waits, what is aborted is not counted, markers are passed."""
     publish(broker, topic, 2)
     producer = KafkaProducer(transactional_id="test", **broker.options(10))
     producer.init_transactions()
@@ -159,10 +160,13 @@ def test_aborted_transactions_are_not_counted_and_markers_are_passed(broker, top
         producer.begin_transaction()
         for partition in range(topic.partitions):
             producer.send(str(topic), value, partition=partition)
+        producer.flush(10)
+        before = drained(broker, topic, tmp_path)
+        assert (before.tally.reports, before.rejects) == (0 if commit else 4, {})
         (producer.commit_transaction if commit else producer.abort_transaction)()
     producer.close()
     result = drained(broker, topic, tmp_path)
-    assert (result.tally.reports, result.rejects) == (4, {"malformed": topic.partitions})
+    assert (result.tally.reports, result.rejects) == (0, {"malformed": topic.partitions})
     assert drained(broker, topic, tmp_path).drains == 0
 
 
