@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,40 @@ class GeneralizedRandomizedResponse(CategoryMechanism):
 
 
 @dataclass(frozen=True)
-class GrrLadder(SymbolLadder):
+class CategoryLadder(SymbolLadder):
+    """A ladder that is drawn from the category itself, and counted by output."""
+
+    @property
+    @abstractmethod
+    def domain_size(self) -> int:
+        """The number of categories."""
+
+    @property
+    def count_length(self) -> int:
+        """One count an output."""
+        return self.chain.size
+
+    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
+        """Return the category itself."""
+        return category(symbol, self.domain_size)
+
+    def prior(self, symbol: Any, chain: bytes) -> Prior:
+        """Return the category itself, with weight one."""
+        return ((category(symbol, self.domain_size), 1),)
+
+    def encode_many(
+        self, symbols: Any, chains: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.int64]:
+        """Return the categories as ``int64``."""
+        return category_array(symbols, self.domain_size)
+
+    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count a report at its output."""
+        return reports
+
+
+@dataclass(frozen=True)
+class GrrLadder(CategoryLadder):
     """Generalized randomized response over ``domain_size`` categories, relaxed along a ladder."""
 
     name = "grr"
@@ -85,29 +119,6 @@ class GrrLadder(SymbolLadder):
     def domain_size(self) -> int:
         """The number of categories."""
         return self.chain.size
-
-    @property
-    def count_length(self) -> int:
-        """One count a category."""
-        return self.chain.size
-
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
-        """Return the category itself."""
-        return category(symbol, self.chain.size)
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return the category itself, with weight one."""
-        return ((category(symbol, self.chain.size), 1),)
-
-    def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Return the categories as ``int64``."""
-        return category_array(symbols, self.chain.size)
-
-    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count a report at its category."""
-        return reports
 
     def matrix(self, level: int) -> NDArray[np.float64]:
         """Return the probability of each cell of a count vector, by category."""

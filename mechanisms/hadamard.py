@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import expm1
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
-from mechanisms.grr import category, category_array
-from mechanisms.laddered import Prior, SymbolLadder
+from mechanisms.grr import CategoryLadder
 from mechanisms.output_sets import HadamardChain, block_order, walsh_hadamard
-from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
 from mechanisms.single import CategoryMechanism
 from mechanisms.supporting import support_thresholds
@@ -98,7 +96,7 @@ class HadamardResponse(CategoryMechanism):
 
 
 @dataclass(frozen=True)
-class HadamardLadder(SymbolLadder):
+class HadamardLadder(CategoryLadder):
     """Hadamard response over ``domain_size`` categories, relaxed along a ladder."""
 
     name = "hadamard"
@@ -108,29 +106,6 @@ class HadamardLadder(SymbolLadder):
     def domain_size(self) -> int:
         """The number of categories."""
         return self.chain.domain_size
-
-    @property
-    def count_length(self) -> int:
-        """One count a place."""
-        return self.chain.size
-
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
-        """Return the category itself."""
-        return category(symbol, self.domain_size)
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return the category itself, with weight one."""
-        return ((category(symbol, self.domain_size), 1),)
-
-    def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Return the categories as ``int64``."""
-        return category_array(symbols, self.domain_size)
-
-    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count a report at its place."""
-        return reports
 
     def matrix(self, level: int) -> NDArray[np.float64]:
         """Return the probability of each cell of a count vector, by category."""

@@ -86,15 +86,16 @@ class SingleLevel(ABC):
 
 
 @dataclass(frozen=True)
-class CategoryMechanism(SingleLevel):
-    """A mechanism for one of several categories; it needs no public coin."""
+class SymbolMechanism(SingleLevel):
+    """A mechanism for one of several symbols; it needs no public coin."""
 
     def randomize(self, values: ArrayLike, source: Source) -> NDArray[np.uint8]:
-        """Randomize categories.
+        """Randomize symbols.
 
         Parameters
         ----------
-        values : array_like, shape (n,), integers in [0, domain_size)
+        values : array_like, shape (n,), integers
+            From 0 to below the number of symbols (``domain_size``, ``points``).
         source : Source
 
         Returns
@@ -112,6 +113,11 @@ class CategoryMechanism(SingleLevel):
         import numpy as np
 
         return _count(self.ladder, reports, np.zeros((len(reports), 2), dtype=np.uint64))
+
+
+@dataclass(frozen=True)
+class CategoryMechanism(SymbolMechanism):
+    """A mechanism for one of several categories; it needs no public coin."""
 
     def estimate(self, counts: ArrayLike) -> list[Estimate]:
         """Estimate the share of each category; see :func:`mechanisms.frequency.frequencies`."""

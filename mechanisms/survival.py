@@ -27,8 +27,8 @@ class Cdf(NamedTuple):
 
     ``grid`` has the middles of the strata in the metric's unit; ``values`` rise from 0 to 1. Where
     many values are alike, the average is not the function at the middle: that lies anywhere
-    between its values at the stratum's ends. ``standard_errors`` are those of each stratum alone, before the isotonic regression, which can only help: a band made of
-    them is wide, not narrow.
+    between its values at the stratum's ends. ``standard_errors`` are those of each stratum alone,
+    before the isotonic regression, which can only help: a band made of them is wide, not narrow.
     """
 
     grid: NDArray[np.float64]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PiecewiseMechanism(NumberMechanism):
-    """Report a cell of a grid, likelier within a window around the number than outside of it.
+class GridMechanism(NumberMechanism):
+    """A mechanism for a number on a grid, at a single epsilon.
 
     Parameters
     ----------
@@ -40,6 +40,20 @@ class PiecewiseMechanism(NumberMechanism):
     ------
     ParameterError
         A parameter is outside its range.
+    """
+
+    points: int = 65
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class PiecewiseMechanism(GridMechanism):
+    """Report a cell of a grid, likelier within a window around the number than outside of it.
+
+    Parameters
+    ----------
+    epsilon, points, missing
+        As of :class:`GridMechanism`.
 
     Privacy
     -------
@@ -77,31 +91,18 @@ class PiecewiseMechanism(NumberMechanism):
     2000000
     """
 
-    points: int = 65
-    missing: bool = False
-
     def _build(self, micro: int) -> GridLadder:
         return piecewise_ladder(self.points, self.missing, [micro], "")
 
 
 @dataclass(frozen=True)
-class HybridMechanism(NumberMechanism):
+class HybridMechanism(GridMechanism):
     """Answer by the Piecewise Mechanism or by one bit, so that the variance is the same everywhere.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
-        equally spaced inputs.
-    missing : bool
-        Whether a value can be missing, which is then one more output.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon, points, missing
+        As of :class:`GridMechanism`.
 
     Privacy
     -------
@@ -139,31 +140,18 @@ class HybridMechanism(NumberMechanism):
     2000000
     """
 
-    points: int = 65
-    missing: bool = False
-
     def _build(self, micro: int) -> GridLadder:
         return hybrid_ladder(self.points, self.missing, [micro], "")
 
 
 @dataclass(frozen=True)
-class SquareWave(NumberMechanism):
+class SquareWave(GridMechanism):
     """Report a cell of a grid, likelier within a window made for estimating the distribution.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
-    points : int
-        3, 5, 9, 17, 33, 65, 129 or 257; the number is first rounded at random to one of so many
-        equally spaced inputs.
-    missing : bool
-        Whether a value can be missing, which is then one more output.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
+    epsilon, points, missing
+        As of :class:`GridMechanism`.
 
     Privacy
     -------
@@ -195,9 +183,6 @@ class SquareWave(NumberMechanism):
     >>> SquareWave(epsilon=1.0, points=33).certified
     1000000
     """
-
-    points: int = 65
-    missing: bool = False
 
     def _build(self, micro: int) -> GridLadder:
         return square_wave_ladder(self.points, self.missing, [micro], "")

@@ -18,7 +18,7 @@ from mechanisms.ordinal.losses import Number, loss_matrix
 from mechanisms.ordinal.search import check_epsilon, equidistant_size, general_size
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, certify, check_ladder
-from mechanisms.single import SingleLevel
+from mechanisms.single import SymbolMechanism
 from mechanisms.thresholds import MAX_SYMBOLS
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def channel_rank(points: int, size: int) -> int:
 
 
 @dataclass(frozen=True)
-class BipartiteRandomizedResponse(SingleLevel):
+class BipartiteRandomizedResponse(SymbolMechanism):
     """Report the true value or one of its nearest, all equally likely, or one of the others.
 
     Parameters
@@ -203,32 +203,6 @@ class BipartiteRandomizedResponse(SingleLevel):
         if len(self.loss) != self.points:
             raise ParameterError(f"the loss has {len(self.loss)} values, not {self.points}")
         return loss_ladder(self.loss, self.size, [micro], "")
-
-    def randomize(self, values: ArrayLike, source: Source) -> NDArray[np.uint8]:
-        """Randomize values.
-
-        Parameters
-        ----------
-        values : array_like, shape (n,), integers in [0, points)
-        source : Source
-
-        Returns
-        -------
-        ndarray, shape (n, payload_width), uint8
-            A packed report a row, as it goes on the wire.
-        """
-        import numpy as np
-
-        ids = np.zeros((np.size(values), 2), dtype=np.uint64)
-        return self.ladder.randomize(values, ids, ids, source)[:, 0]
-
-    def count(self, reports: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Count ``(n, payload_width)`` reports: ``(points,)`` ``int64``, which add up."""
-        import numpy as np
-
-        ids = np.zeros((len(reports), 2), dtype=np.uint64)
-        groups = np.zeros(len(reports), dtype=np.int64)
-        return self.ladder.accumulate(reports, ids, ids, groups, 1).reshape(-1)
 
     def estimate(self, counts: ArrayLike) -> OrdinalEstimates:
         """Estimate from counts; see :func:`mechanisms.ordinal.estimates.ordinal`."""

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
 from mechanisms.grid import check_unit, unit_array
+from mechanisms.single import CoinMechanism
 from mechanisms.vectors.draws import DrawsLadder, coin, coin_column
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.numbers.results import NumericEstimates
 
 #: A vector has at most so many coordinates, and a report at most so many answers.
 MAX_DIMENSIONS, MAX_SAMPLED = 1024, 64
@@ -68,6 +71,23 @@ class CoordinatesLadder(DrawsLadder):
         if values.ndim != 2 or values.shape[1] != self.dimensions:
             raise ParameterError(f"vectors must have shape (n, {self.dimensions})")
         return np.take_along_axis(values, self.coordinates_many(seeds), axis=1)
+
+
+@dataclass(frozen=True)
+class CoordinatesMechanism(CoinMechanism):
+    """A mechanism for vectors at a single epsilon, whose ladder is a :class:`CoordinatesLadder`."""
+
+    def estimate(
+        self, counts: ArrayLike, low: float = 0.0, high: float = 1.0
+    ) -> tuple[NumericEstimates, ...]:
+        """Estimate each coordinate; see :func:`mechanisms.vectors.means.vector_estimates`."""
+        import numpy as np
+
+        from mechanisms.vectors.means import VECTOR_LADDERS, vector_estimates
+
+        ladder = self.ladder
+        assert isinstance(ladder, VECTOR_LADDERS)
+        return vector_estimates(ladder, np.asarray(counts)[np.newaxis], low, high)
 
 
 def check_dimensions(dimensions: int, sampled: int) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from mechanisms.estimate import Estimate
 
+VECTOR_LADDERS = (SampledVectorLadder, SampledHybridLadder)
+
 
 def vector_estimates(
     ladder: SampledVectorLadder | SampledHybridLadder,

@@ -14,22 +14,24 @@ from mechanisms.numbers.gridded import GridLadder, hybrid_ladder
 from mechanisms.numbers.laws import worst_variance
 from mechanisms.randomness import Source
 from mechanisms.rungs import MAX_DECISION_EPSILON, Rung, certify, check_ladder
-from mechanisms.single import CoinMechanism
-from mechanisms.vectors.coordinates import MAX_SAMPLED, CoordinatesLadder, check_dimensions
+from mechanisms.vectors.coordinates import (
+    MAX_SAMPLED,
+    CoordinatesLadder,
+    CoordinatesMechanism,
+    check_dimensions,
+)
 from mechanisms.vectors.draws import PackedChain
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from mechanisms.numbers.results import NumericEstimates
+    from numpy.typing import NDArray
 
 #: The variance of values uniform in [0, 1].
 UNIFORM_VARIANCE = 1 / 12
 
 
 @dataclass(frozen=True)
-class SampledHybrid(CoinMechanism):
+class SampledHybrid(CoordinatesMechanism):
     """Answer by the Hybrid Mechanism about a few coordinates of a vector, chosen by public coins.
 
     Parameters
@@ -97,18 +99,6 @@ class SampledHybrid(CoinMechanism):
             object.__setattr__(self, "sampled", sampled)
         sampled = self.sampled or 0
         return sampled_hybrid_ladder(self.dimensions, sampled, self.points, [micro], self.metric)
-
-    def estimate(
-        self, counts: ArrayLike, low: float = 0.0, high: float = 1.0
-    ) -> tuple[NumericEstimates, ...]:
-        """Estimate each coordinate; see :func:`mechanisms.vectors.means.vector_estimates`."""
-        import numpy as np
-
-        from mechanisms.vectors.means import vector_estimates
-
-        ladder = self.ladder
-        assert isinstance(ladder, SampledHybridLadder)
-        return vector_estimates(ladder, np.asarray(counts)[np.newaxis], low, high)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from mechanisms.grid import (
 )
 from mechanisms.laddered import Prior
 from mechanisms.randomness import Source
-from mechanisms.single import CoinMechanism
 from mechanisms.vectors.coordinates import (
     MAX_SAMPLED,
     CoordinatesLadder,
+    CoordinatesMechanism,
     check_dimensions,
 )
 from mechanisms.vectors.draws import coin, coin_column, packed_chain
@@ -31,16 +31,14 @@ from mechanisms.vectors.sampled_bits import bit_prior
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from mechanisms.numeric import NumericEstimates
+    from numpy.typing import NDArray
 
 #: Bins of the thresholds that are kept apart in counts, a coordinate: the 4 leading bits.
 VECTOR_BINS = 16
 
 
 @dataclass(frozen=True)
-class SampledVector(CoinMechanism):
+class SampledVector(CoordinatesMechanism):
     """Answer by randomized response about a few coordinates of a vector, chosen by public coins.
 
     Parameters
@@ -119,18 +117,6 @@ class SampledVector(CoinMechanism):
             object.__setattr__(self, "sampled", sampled)
         sampled = self.sampled or 0
         return sampled_vector_ladder(self.dimensions, sampled, self.bits, [micro], self.metric)
-
-    def estimate(
-        self, counts: ArrayLike, low: float = 0.0, high: float = 1.0
-    ) -> tuple[NumericEstimates, ...]:
-        """Estimate each coordinate; see :func:`mechanisms.vectors.means.vector_estimates`."""
-        import numpy as np
-
-        from mechanisms.vectors.means import vector_estimates
-
-        ladder = self.ladder
-        assert isinstance(ladder, SampledVectorLadder)
-        return vector_estimates(ladder, np.asarray(counts)[np.newaxis], low, high)
 
 
 @dataclass(frozen=True)
