@@ -37,7 +37,7 @@ HOUR = 3_600_000
 PARTITIONS = 4
 SEED = 20_240_502
 #: Rows a message, and reports of the topic.
-CASES = ((1, 150_000), (5, 450_000), (50, 1_500_000))
+CASES = ((1, 600_000), (5, 1_000_000), (50, 3_000_000))
 
 
 class Devices(NamedTuple):
