@@ -61,7 +61,7 @@ class SymmetricUnaryEncoding(CategoryMechanism):
     References
     ----------
     T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for Frequency
-    Estimation", USENIX Security 2017, section 4.2.
+    Estimation", USENIX Security 2017, section 4.3.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class DuchiOneBit(NumberMechanism):
     Use
     ---
     Where there is no public coin and epsilon is below 0.6; otherwise the random threshold, whose
-    variance is smaller on all data, or the Hybrid Mechanism.
+    variance is on no data larger, or the Hybrid Mechanism.
 
     References
     ----------
