@@ -54,8 +54,8 @@ class RandomThreshold(NumberMechanism):
     Utility
     -------
     On [-1, 1], n times the variance of the stratified mean is 4f(ε) + E|X−X′| − Var(X) to
-    leading order, f(ε) = e^ε/(e^ε−1)²: at most 4f(ε) + 1/3, and on no data more than one-bit response.
-    The answers by threshold are also the distribution function.
+    leading order, f(ε) = e^ε/(e^ε−1)²: at most 4f(ε) + 1/3, and on no data more than one-bit
+    response. The answers by threshold are also the distribution function.
 
     Use
     ---

@@ -47,10 +47,11 @@ _INTRODUCTION = f"""\
 
 Everything that hides a value here, with what is certified of it. *Certified* is the exact worst
 case of the loss, from the integers that the sampler compares its random words with, at a nominal
-epsilon of 1 (of propose-test-release it holds but for a δ of 1e-6). *Error* is the predicted standard error with {REPORTS:,} reports at epsilon 1, of
-what stands above the table; tests hold it against simulation. *Relaxable* mechanisms can be
-released again with a larger epsilon, and the whole sequence costs the last one.
-*Bytes* are those of a report. `sotto design` gives the figures for other questions, `sotto audit` attacks the certified ones."""
+epsilon of 1 (for propose-test-release, with a δ of 1e-6). *Error* is the predicted standard error
+with {REPORTS:,} reports at epsilon 1, of what stands above the table; tests hold it against
+simulation. *Relaxable* mechanisms can be released again with a larger epsilon, and the whole
+sequence costs the last one. *Bytes* are those of a report. `sotto design` gives the figures for
+other questions, `sotto audit` attacks the certified ones."""
 
 
 def _overview(group: Group) -> list[str]:
