@@ -11,9 +11,10 @@ PEERS := .venv-peers
 # Of the broker: plain, or tls with SASL/SCRAM.
 PROFILE ?= plain
 KAFKA_PORT ?= 9092
+FLINK_PORT ?= 8081
 PEERS_STAMP := $(PEERS)/.installed
 
-.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop lock clean
+.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-stop lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -60,6 +61,12 @@ kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, K
 
 kafka-stop:  ## stop it (PROFILE=tls for the other one); what it holds stays in build/kafka
 	$(PYTHON) -m deploy.kafka stop --profile $(PROFILE)
+
+flink:  ## start a Flink session on loopback (FLINK_PORT=8081)
+	$(PYTHON) -m deploy.flink start --port $(FLINK_PORT)
+
+flink-stop:  ## stop it; checkpoints and savepoints stay in build/flink
+	$(PYTHON) -m deploy.flink stop
 
 lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra demo --extra dev --generate-hashes --allow-unsafe \

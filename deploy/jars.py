@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def java() -> str:
     return found
 
 
-def jars(name: str, source: Path) -> Path:
+def jars(name: str, source: Path, bring: Callable[[Path], None] | None = None) -> Path:
     """Return a folder with the archives that ``source`` pins, fetched if they are not there yet.
 
     Parameters
@@ -65,12 +65,14 @@ def jars(name: str, source: Path) -> Path:
     name : str
         The folder's name in the cache. Another list means another folder.
     source : path
-        A folder with ``pom.xml`` and ``jars.sha256``.
+        A folder with ``jars.sha256``, and ``pom.xml`` unless they are brought otherwise.
+    bring : callable, optional
+        Fetches them into a folder that it makes. Maven does if none is given.
 
     Raises
     ------
     MissingToolError
-        They must be fetched and Maven is not installed.
+        They must be fetched and Maven is needed and not installed.
     UnavailableError
         They must be fetched and cannot be.
     DeployError
@@ -83,8 +85,11 @@ def jars(name: str, source: Path) -> Path:
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="fetching-") as temporary:
                 fetched = Path(temporary) / "jars"
-                fetch(source / "pom.xml", fetched)
-                _check(fetched, wanted, "what Maven brought is not what is pinned")
+                if bring is None:
+                    fetch(source / "pom.xml", fetched)
+                else:
+                    bring(fetched)
+                _check(fetched, wanted, "what was brought is not what is pinned")
                 fetched.rename(folder)
                 return folder
     _check(folder, wanted, f"the cache is damaged; remove {folder} and start again")
@@ -99,7 +104,7 @@ def fetch(pom: Path, folder: Path) -> None:
             "Maven is not installed: install it (mvn), or fill the cache folder on a machine "
             "that has it and set SOTTO_CACHE"
         )
-    command = [maven, "--batch-mode", "--quiet", f"--file={pom}"]
+    command = [maven, "--batch-mode", "--quiet", "-Dstyle.color=never", f"--file={pom}"]
     command += [f"-Dmaven.repo.local={cache_folder() / 'maven'}", f"-DoutputDirectory={folder}"]
     try:
         done = subprocess.run(

@@ -1,0 +1,1 @@
+"""Apache Flink on this machine: resolved with pip, checked, started as a session, stopped."""

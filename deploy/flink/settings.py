@@ -1,0 +1,111 @@
+"""What Flink's ``config.yaml`` says, and what its Java is started with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+HOST = "127.0.0.1"
+#: Keys hash into so many groups, for ever: a savepoint of another number cannot be restored.
+MAX_PARALLELISM = 128
+
+#: Megabytes of a task manager. Flink takes them from its start scripts' sums; here they are given.
+_HEAP = {"framework.heap.size": 96, "task.heap.size": 160}
+_DIRECT = {"framework.off-heap.size": 64, "task.off-heap.size": 32, "network": 32}
+_METASPACE = 192
+_MANAGED = 64
+_OVERHEAD = 64
+
+#: Megabytes of heap of the job manager.
+JOB_MANAGER_HEAP = 256
+TASK_MANAGER_HEAP = sum(_HEAP.values())
+
+#: Packages that Flink reaches into by reflection.
+_OPENED = (
+    "java.lang",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.text",
+    "java.time",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "java.util.concurrent.locks",
+    "sun.nio.ch",
+)
+REFLECTION = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
+TASK_MANAGER_LIMITS = [
+    f"-XX:MaxDirectMemorySize={sum(_DIRECT.values())}m",
+    f"-XX:MaxMetaspaceSize={_METASPACE}m",
+]
+
+
+def configuration(folder: Path, rest: int, rpc: int, slots: int) -> dict[str, object]:
+    """Return the settings of a session on loopback.
+
+    Parameters
+    ----------
+    folder : Path
+        Where checkpoints and savepoints go.
+    rest, rpc : int
+        Ports: of clients, and of the task manager to the job manager.
+    slots : int
+        How many tasks run side by side.
+    """
+    return {
+        "jobmanager.rpc.address": HOST,
+        "jobmanager.rpc.port": rpc,
+        "jobmanager.bind-host": HOST,
+        "rest.address": HOST,
+        "rest.bind-address": HOST,
+        "rest.port": rest,
+        # Nobody uploads programs through the port that clients use.
+        "web.submit.enable": "false",
+        "taskmanager.host": HOST,
+        "taskmanager.bind-host": HOST,
+        "taskmanager.numberOfTaskSlots": slots,
+        "taskmanager.cpu.cores": float(slots),
+        **_memory(),
+        "pipeline.max-parallelism": MAX_PARALLELISM,
+        "state.backend.type": "hashmap",
+        "execution.checkpointing.interval": "10 s",
+        "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
+        "execution.checkpointing.savepoint-dir": (folder / "savepoints").as_uri(),
+        # A job whose manager died is restored from these by hand.
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "restart-strategy.type": "exponential-delay",
+        # One that was killed is missed soon.
+        "heartbeat.interval": "2 s",
+        "heartbeat.timeout": "10 s",
+        "io.tmp.dirs": folder / "tmp",
+        "env.java.opts.all": " ".join(REFLECTION),
+    }
+
+
+def _memory() -> dict[str, object]:
+    heaps = {f"taskmanager.memory.{name}": f"{size}m" for name, size in _HEAP.items()}
+    direct = {
+        f"taskmanager.memory.{name}": f"{size}m"
+        for name, size in _DIRECT.items()
+        if name != "network"
+    }
+    ranges = {
+        f"taskmanager.memory.{name}.{bound}": f"{size}m"
+        for name, size in (("network", _DIRECT["network"]), ("jvm-overhead", _OVERHEAD))
+        for bound in ("min", "max")
+    }
+    return {
+        **heaps,
+        **direct,
+        **ranges,
+        "taskmanager.memory.managed.size": f"{_MANAGED}m",
+        "taskmanager.memory.jvm-metaspace.size": f"{_METASPACE}m",
+    }
+
+
+def to_yaml(settings: Mapping[str, object]) -> str:
+    """Return settings as ``config.yaml`` holds them: one a line, texts quoted."""
+    return "".join(f"{key}: {json.dumps(str(value))}\n" for key, value in settings.items())

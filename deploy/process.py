@@ -1,0 +1,128 @@
+"""A program that runs in the background and outlives whoever started it.
+
+It is known by a file with its process id, and by a path in its command line, since an id may be
+another process's by now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from deploy.errors import DeployError
+
+#: How long a clean stop may take before the process is made to end, and ending then, in seconds.
+STOP_SECONDS = 30
+
+
+class Process:
+    """One program, its log and its id in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Where ``<name>.log`` and ``<name>.pid`` are.
+    name : str
+    mark : str
+        What is in the command line of this program and of no other.
+    """
+
+    def __init__(self, folder: Path, name: str, mark: str) -> None:
+        self.name = name
+        self.log_file = folder / f"{name}.log"
+        self._mark = mark
+        self._pid_file = folder / f"{name}.pid"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None if it does not live."""
+        if self._child is not None and self._child.poll() is not None:
+            self._child = None
+        try:
+            pid = int(self._pid_file.read_text("ascii"))
+        except (FileNotFoundError, ValueError):
+            return None
+        found = subprocess.run(
+            ["ps", "-ww", "-o", "stat=,command=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        if self._mark in found and not found.startswith("Z"):
+            return pid
+        if self._child is not None and self._child.pid == pid:
+            # It ended between the two looks.
+            self._child.wait()
+            self._child = None
+        return None
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start it; what it says is added to its log.
+
+        Parameters
+        ----------
+        command : sequence of str
+        environment : mapping
+            Added to that of this process.
+        """
+        with open(self.log_file, "ab") as log:
+            self._child = subprocess.Popen(
+                command,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._pid_file.write_text(str(self._child.pid), encoding="ascii")
+
+    def stop(self) -> bool:
+        """Let it end by itself; after ``STOP_SECONDS`` make it. False if it did not run."""
+        if not self.signal(signal.SIGTERM):
+            self._pid_file.unlink(missing_ok=True)
+            return False
+        if not self._gone_within(STOP_SECONDS):
+            self.kill()
+        self._pid_file.unlink(missing_ok=True)
+        return True
+
+    def kill(self) -> None:
+        """End it at once, as a crash would.
+
+        Raises
+        ------
+        DeployError
+            It does not end.
+        """
+        if self.signal(signal.SIGKILL) and not self._gone_within(STOP_SECONDS):
+            raise DeployError(f"{self.name} does not end; see {self.log_file}")
+        self._pid_file.unlink(missing_ok=True)
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Send it a signal; False if it does not live."""
+        pid = self.pid
+        if pid is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        return True
+
+    def last_words(self) -> str:
+        """Return the last line of its log that tells of an error, or else its last line."""
+        lines = self.log_file.read_text("utf-8", errors="replace").splitlines()
+        telling = [line for line in lines if "ERROR" in line or "Exception" in line] or lines
+        return f"{telling[-1] if telling else 'it said nothing'} (see {self.log_file})"
+
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.pid is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True

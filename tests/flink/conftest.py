@@ -1,0 +1,40 @@
+"""A real Flink session, the project's own, started once for all tests of this folder.
+
+Where Java is missing, or the archives are neither in the cache nor to be fetched, the tests are
+skipped and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from deploy import jars
+from deploy.errors import MissingToolError, UnavailableError
+from deploy.flink.archives import archives as flink_archives
+from deploy.flink.cluster import LocalFlink
+
+
+@pytest.fixture(scope="session")
+def archives() -> None:
+    """All that a session is made of, or a reason to skip."""
+    try:
+        jars.java()
+        flink_archives()
+    except (MissingToolError, UnavailableError) as error:
+        pytest.skip(f"no Flink can be started: {error}")
+
+
+@pytest.fixture(scope="session")
+def _session(archives, tmp_path_factory) -> Iterator[LocalFlink]:
+    session = LocalFlink(tmp_path_factory.mktemp("flink"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def local(_session: LocalFlink) -> LocalFlink:
+    """The session, both of its processes running."""
+    _session.start()
+    return _session

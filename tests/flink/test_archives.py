@@ -1,0 +1,50 @@
+"""Flink's archives: what pip brings, and what is said if it does not. pip is played."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from deploy.errors import UnavailableError
+from deploy.flink import archives
+
+
+@pytest.fixture
+def pip(tmp_path, monkeypatch):
+    """A pip that brings a package with some files, or fails; the arguments it was given."""
+    monkeypatch.setenv("SOTTO_CACHE", str(tmp_path))
+    calls = []
+
+    def play(files=(), error=""):
+        def run(command, **_):
+            calls.append(command)
+            to = Path(next(part for part in command if part.startswith("--dest="))[7:])
+            if not error:
+                with zipfile.ZipFile(to / "a-1-py3-none-any.whl", "w") as package:
+                    for name in files:
+                        package.writestr(name, name)
+            return subprocess.CompletedProcess(command, 1 if error else 0, "", error)
+
+        monkeypatch.setattr(archives.subprocess, "run", run)
+        return calls
+
+    return play
+
+
+def test_only_archives_of_the_two_folders_are_taken(pip, tmp_path):
+    calls = pip(
+        ["pyflink/lib/a.jar", "pyflink/opt/b.jar", "pyflink/lib/x.txt", "pyflink/plugins/p/c.jar"]
+    )
+    archives.fetch(tmp_path / "taken")
+    assert sorted(path.name for path in (tmp_path / "taken").iterdir()) == ["a.jar", "b.jar"]
+    assert "--require-hashes" in calls[0]
+    assert not list(tmp_path.glob("fetching-*"))
+
+
+def test_a_fetch_that_fails_says_why(pip, tmp_path):
+    pip(error="WARNING: retrying\nERROR: No matching distribution found\n")
+    with pytest.raises(UnavailableError, match="with a network, try again: No matching distrib"):
+        archives.fetch(tmp_path / "taken")
