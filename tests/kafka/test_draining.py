@@ -42,7 +42,7 @@ STEPS = (
     "collected",
     "projected",
 )
-DEVICES = 30
+DEVICES = 20
 
 
 def new_state(folder: Path) -> Path:
