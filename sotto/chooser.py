@@ -51,7 +51,10 @@ def choose(asked: Asked) -> Choice:
             # Which rung or size it is about is said by the checks, as if grr had been asked for.
             return Choice(spec_of("grr", asked), "")
     name, why = _ONLY[asked.kind]
-    return Choice(spec_of(name, asked), why)
+    spec = spec_of(name, asked)
+    if spec.get("subset_size") == 1:
+        why = "with one candidate favoured it is grr: at this epsilon more are no nearer"
+    return Choice(spec, why)
 
 
 #: The mechanisms of types that have a best one whatever the ladder.

@@ -183,7 +183,7 @@ def _mean_of(
 
 def _bits(metric: CompiledMetric, truth: Truth) -> Layout:
     """Every bit of every cohort over the whole year is a cell."""
-    bits, hashes, cohorts = (int(metric.spec[name]) for name in ("bits", "hashes", "cohorts"))
+    bits, hashes, cohorts = (int(str(metric.spec[name])) for name in ("bits", "hashes", "cohorts"))
     kept = truth.kept[metric.name]
     cohort = (hash_ids(kept.pseudonym, cohort_domain(metric.name)) % np.uint64(cohorts)).astype(
         np.int64

@@ -144,7 +144,10 @@ class Truth:
 
 def _float(metric: CompiledMetric, value: float) -> float:
     symbol = metric.encode(None if np.isnan(value) else value)
-    return np.nan if symbol is None else float(symbol)
+    if symbol is None:
+        return np.nan
+    assert isinstance(symbol, int | float)
+    return float(symbol)
 
 
 def _columns(rows: list[tuple[int, int, int]], names: Mapping[tuple[int, int], str]) -> KeptReports:

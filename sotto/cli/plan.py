@@ -34,6 +34,17 @@ examples:
 """
 
 
+#: How parameters are said whose names do not follow a number well.
+_PARAMETERS = {
+    "domain_size": "{} symbols",
+    "subset_size": "sets of {}",
+    "clip": "at most {} of each",
+    "count": "{} a report",
+    "unrelated": "{} % yes to the other question",
+    "cards": "cards {}",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto plan``."""
     parser.epilog = _EXAMPLES
@@ -149,14 +160,16 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 def _about(metric: CompiledMetric) -> list[str]:
     from sotto.durations import duration_text
 
+    name = metric.mechanism.name
+    told = _PARAMETERS | ({"subset_size": "{} favoured"} if name == "brr" else {})
     parameters = [
-        f"{' '.join(map(str, value)) if isinstance(value, tuple) else value} {key}"
+        told.get(key, "{} " + key).format(
+            " ".join(map(str, value)) if isinstance(value, tuple) else value
+        )
         for key, value in metric.parameters
         if type(value) in (int, tuple)
     ]
-    mechanism = f"{metric.mechanism.name} ({', '.join(parameters)})".replace(
-        "domain_size", "symbols"
-    )
+    mechanism = f"{name} ({', '.join(parameters)})"
     return [
         metric.name,
         metric.type,

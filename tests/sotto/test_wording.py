@@ -55,8 +55,8 @@ def test_check_says_what_metrics_of_every_type_cost_and_tell(capsys, tmp_path):
     path.write_text(PLAN)
     assert cli.main(["plan", "check", str(path)]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "grade ordinal brr (4 symbols, 1 subset_size) 1 B 28d" in lines
-    assert "cards survey christofides (3 1 9 cards) 1 B 28d" in lines
+    assert "grade ordinal brr (4 symbols, 1 favoured) 1 B 28d" in lines
+    assert "cards survey christofides (cards 3 1 9) 1 B 28d" in lines
     assert "2 1d 1.0 1.0 1.58x" in lines
     assert "3 never 4.0 4.0 1.02x" in lines
     assert "model 1.0 1 1.0" in lines
