@@ -351,6 +351,7 @@ def test_an_older_epoch_with_fewer_partitions_comes_first(
     source = made.source()
     source.open(registry())
     names = [lane.name for lane in source.lanes({})]
+    source.close()
     assert names == ["reports-e9-p1@one/0", "reports-e10-p2@one/0", "reports-e10-p2@one/1"]
 
 
