@@ -11,3 +11,16 @@ class ParameterError(SottoError, ValueError):
 
 class UnrelatedRungsError(ParameterError):
     """Two rungs are not related: the weaker channel is no degradation of the stronger one."""
+
+
+def check_int(name: str, value: object, low: int, high: int) -> None:
+    """Refuse a parameter that is no int (a bool is none), or outside ``[low, high]``.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ParameterError(f"{name} must be of type int, not {value!r}")
+    if not low <= value <= high:
+        raise ParameterError(f"{name} must lie in [{low}, {high}], not {value}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
@@ -142,9 +143,10 @@ class GrrLadder(CategoryLadder):
 
 def category(symbol: Any, domain_size: int) -> int:
     """Return a category, after a check that it is an integer in its range."""
-    if not (isinstance(symbol, int) and 0 <= symbol < domain_size):
+    whole = isinstance(symbol, Integral) and not isinstance(symbol, bool)
+    if not (whole and 0 <= symbol < domain_size):
         raise ParameterError(f"a symbol must be an integer in [0, {domain_size})")
-    return symbol
+    return int(symbol)
 
 
 def category_array(symbols: Any, domain_size: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import expm1
 from typing import TYPE_CHECKING
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_int
 from mechanisms.grr import CategoryLadder
 from mechanisms.output_sets import HadamardChain, block_order, walsh_hadamard
 from mechanisms.rungs import certify, check_ladder
@@ -156,8 +156,8 @@ def hadamard_ladder(
 ) -> HadamardLadder:
     """Build a ladder of Hadamard response."""
     _check_domain(domain_size)
-    if not (1 <= blocks <= domain_size and blocks.bit_count() == 1):
-        raise ParameterError(f"blocks must be a power of two in [1, {domain_size}], not {blocks}")
+    if not (type(blocks) is int and 1 <= blocks <= domain_size and blocks.bit_count() == 1):
+        raise ParameterError(f"blocks must be a power of two in [1, {domain_size}], not {blocks!r}")
     rungs = check_ladder(ladder)
     thresholds = support_thresholds(Fraction(1, 2 * blocks), rungs)
     chain = HadamardChain(*thresholds, domain_size, blocks, block_order(domain_size, blocks))
@@ -201,5 +201,4 @@ def response_variance(epsilon: float, blocks: int) -> float:
 
 
 def _check_domain(domain_size: int) -> None:
-    if not 2 <= domain_size <= MAX_SYMBOLS:
-        raise ParameterError(f"domain_size must lie in [2, {MAX_SYMBOLS}], not {domain_size}")
+    check_int("domain_size", domain_size, 2, MAX_SYMBOLS)

@@ -17,7 +17,7 @@ from math import expm1
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_int
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior, SymbolLadder
 from mechanisms.linear_hash import bucket, buckets_of, digits, hits, is_prime
@@ -216,10 +216,9 @@ def local_hashing_ladder(
     domain_size: int, buckets: int, ladder: Sequence[int], metric: str
 ) -> LocalHashingLadder:
     """Build a ladder of local hashing."""
-    if not 2 <= domain_size <= MAX_SYMBOLS:
-        raise ParameterError(f"domain_size must lie in [2, {MAX_SYMBOLS}], not {domain_size}")
-    if not (2 <= buckets <= MAX_CELLS and is_prime(buckets)):
-        raise ParameterError(f"buckets must be a prime in [2, {MAX_CELLS}], not {buckets}")
+    check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
+    if not (type(buckets) is int and 2 <= buckets <= MAX_CELLS and is_prime(buckets)):
+        raise ParameterError(f"buckets must be a prime in [2, {MAX_CELLS}], not {buckets!r}")
     cells = buckets ** (digits(domain_size, buckets) + 1)
     if not cells <= MAX_CELLS:
         raise ParameterError(

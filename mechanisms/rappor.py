@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
 from mechanisms.bits import BitChain, symmetric_bit
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO
 from mechanisms.laddered import Prior, VectorLadder
 from mechanisms.randomness import Source
@@ -175,12 +175,9 @@ def rappor_ladder(
     bits: int, hashes: int, cohorts: int, ladder: Sequence[int], metric: str
 ) -> RapporLadder:
     """Build a ladder of Bloom filters, certified at min(2 hashes, bits) differing bits."""
-    if not 1 <= bits <= MAX_WIDTH:
-        raise ParameterError(f"bits must lie in [1, {MAX_WIDTH}], not {bits}")
-    if not 1 <= hashes <= MAX_HASHES:
-        raise ParameterError(f"hashes must lie in [1, {MAX_HASHES}], not {hashes}")
-    if not 1 <= cohorts <= MAX_COHORTS:
-        raise ParameterError(f"cohorts must lie in [1, {MAX_COHORTS}], not {cohorts}")
+    check_int("bits", bits, 1, MAX_WIDTH)
+    check_int("hashes", hashes, 1, MAX_HASHES)
+    check_int("cohorts", cohorts, 1, MAX_COHORTS)
     differing = min(2 * hashes, bits)
     rungs = check_ladder(ladder, differing)
     bit = symmetric_bit([Fraction(micro, differing * MICRO) for micro in rungs])

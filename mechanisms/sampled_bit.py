@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.errors import ParameterError
+from mechanisms.errors import check_int
 from mechanisms.grid import (
     MAX_BITS,
     check_unit,
@@ -158,8 +158,7 @@ class SampledBitLadder(SymbolLadder):
 
 def check_bits(bits: int) -> None:
     """Refuse a number of bits outside [1, 32]."""
-    if not 1 <= bits <= MAX_BITS:
-        raise ParameterError(f"bits must lie in [1, {MAX_BITS}], not {bits}")
+    check_int("bits", bits, 1, MAX_BITS)
 
 
 def sampled_bit_ladder(

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import expm1
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_int
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Ladder, Prior, check_columns
 from mechanisms.randomness import Source
@@ -195,12 +195,11 @@ def subset_ladder(
     domain_size: int, subset_size: int, ladder: Sequence[int], metric: str
 ) -> SubsetLadder:
     """Build a ladder of subset selection."""
-    if not 2 <= domain_size <= MAX_DOMAIN:
-        raise ParameterError(f"domain_size must lie in [2, {MAX_DOMAIN}], not {domain_size}")
-    if not 1 <= subset_size <= domain_size // 2:
+    check_int("domain_size", domain_size, 2, MAX_DOMAIN)
+    if not (type(subset_size) is int and 1 <= subset_size <= domain_size // 2):
         raise ParameterError(
             f"subset_size must lie in [1, {domain_size // 2}], half of the domain, "
-            f"not {subset_size}"
+            f"not {subset_size!r}"
         )
     rungs = check_ladder(ladder)
     thresholds = support_thresholds(Fraction(subset_size, domain_size), rungs)

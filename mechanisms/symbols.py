@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from mechanisms.channel import Channel, symbol_channel
-from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.errors import ParameterError, UnrelatedRungsError, check_int
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, Rung
@@ -233,8 +233,7 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
     UnrelatedRungsError
         A rung is not below the realised rung above it.
     """
-    if not 2 <= size <= MAX_SYMBOLS:
-        raise ParameterError(f"domain_size must lie in [2, {MAX_SYMBOLS}], not {size}")
+    check_int("domain_size", size, 2, MAX_SYMBOLS)
     number = len(ladder)
     draw = _draw(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), number)
     rungs = [draw.rung]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.bits import BitChain, one_sided_bit, symmetric_bit
-from mechanisms.errors import ParameterError
+from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior, VectorLadder
@@ -172,8 +172,7 @@ class UnaryLadder(VectorLadder):
 
 def unary_ladder(name: str, domain_size: int, ladder: Sequence[int], metric: str) -> UnaryLadder:
     """Build a ladder of symmetric (``sue``) or optimized (``oue``) unary encoding."""
-    if not 2 <= domain_size <= MAX_WIDTH:
-        raise ParameterError(f"domain_size must lie in [2, {MAX_WIDTH}], not {domain_size}")
+    check_int("domain_size", domain_size, 2, MAX_WIDTH)
     rungs = check_ladder(ladder, 2 if name == "sue" else 1)
     if name == "sue":
         # Two bits differ between two categories: each has half of the epsilon.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_int
 from mechanisms.grid import check_unit, unit_array
 from mechanisms.single import CoinMechanism
 from mechanisms.vectors.draws import DrawsLadder, coin, coin_column
@@ -98,8 +98,6 @@ def check_dimensions(dimensions: int, sampled: int) -> None:
     ParameterError
         Also where more coordinates are sampled than there are.
     """
-    if not 1 <= dimensions <= MAX_DIMENSIONS:
-        raise ParameterError(f"dimensions must lie in [1, {MAX_DIMENSIONS}], not {dimensions}")
+    check_int("dimensions", dimensions, 1, MAX_DIMENSIONS)
     most = min(dimensions, MAX_SAMPLED)
-    if not 1 <= sampled <= most:
-        raise ParameterError(f"sampled must lie in [1, {most}], not {sampled}")
+    check_int("sampled", sampled, 1, most)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import ParameterError, check_int
 from mechanisms.grid import (
     check_unit,
     exponent_of,
@@ -175,7 +175,6 @@ def sampled_bits_ladder(
 ) -> SampledBitsLadder:
     """Build a ladder of several sampled bits."""
     check_bits(bits)
-    if not 1 <= count <= MAX_DRAWS:
-        raise ParameterError(f"count must lie in [1, {MAX_DRAWS}], not {count}")
+    check_int("count", count, 1, MAX_DRAWS)
     chain, amounts = packed_chain(3 if missing else 2, count, ladder)
     return SampledBitsLadder(metric, amounts, chain, bits)

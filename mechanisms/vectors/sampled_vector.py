@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.errors import ParameterError
+from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
 from mechanisms.grid import (
     MAX_BITS,
@@ -216,7 +216,6 @@ def sampled_vector_ladder(
         As :func:`mechanisms.ladders.build`.
     """
     check_dimensions(dimensions, sampled)
-    if not 0 <= bits <= MAX_BITS:
-        raise ParameterError(f"bits must lie in [0, {MAX_BITS}], not {bits}")
+    check_int("bits", bits, 0, MAX_BITS)
     chain, amounts = packed_chain(2, sampled, ladder)
     return SampledVectorLadder(metric, amounts, chain, dimensions, bits)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import decimal
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.grid import split_grid
 from mechanisms.grr import GeneralizedRandomizedResponse
 from mechanisms.laddered import SymbolLadder, VectorLadder
-from mechanisms.ladders import build
+from mechanisms.ladders import REGISTRY, build
 from mechanisms.random_threshold import RandomThreshold
 from mechanisms.randomness import SystemSource
 from mechanisms.sampled_bit import SampledBit
@@ -90,3 +91,56 @@ def test_chains_refuse_what_they_cannot_randomize() -> None:
             symbols.chain.forward_weights([(0, 1)], 0, level)
         with pytest.raises(ParameterError, match="level"):
             vectors.chain.bit_weights(0, 1, 0, level)
+
+
+WHOLE = {
+    **{name: {"domain_size": 5} for name in ("grr", "sue", "oue")},
+    "local_hashing": {"domain_size": 5, "buckets": 5},
+    "subset": {"domain_size": 5, "subset_size": 2},
+    "hadamard": {"domain_size": 5, "blocks": 2},
+    "rappor": {"bits": 8, "hashes": 2, "cohorts": 3},
+    "sampled_bit": {"bits": 4, "missing": False},
+    "sampled_bits": {"bits": 4, "count": 2, "missing": False},
+    "split_bits": {"bits": 4, "missing": False},
+    "sampled_vector": {"dimensions": 4, "sampled": 2, "bits": 4},
+    "sampled_hybrid": {"dimensions": 4, "sampled": 2, "points": 9},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        (name, field)
+        for name, fields in WHOLE.items()
+        for field in fields
+        if field not in ("missing", "points")
+    ],
+)
+def test_builders_refuse_parameters_that_are_no_ints(name: str, field: str) -> None:
+    module, _, function = REGISTRY[name].builder.partition(":")
+    make = getattr(import_module(module), function)
+    make(*WHOLE[name].values(), [1_000_000], "m")
+    good = WHOLE[name][field]
+    for wrong in (float(good), good + 0.5, True, str(good), None, np.int64(good), float("nan")):
+        given = {**WHOLE[name], field: wrong}
+        with pytest.raises(ParameterError, match=field):
+            make(*given.values(), [1_000_000], "m")
+
+
+@pytest.mark.parametrize("name", ["grr", "sue", "oue", "local_hashing", "subset", "hadamard"])
+@pytest.mark.parametrize(
+    "symbol", [1, np.int64(1), np.uint8(1), True, np.bool_(True), 1.0, np.float64(1), "1", None, 7]
+)
+def test_one_category_and_many_are_refused_alike(name: str, symbol: Any) -> None:
+    ladder, ids = build({"name": name, **WHOLE[name]}, [1_000_000], "m"), np.zeros((1, 2), "u8")
+    draws = (
+        lambda: ladder.draw(symbol, bytes(16), bytes(16), SystemSource()),
+        lambda: ladder.randomize([symbol], ids, ids, SystemSource()),
+        lambda: ladder.randomize(np.array([symbol]), ids, ids, SystemSource()),
+    )
+    for draw in draws:
+        if type(symbol) in (int, np.int64, np.uint8) and symbol < 5:
+            assert len(draw()) == 1
+        else:
+            with pytest.raises(ParameterError):
+                draw()
