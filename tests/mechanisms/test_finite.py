@@ -298,3 +298,9 @@ def test_vectorised_chains_follow_the_law() -> None:
     check_counts(counts(chain), probabilities, label=f"seed {seed}")
     with pytest.raises(AssertionError):
         check_counts(counts(planted(chain)), probabilities, label=f"planted, seed {seed}")
+
+
+def test_the_largest_remainders_are_rounded_up() -> None:
+    third, grains = Fraction(1, 3), 2**64
+    assert to_grains([third, 2 * third]) == (grains // 3, grains - grains // 3)
+    assert to_grains([2 * third, third]) == (grains - grains // 3, grains // 3)

@@ -15,6 +15,7 @@ from statistical import check_at_least, check_counts, check_normal, check_varian
 from mechanisms import coins
 from mechanisms.errors import ParameterError
 from mechanisms.frequency import frequencies
+from mechanisms.linear_hash import bucket, buckets_of, digits
 from mechanisms.local_hashing import (
     MAX_CELLS,
     LocalHashing,
@@ -185,3 +186,22 @@ def test_the_best_buckets_can_always_be_counted() -> None:
     for epsilon, size in ((math.nan, 5), (0.0, 5), (1.0, 1)):
         with pytest.raises(ParameterError):
             best_buckets(epsilon, size)
+
+
+@pytest.mark.parametrize(
+    ("g", "t"), [(2, 8), (2, 9), (2, 20), (3, 5), (3, 6), (3, 11), (7, 3), (13, 3), (251, 2)]
+)
+def test_buckets_of_many_are_those_of_each_where_digits_are_left_over(g: int, t: int) -> None:
+    """A table of inner products takes several digits at once, of the last piece only some."""
+    rng = np.random.default_rng(g * t)
+    values, numbers = rng.integers(0, g**t, (2, 500))
+    values[0] = numbers[0] = g**t - 1
+    expected = [bucket(v, s, g) for v, s in zip(values.tolist(), numbers.tolist(), strict=True)]
+    assert buckets_of(values, numbers, g, t).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "g", "t"), [(2, 2, 1), (4, 2, 2), (5, 2, 3), (9, 3, 2), (10, 3, 3)]
+)
+def test_no_more_digits_than_tell_all_categories_apart(size: int, g: int, t: int) -> None:
+    assert digits(size, g) == t

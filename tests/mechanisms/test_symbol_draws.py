@@ -29,6 +29,11 @@ ALL = [
     *draws(5, 500_000, 1_000_000, 2_000_000),
     *draws(100, 1_000_000),
     *draws(4096, 1_000, 40_000_000),
+    # The rarest move there is; ends on whole heads, so that nothing is open, and one beside them.
+    SymbolDraw(2, GRAINS - 1, 1),
+    SymbolDraw(4, GRAINS - 3 * (1 << 60), 1 << 60),
+    SymbolDraw(4, GRAINS - 3 * ((1 << 60) - 1), (1 << 60) - 1),
+    SymbolDraw(4096, 1 << 52, 1 << 52),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -303,3 +304,12 @@ def test_any_ladder(name: str, rungs: list[int], points: int, missing: bool) -> 
         for x, row in enumerate(channel.rows):
             y = (Fraction(x, points - 1) - Fraction(1, 2)) * (x < points)
             assert dot(row, exact.value) == y
+
+
+@pytest.mark.parametrize("points", [3, 9, 65])
+@pytest.mark.parametrize("epsilon", [0.25, 0.5, 1, 1.5, 2, 3, 5])
+def test_the_window_is_the_nearest_to_that_of_the_square_wave(points: int, epsilon: float) -> None:
+    exp = math.exp(epsilon)
+    half = (epsilon * exp - exp + 1) / (2 * exp * (exp - 1 - epsilon))
+    shape = designs.square_wave_shape(points, False, round(epsilon * 1e6))
+    assert abs((shape.width - 1) / 2 - half * (points - 1)) <= 0.5

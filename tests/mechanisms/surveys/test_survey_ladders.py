@@ -11,11 +11,17 @@ import pytest
 from statistical import check_at_least, check_counts, check_normal, check_variance
 
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.estimate import SCORE_REPORTS, ShareRegion, two_sided
 from mechanisms.exact import loss_micro
 from mechanisms.ladders import build
 from mechanisms.rungs import GRAINS
 from mechanisms.surveys.christofides import cards_of
-from mechanisms.surveys.estimates import contribution, of_population, survey_share
+from mechanisms.surveys.estimates import (
+    contribution,
+    estimate_share,
+    of_population,
+    survey_share,
+)
 from mechanisms.surveys.ladders import SurveyLadder, christofides_ladder
 from mechanisms.testing import SeededSource
 
@@ -233,3 +239,52 @@ def test_parameters_outside_their_range_are_refused() -> None:
             christofides_ladder(cards, (5_000_000,), "smokes")  # type: ignore[arg-type]
     with pytest.raises(ParameterError):
         made(SPECS["warner"]).draw(2, bytes(16), bytes(16), SeededSource(SEED))
+
+
+#: Answers 0, 1 and 2; of a no and of a yes. Their means are 1/2 and 3/2, their variances 1/2, 1/4.
+UNLIKE = contribution(
+    (
+        (Fraction(5, 8), Fraction(1, 4), Fraction(1, 8)),
+        (Fraction(0), Fraction(1, 2), Fraction(1, 2)),
+    ),
+    (0, 1, 2),
+)
+
+
+def test_the_error_takes_the_true_shares_from_where_they_can_be() -> None:
+    assert UNLIKE == ((-0.5, 0.5, 1.5), 0.5, 0.25)
+    for counts, value, variance in (
+        ([1000, 0, 0], -0.5, 0.5),
+        ([0, 0, 1000], 1.5, 0.25),
+        ([500, 0, 500], 0.5, 0.375),
+    ):
+        estimate = estimate_share([UNLIKE], [counts])
+        assert estimate.value == value
+        assert estimate.standard_error == pytest.approx((variance / 1000) ** 0.5)
+
+
+def test_an_interval_of_few_answers_inverts_a_test_whose_step_is_that_of_a_report() -> None:
+    few, many = (estimate_share([UNLIKE], [[0, n, 0]]) for n in (SCORE_REPORTS - 1, SCORE_REPORTS))
+    assert many.region is None
+    assert isinstance(few.region, ShareRegion)
+    assert few.region.noise.step == 2.0
+    low, high = few.interval(0.95)
+    for end in (low, high):
+        distance = abs(0.5 - end) - 1 / few.n
+        error = ((0.5 - 0.25 * end) / few.n) ** 0.5
+        assert distance == pytest.approx(two_sided(0.95) * error, rel=1e-6)
+
+
+@pytest.mark.parametrize("counts", [[300, 0, 0], [0, 0, 300], [150, 0, 150]])
+@pytest.mark.parametrize("population", [300, 301, 450, 10**6])
+def test_a_sample_of_a_population_varies_by_the_sampling_too(
+    counts: list[int], population: int
+) -> None:
+    sample = estimate_share([UNLIKE], [counts])
+    share = min(max(sample.value, 0), 1)
+    sampling = share * (1 - share) / 300 * (population - 300) / (population - 1)
+    wider = of_population(sample, population)
+    assert wider.standard_error**2 == pytest.approx(sample.standard_error**2 + sampling)
+    small = of_population(estimate_share([UNLIKE], [[50, 0, 50]]), 400)
+    assert small.region is None
+    assert small.detection_floor is None

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.errors import ParameterError
+from mechanisms.estimate import two_sided
 from mechanisms.ladders import build
+from mechanisms.numbers.gridmeans import grid_estimates
 from mechanisms.numbers.laws import worst_variance
 from mechanisms.numeric import NumericEstimates, numeric
 from mechanisms.testing import SeededSource
@@ -141,6 +143,24 @@ def test_few_answers_about_a_coordinate_have_wider_intervals() -> None:
             low, high = result.mean.interval(0.9)
             covered += low <= 2 * column.mean() - 1 <= high
     check_at_least(covered, 120, 0.9, label="seeds 0 to 39")
+
+
+@pytest.mark.parametrize(("dimensions", "sampled"), [(2, 1), (4, 3), (20, 1)])
+def test_the_interval_of_few_answers_also_covers_the_choice_of_the_clients(
+    dimensions: int, sampled: int
+) -> None:
+    """Values at both ends, the worst case, of which a share is drawn without replacement."""
+    mechanism = sampled_hybrid_ladder(dimensions, sampled, 9, [1_000_000], "position")
+    table = np.zeros((1, mechanism.count_length // dimensions), dtype=np.int64)
+    table[0, -2:] = 50, 70
+    found = vector_means(mechanism, np.tile(table, dimensions), -1.0, 3.0)[0]
+    chosen = grid_estimates(mechanism.grid, table, -1.0, 3.0, ()).mean
+    assert chosen.region is not None
+    spread = 2.0 * math.sqrt((1 - sampled / dimensions) / 120)
+    for level in (0.5, 0.95):
+        (low, high), (below, above) = chosen.interval(level), found.interval(level)
+        assert below == pytest.approx(low - two_sided(level) * spread, abs=1e-9)
+        assert above == pytest.approx(high + two_sided(level) * spread, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["sampled_vector", "sampled_hybrid"])
