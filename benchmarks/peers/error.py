@@ -30,7 +30,7 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 CLIENTS = 10_000
 #: The peers are slow.
 OURS, THEIRS = 100, 12
-MEANS = 100
+MEANS = 30
 #: An error is worse if it is larger by more than so many standard errors of the difference.
 SURE = 3.0
 
