@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 import time
 import urllib.request
 from pathlib import Path
@@ -18,6 +17,7 @@ from deploy import jars
 from deploy.errors import DeployError
 from deploy.flink import settings
 from deploy.flink.archives import SOURCE, archives
+from deploy.ports import HOST, require_free, two_free
 from deploy.process import Process
 
 #: How long a start may take, in seconds.
@@ -106,13 +106,13 @@ class LocalFlink:
     def _configure(self, port: int) -> None:
         rest, rpc = self._ports(port)
         for number in (rest, rpc):
-            _require_free(number)
+            require_free(number)
         for name in ("conf", "tmp", "checkpoints", "savepoints"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         says = settings.configuration(self.folder, rest, rpc, self._slots)
         text = settings.to_yaml(says)
         (self._configuration / "config.yaml").write_text(text, encoding="utf-8")
-        endpoint = {"rest": f"http://{settings.HOST}:{rest}", "rpc": rpc}
+        endpoint = {"rest": f"http://{HOST}:{rest}", "rpc": rpc}
         self._endpoint_file.write_text(json.dumps(endpoint) + "\n", encoding="ascii")
 
     def _ports(self, port: int) -> tuple[int, int]:
@@ -121,10 +121,7 @@ class LocalFlink:
         if self._endpoint_file.exists():
             known = json.loads(self._endpoint_file.read_text("utf-8"))
             return int(known["rest"].rpartition(":")[2]), int(known["rpc"])
-        with socket.socket() as one, socket.socket() as other:
-            one.bind((settings.HOST, 0))
-            other.bind((settings.HOST, 0))
-            return one.getsockname()[1], other.getsockname()[1]
+        return two_free()
 
     def _command(self, process: Process, program: str, parts: Path) -> list[str]:
         if process is self.job_manager:
@@ -165,14 +162,3 @@ class LocalFlink:
             return {str(one["id"]) for one in found if one["slotsNumber"] == self._slots}
         except (OSError, ValueError, KeyError):
             return set()
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((settings.HOST, port))
-        except OSError as error:
-            raise DeployError(
-                f"port {port} cannot be used ({error.strerror}): stop what has it, or give another"
-            ) from error

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-HOST = "127.0.0.1"
+from deploy.ports import HOST
+
 #: Keys hash into so many groups, for ever: a savepoint of another number cannot be restored.
 MAX_PARALLELISM = 128
 

@@ -6,12 +6,10 @@ alone and admits who proves by SCRAM-SHA-512 that he knows a password made at th
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -21,14 +19,15 @@ from deploy import jars
 from deploy.errors import DeployError
 from deploy.kafka import certificates
 from deploy.kafka.probe import answers
-from deploy.kafka.settings import HOST, MECHANISM, USER, common, plain, tls
+from deploy.kafka.settings import MECHANISM, USER, common, plain, tls
+from deploy.ports import HOST, require_free, two_free
+from deploy.process import Process
 
 SOURCE = Path(__file__).parent
 PROFILES = ("plain", "tls")
 
-#: How long a start and a clean stop may take, in seconds.
+#: How long a start may take, in seconds.
 START_SECONDS = 60
-STOP_SECONDS = 30
 
 
 class LocalBroker:
@@ -60,8 +59,7 @@ class LocalBroker:
         self._heap = heap
         self._options = tuple(options)
         self._properties = self.folder / "server.properties"
-        self._pid_file = self.folder / "pid"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = Process(self.folder, "broker", str(self._properties))
 
     @property
     def servers(self) -> str:
@@ -71,12 +69,12 @@ class LocalBroker:
     @property
     def log_file(self) -> Path:
         """What the broker has to say."""
-        return self.folder / "broker.log"
+        return self._process.log_file
 
     @property
     def running(self) -> bool:
         """Whether its process lives."""
-        return self._pid() is not None
+        return self._process.pid is not None
 
     def start(self, port: int = 0) -> None:
         """Start it and return once it answers.
@@ -98,82 +96,41 @@ class LocalBroker:
         self.folder.mkdir(parents=True, exist_ok=True)
         ports = self._ports(port)
         for number in ports:
-            _require_free(number)
+            require_free(number)
         password = self._password()
         self._write_configuration(ports, password)
         classpath = f"{parts}{os.sep}*"
         if not (self.folder / "data" / "meta.properties").exists():
             self._format([program, "-Xmx128m", "-cp", classpath, "kafka.tools.StorageTool"])
-        with open(self.log_file, "ab") as log:
-            self._process = subprocess.Popen(
-                [program, *self._java_options(), "-cp", classpath, "kafka.Kafka", self._properties],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._pid_file.write_text(str(self._process.pid), encoding="ascii")
+        self._process.start(
+            [
+                program,
+                *self._java_options(),
+                "-cp",
+                classpath,
+                "kafka.Kafka",
+                str(self._properties),
+            ],
+            {},
+        )
         try:
-            self._wait_until_it_answers(self._process, ports[0])
+            self._wait_until_it_answers(ports[0])
         except BaseException:
             self.kill()
             raise
 
     def stop(self) -> bool:
-        """Let it end by itself; after ``STOP_SECONDS`` make it. False if none was running."""
-        pid = self._pid()
-        if pid is None:
-            self._pid_file.unlink(missing_ok=True)
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-        if not self._gone_within(STOP_SECONDS):
-            self.kill()
-        self._pid_file.unlink(missing_ok=True)
-        return True
+        """Let it end by itself; or else make it. False if none was running."""
+        return self._process.stop()
 
     def kill(self) -> None:
         """End it at once, as a crash would."""
-        pid = self._pid()
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            if not self._gone_within(STOP_SECONDS):
-                raise DeployError(f"process {pid} does not end; see {self.log_file}")
-        self._pid_file.unlink(missing_ok=True)
+        self._process.kill()
 
     def signal(self, number: signal.Signals) -> None:
         """Send its process a signal: ``SIGSTOP`` makes it as slow as a broker can be."""
-        pid = self._pid()
-        if pid is None:
+        if not self._process.signal(number):
             raise DeployError(f"no broker is running in {self.folder}")
-        os.kill(pid, number)
-
-    def _pid(self) -> int | None:
-        """Return its process id, None if it does not live or the id is another process's by now."""
-        try:
-            pid = int(self._pid_file.read_text("ascii"))
-        except (FileNotFoundError, ValueError):
-            return None
-        found = subprocess.run(
-            ["ps", "-ww", "-o", "command=", "-p", str(pid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        ).stdout
-        return pid if str(self._properties) in found else None
-
-    def _gone_within(self, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while self._pid() is not None:
-            if time.monotonic() > deadline:
-                return False
-            if self._process is not None:
-                self._process.poll()
-            time.sleep(0.05)
-        if self._process is not None:
-            self._process.wait()
-        return True
 
     def _ports(self, port: int) -> tuple[int, int]:
         if port:
@@ -183,10 +140,7 @@ class LocalBroker:
             lines = self._properties.read_text("ascii").splitlines()
             (controller,) = (line for line in lines if line.startswith("controller.quorum"))
             return client, int(controller.rpartition(":")[2])
-        with socket.socket() as one, socket.socket() as other:
-            one.bind((HOST, 0))
-            other.bind((HOST, 0))
-            return one.getsockname()[1], other.getsockname()[1]
+        return two_free()
 
     def _password(self) -> str | None:
         if self.profile == "plain":
@@ -232,36 +186,19 @@ class LocalBroker:
             *self._options,
         ]
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes], port: int) -> None:
+    def _wait_until_it_answers(self, port: int) -> None:
         authority = None if self.profile == "plain" else self.folder / "keys" / "authority.pem"
         deadline = time.monotonic() + START_SECONDS
         while not answers(HOST, port, authority):
-            if process.poll() is not None:
-                raise DeployError(f"the broker ended at once: {self._last_words()}")
+            if not self.running:
+                raise DeployError(f"the broker ended at once: {self._process.last_words()}")
             if time.monotonic() > deadline:
-                raise DeployError(
-                    f"the broker does not answer within {START_SECONDS} s: {self._last_words()}"
-                )
+                words = self._process.last_words()
+                raise DeployError(f"the broker does not answer within {START_SECONDS} s: {words}")
             time.sleep(0.05)
-
-    def _last_words(self) -> str:
-        lines = self.log_file.read_text("utf-8", errors="replace").splitlines()
-        telling = [line for line in lines if "ERROR" in line or "Exception" in line] or lines
-        return f"{telling[-1] if telling else 'it said nothing'} (see {self.log_file})"
 
 
 def _write_private(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(text)
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, port))
-        except OSError as error:
-            raise DeployError(
-                f"port {port} cannot be used ({error.strerror}): stop what has it, or give another"
-            ) from error

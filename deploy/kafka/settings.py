@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from deploy.kafka.certificates import Keys
+from deploy.ports import HOST
 
-HOST = "127.0.0.1"
 USER = "sotto"
 MECHANISM = "SCRAM-SHA-512"
 

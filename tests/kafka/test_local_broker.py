@@ -45,10 +45,10 @@ def test_two_do_not_run_in_one_folder_and_ports_are_not_shared(local, tmp_path):
 
 def test_another_process_that_has_its_id_by_now_is_left_alone(tmp_path):
     broker = LocalBroker(tmp_path)
-    (tmp_path / "pid").write_text(str(os.getpid()), encoding="ascii")
+    (tmp_path / "broker.pid").write_text(str(os.getpid()), encoding="ascii")
     assert not broker.running
     assert not broker.stop()
-    assert not (tmp_path / "pid").exists()
+    assert not (tmp_path / "broker.pid").exists()
 
 
 def test_one_that_ends_at_once_says_why_and_leaves_nothing(archives, tmp_path, monkeypatch):
