@@ -156,7 +156,8 @@ class KafkaPublisher:
             with self._lock:
                 producer, self._producer = self._producer, None
                 connecting, self._connecting = self._connecting, None
-                self._forget_all()
+                # Other threads may have published since.
+                self._doubt()
             if connecting is not None:
                 connecting.cancel()
             if producer is not None:
@@ -171,12 +172,14 @@ class KafkaPublisher:
     def after_fork_in_child(self) -> None:
         """Leave all connections to the parent; what it sent is its own to wait for."""
         self._lock = threading.Lock()
-        self._doubtful.update(sent.thread for sent in self._pending)
-        self._forget_all()
-        producer, self._producer, self._connecting = self._producer, None, None
+        self._doubt()
+        producer, self._producer = self._producer, None
+        connecting, self._connecting = self._connecting, None
         self._process = os.getpid()
         if producer is not None:
             abandon(producer)
+        if connecting is not None:
+            connecting.abandon()
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
@@ -218,7 +221,9 @@ class KafkaPublisher:
         while self._pending and self._pending[0].acknowledged:
             self._held -= self._pending.popleft().size
 
-    def _forget_all(self) -> None:
+    def _doubt(self) -> None:
+        """Forget what is not acknowledged; who sent it learns of that from ``sync``."""
+        self._doubtful.update(sent.thread for sent in self._pending if not sent.acknowledged)
         self._pending.clear()
         self._held = 0
 
@@ -228,8 +233,7 @@ class KafkaPublisher:
             if producer is None or self._producer is not producer:
                 return
             self._producer = None
-            self._doubtful.update(sent.thread for sent in self._pending if not sent.acknowledged)
-            self._forget_all()
+            self._doubt()
         threading.Thread(
             target=discard, args=(producer,), name="sotto-kafka-discard", daemon=True
         ).start()

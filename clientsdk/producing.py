@@ -56,6 +56,8 @@ class Connecting:
         """
         if not self._done.wait(max(0.0, seconds)):
             raise PublishError("the broker has not answered yet")
+        if self._producer is None and self._error is None:
+            raise PublishError("the connection was given up meanwhile")
         if self._producer is None:
             raise PublishError(f"no broker takes messages: {self._error}") from self._error
         return self._producer
@@ -71,6 +73,11 @@ class Connecting:
             self._unwanted = True
         if self._producer is not None:
             discard(self._producer)
+
+    def abandon(self) -> None:
+        """Leave a producer that is made already to the parent process."""
+        if self._producer is not None:
+            abandon(self._producer)
 
     def _run(self) -> None:
         try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sotto.clientlogs import restrain
 from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def make_client(kind: Any, broker: Broker, seconds: float, **options: object) ->
 
 
 def require_client() -> None:
-    """Return if kafka-python is installed and new enough.
+    """Return if kafka-python is installed and new enough; it logs no message then.
 
     Raises
     ------
@@ -251,6 +252,7 @@ def require_client() -> None:
             f"kafka-python {kafka.__version__} is older than {OLDEST_CLIENT}: {brings}",
             name="kafka",
         )
+    restrain()
 
 
 def require_version(version: tuple[int, ...]) -> None:

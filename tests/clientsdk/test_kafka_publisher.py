@@ -5,6 +5,7 @@ It speaks an old protocol and forgets everything; what a real broker does is in 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from confluent_kafka import Producer
 from device_plans import START, metric, plan
 from kafka import KafkaConsumer, TopicPartition
 
-from clientsdk import Broker, KafkaPublisher, Publisher
+from clientsdk import Broker, KafkaPublisher, Publisher, producing
 from clientsdk.publishers import Buffered
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError
@@ -209,6 +210,82 @@ def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
     assert len(told) == 1
     publisher.publish(2, b"a new connection")
     publisher.close()
+
+
+def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=3)
+    publisher.publish(0, b"there")
+    told = []
+
+    def other():
+        publisher.publish(1, b"never acknowledged")
+        publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
+        published.set()
+        closed.wait(10)
+        with pytest.raises(PublishError, match="may not have reached it"):
+            publisher.sync()
+        told.append(True)
+
+    published, closed = threading.Event(), threading.Event()
+    thread = threading.Thread(target=other)
+    sync = publisher.sync
+
+    def sync_before_the_other_publishes():
+        sync()
+        thread.start()
+        assert published.wait(10)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publisher, "sync", sync_before_the_other_publishes)
+        publisher.close()
+    closed.set()
+    thread.join(10)
+    assert told == [True]
+    publisher.sync()
+
+
+def test_who_waits_for_a_connection_that_another_thread_gives_up_is_told():
+    made = threading.Event()
+    connecting = producing.Connecting(lambda: made.wait(10))
+    told = []
+
+    def wait():
+        with pytest.raises(PublishError, match="given up meanwhile"):
+            connecting.wait(10)
+        told.append(True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producing, "discard", lambda producer: None)
+        thread = threading.Thread(target=wait)
+        thread.start()
+        connecting.cancel()
+        made.set()
+        thread.join(10)
+    assert told == [True]
+
+
+def test_a_child_leaves_a_connection_that_nobody_has_used_yet(monkeypatch):
+    """It would be closed in the child as soon as nothing refers to it."""
+    abandoned = []
+    monkeypatch.setattr(producing, "abandon", abandoned.append)
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
+    publisher._connecting = producing.Connecting(lambda: "a producer")
+    assert publisher._connecting.wait(10) == "a producer"
+    publisher.after_fork_in_child()
+    assert abandoned == ["a producer"]
+
+
+def test_no_message_is_logged_whatever_the_level(cluster, caplog):
+    """And what kafka-python says is said once in a while."""
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "kafka.producer.kafka"):
+        publisher = KafkaPublisher(cluster, TOPIC, compression=None)
+        for _ in range(2):
+            publisher.publish(0, b"not to be logged")
+            publisher.close()
+    said = [record for record in caplog.records if record.name.startswith("kafka.")]
+    assert said
+    assert not [record for record in said if "not to be logged" in record.getMessage()]
+    assert len({(record.name, record.lineno) for record in said}) == len(said)
 
 
 def test_threads_share_one_publisher(cluster):
