@@ -1,0 +1,147 @@
+"""What is rejected, as records of the topic ``NAME-quarantine``, and their way back.
+
+Drains and the streaming job publish what they quarantine as such records, at least once: a record
+that comes again has the same key and job. Those that can be cured come back through the topic
+``NAME-requeue``, whose records bear as timestamp the append time by which they were judged first;
+whoever writes to that topic says when a report arrived, so nobody but an operator may.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from sotto.columns import Reject
+from sotto.errors import FormatError
+from sotto.reasons import Reason
+from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, VERSION
+
+SCHEMA = 1
+
+#: What loading a plan, or a newer version of Sotto, cures. A run of a known plan whose metric or
+#: width is not the plan's never becomes right: the fingerprint binds the plan.
+CURABLE = (Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN)
+
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+
+_FIELDS = ("sotto-quarantine", "reason", "append", "rows", "length", "job")
+
+
+class Record(NamedTuple):
+    """A record of either topic, as a producer takes it.
+
+    Attributes
+    ----------
+    key, value : bytes
+    headers : tuple of (str, bytes)
+    timestamp : int or None
+        Milliseconds; None for the time of publishing.
+    """
+
+    key: bytes
+    value: bytes
+    headers: Headers
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a record of the quarantine topic says.
+
+    Parameters
+    ----------
+    reject : Reject
+        Its message may have been cut to ``MAX_MESSAGE`` bytes.
+    job : str
+        Random name of the deployment that rejected it.
+    key : bytes
+        Of one job the same for the same reject, whenever that is published again.
+    length : int
+        Bytes of the message before it was cut.
+    """
+
+    reject: Reject
+    job: str
+    key: bytes
+    length: int
+
+
+def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Record:
+    """Return what was rejected as a record of the quarantine topic.
+
+    Parameters
+    ----------
+    reject : Reject
+    job : str
+        Random name of the deployment, ASCII.
+    key : bytes, optional
+        Tells the reject from all others of the job; a digest of it if not given, for which two
+        with the same reason, time and bytes are one.
+
+    Examples
+    --------
+    >>> record = quarantine_record(Reject(Reason.LATE, b"what", 5, 1), "job", b"7.0")
+    >>> entry = parse(*record[:3])
+    >>> entry.reject.reason.label, entry.reject.append, entry.key
+    ('late', 5, b'7.0')
+    """
+    said = (SCHEMA, reject.reason.label, reject.append, reject.rows, len(reject.message), job)
+    headers = tuple((name, str(value).encode()) for name, value in zip(_FIELDS, said, strict=True))
+    value = reject.message[:MAX_MESSAGE]
+    return Record(_digest(reject) if key is None else key, value, headers)
+
+
+def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> Entry:
+    """Return what a record of the quarantine topic says.
+
+    Raises
+    ------
+    FormatError
+        It is none, or of another schema.
+    """
+    said = dict(headers)
+    try:
+        schema, label, append, rows, length, job = (said[name].decode() for name in _FIELDS)
+        reject = Reject(Reason[label.upper()], value or b"", int(append), int(rows))
+        entry = Entry(reject, job, key or b"", int(length))
+    except (KeyError, ValueError, AttributeError) as error:
+        raise FormatError("this is no record of a quarantine topic") from error
+    if schema != str(SCHEMA):
+        raise FormatError(f"a quarantine record has schema {schema}; this version reads {SCHEMA}")
+    return entry
+
+
+def requeue_record(entry: Entry) -> Record:
+    """Return a quarantined message as a record of the requeue topic.
+
+    Raises
+    ------
+    FormatError
+        Its reason is none that can be cured.
+    """
+    reject = entry.reject
+    if reject.reason not in CURABLE:
+        raise FormatError(f"what was rejected as {reject.reason.label} cannot be requeued")
+    headers = (("reason", reject.reason.label.encode()), ("job", entry.job.encode()))
+    return Record(entry.key, reject.message, headers, reject.append)
+
+
+def plan_of(message: bytes) -> bytes | None:
+    """Return the fingerprint of the plan that a message names; None if its version is not known.
+
+    Examples
+    --------
+    >>> plan_of(HEADER.pack(MAGIC, VERSION, 0, 0, 1, bytes(32))) == bytes(32)
+    True
+    """
+    if len(message) < HEADER.size:
+        return None
+    magic, version, flags, _, _, fingerprint = HEADER.unpack_from(message)
+    return bytes(fingerprint) if (magic, version, flags) == (MAGIC, VERSION, 0) else None
+
+
+def _digest(reject: Reject) -> bytes:
+    said = f"{reject.reason:d} {reject.append} {reject.rows} ".encode()
+    return hashlib.sha256(b"sotto.quarantine\0" + said + reject.message).digest()[:16]
