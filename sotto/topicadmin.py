@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sotto.brokers import Broker, make_client, require_client, require_version
 from sotto.errors import BrokerError, ParameterError
+from sotto.sinktopics import SinkTopic, Stay
+from sotto.sinktopics import faults as sink_faults
+from sotto.sinktopics import settings_for as sink_settings
 from sotto.topics import FoundTopic, ReportTopic, faults, settings_for
 
 if TYPE_CHECKING:
@@ -49,8 +52,6 @@ class Topics:
         BrokerError
             It is not there.
         """
-        from kafka.admin import ConfigResource, ConfigResourceType
-
         if topic not in self.epochs(topic.name):
             others = ", ".join(map(str, self.epochs(topic.name)))
             there = f"; there are {others}" if others else ""
@@ -58,11 +59,31 @@ class Topics:
                 f"there is no topic {topic}{there}: make it with sotto topics create, "
                 "or correct the name"
             )
-        (described,) = self._admin.describe_topics([str(topic)])
-        resource = ConfigResource(ConfigResourceType.TOPIC, str(topic))
+        return self._described(str(topic))
+
+    def find_sink(self, topic: SinkTopic) -> FoundTopic:
+        """Return what the broker says of a topic beside those of reports.
+
+        Raises
+        ------
+        BrokerError
+            It is not there.
+        """
+        if str(topic) not in self._admin.list_topics():
+            raise BrokerError(
+                f"there is no topic {topic}: make it with sotto topics create {topic.name} "
+                "--sinks, or correct the name"
+            )
+        return self._described(str(topic))
+
+    def _described(self, name: str) -> FoundTopic:
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        (described,) = self._admin.describe_topics([name])
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
         says: dict[str, dict[str, Any]] = self._admin.describe_configs(
             [resource], config_filter="all"
-        )["topic"][str(topic)]
+        )["topic"][name]
         return FoundTopic(
             partitions=len(described["partitions"]),
             replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
@@ -88,6 +109,32 @@ class Topics:
         if wrong := faults(topic, found, horizon):
             raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
         return found
+
+    def check_sink(self, topic: SinkTopic, stay: Stay) -> FoundTopic:
+        """Return what the broker says of a topic beside those of reports that can be used.
+
+        Raises
+        ------
+        BrokerError
+            It is not there, or something keeps it from being used: all of that, a line each.
+        """
+        found = self.find_sink(topic)
+        if wrong := sink_faults(topic, found, stay):
+            raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
+        return found
+
+    def create_sink(self, topic: SinkTopic, partitions: int, replicas: int, stay: Stay) -> bool:
+        """Make a topic beside those of reports; False if it is there already.
+
+        Raises
+        ------
+        BrokerError
+            The broker refuses.
+        """
+        if str(topic) in self._admin.list_topics():
+            return False
+        self._make(str(topic), partitions, replicas, sink_settings(topic, stay))
+        return True
 
     def create(self, topic: ReportTopic, replicas: int, retention: int) -> bool:
         """Make a topic; False if it is there already.
@@ -115,23 +162,25 @@ class Topics:
                     f"{other} is there already: the number of partitions changes with a new "
                     f"epoch alone; drain it, then create epoch {known[-1].epoch + 1}"
                 )
-        settings = settings_for(retention) | {"min.insync.replicas": str(replicas // 2 + 1)}
+        self._make(str(topic), topic.partitions, replicas, settings_for(retention))
+        return True
+
+    def _make(self, name: str, partitions: int, replicas: int, settings: dict[str, str]) -> None:
         wanted = {
-            "num_partitions": topic.partitions,
+            "num_partitions": partitions,
             "replication_factor": replicas,
-            "configs": settings,
+            "configs": settings | {"min.insync.replicas": str(replicas // 2 + 1)},
         }
         answer = self._admin.create_topics(
-            {str(topic): wanted}, timeout_ms=_PATIENCE_MS, raise_errors=False
+            {name: wanted}, timeout_ms=_PATIENCE_MS, raise_errors=False
         )
         (made,) = answer["topics"]
         if made["error_code"]:
             raise BrokerError(
-                f"topic {topic} was not made: the broker says: "
+                f"topic {name} was not made: the broker says: "
                 f"{made['error_message'] or 'error ' + str(made['error_code'])}"
             )
-        self._admin.wait_for_topics([str(topic)], timeout_ms=_PATIENCE_MS)
-        return True
+        self._admin.wait_for_topics([name], timeout_ms=_PATIENCE_MS)
 
 
 @contextmanager

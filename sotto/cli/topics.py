@@ -1,8 +1,13 @@
-"""Make and check the topics that reports are sent to.
+"""Make and check the topics that reports are sent to, and those beside them.
 
 A topic's name says its epoch and its partitions, such as reports-e1-p8; it is what publishers and
 aggregators are given. A device's messages all go to one partition, so the number never changes: a
 new number is a new epoch, once the old topic is drained.
+
+With --sinks the topics beside them are made or checked too, which all epochs share:
+reports-estimates takes what drains and jobs publish (compacted: the newest of each window),
+reports-quarantine what was rejected, for as long as the plans keep that, and reports-requeue what
+an operator gives back; only operators may write to it.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from sotto.errors import BrokerError, ParameterError
 if TYPE_CHECKING:
     from sotto.brokers import Broker
     from sotto.compiled import CompiledPlan
+    from sotto.sinktopics import SinkTopic, Stay
     from sotto.topics import FoundTopic, ReportTopic
 
 HELP = "make and check the Kafka topics of reports"
@@ -28,6 +34,8 @@ examples:
       make reports-e1-p8 with append times, and a retention that covers the plan
   sotto topics check reports-e1-p8 --plan plan.json --servers localhost:9092
       say what keeps it from being used, and what to do
+  sotto topics create reports --partitions 8 --sinks --plan plan.json --broker client.json
+      that, reports-estimates, reports-quarantine and reports-requeue
   sotto topics list reports --servers localhost:9092
       its epochs
 
@@ -60,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help="a plan (YAML), or a compiled one (.json); all whose reports it takes",
         )
+        action.add_argument(
+            "--sinks", action="store_true", help="also the topics of estimates, quarantine, requeue"
+        )
     for action in (create, check, listing):
         where = action.add_mutually_exclusive_group(required=True)
         where.add_argument("--servers", metavar="HOST:PORT", help="in the clear, without a name")
@@ -82,7 +93,8 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
     from sotto.topics import ReportTopic
 
     topic = ReportTopic(args.name, args.epoch, args.partitions)
-    horizon = _horizon(args.plan, topic)
+    plans = _plans(args.plan, topic)
+    horizon, stay = max(plan.horizon for plan in plans), _stay(plans)
     retention = horizon if args.retention is None else parse_duration(args.retention)
     if retention < horizon:
         raise ParameterError(
@@ -91,8 +103,12 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
         )
     with connected(broker) as topics:
         made = topics.create(topic, args.replicas, retention)
-        found = topics.check(topic, horizon)
-    return [f"{topic} {'is made' if made else 'is there already'}", *_words(found)]
+        lines = [_made(topic, made), *_words(topics.check(topic, horizon))]
+        for sink in _sinks(args, topic):
+            partitions = 1 if sink.kind == "estimates" else topic.partitions
+            made = topics.create_sink(sink, partitions, args.replicas, stay)
+            lines += [_made(sink, made), *_words(topics.check_sink(sink, stay))]
+    return lines
 
 
 def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
@@ -100,9 +116,13 @@ def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
     from sotto.topics import ReportTopic
 
     topic = ReportTopic.parse(args.topic)
-    horizon = _horizon(args.plan, topic)
+    plans = _plans(args.plan, topic)
+    horizon, stay = max(plan.horizon for plan in plans), _stay(plans)
     with connected(broker) as topics:
-        return [f"{topic} can be used", *_words(topics.check(topic, horizon))]
+        lines = [f"{topic} can be used", *_words(topics.check(topic, horizon))]
+        for sink in _sinks(args, topic):
+            lines += [f"{sink} can be used", *_words(topics.check_sink(sink, stay))]
+    return lines
 
 
 def _list(args: argparse.Namespace, broker: Broker) -> list[str]:
@@ -116,8 +136,24 @@ def _list(args: argparse.Namespace, broker: Broker) -> list[str]:
     return table(["topic", "epoch", "partitions"], rows)
 
 
-def _horizon(paths: list[Path], topic: ReportTopic) -> int:
-    """Return for how long plans accept reports of an event, in milliseconds."""
+def _sinks(args: argparse.Namespace, topic: ReportTopic) -> list[SinkTopic]:
+    from sotto.sinktopics import KINDS, SinkTopic
+
+    return [SinkTopic(topic.name, kind) for kind in KINDS] if args.sinks else []
+
+
+def _stay(plans: list[CompiledPlan]) -> Stay:
+    from sotto.sinktopics import Stay
+
+    return Stay(max(plan.horizon for plan in plans), min(plan.retention for plan in plans))
+
+
+def _made(topic: object, made: bool) -> str:
+    return f"{topic} {'is made' if made else 'is there already'}"
+
+
+def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:
+    """Return plans, none of which has fewer shards than the topic has partitions."""
     plans = [_plan(path) for path in paths]
     for plan, path in zip(plans, paths, strict=True):
         if plan.shards < topic.partitions:
@@ -125,7 +161,7 @@ def _horizon(paths: list[Path], topic: ReportTopic) -> int:
                 f"{path} has {plan.shards} shards: of {topic.partitions} partitions some would "
                 f"stay empty; take at most {plan.shards}"
             )
-    return max(plan.horizon for plan in plans)
+    return plans
 
 
 def _plan(path: Path) -> CompiledPlan:
@@ -139,6 +175,8 @@ def _plan(path: Path) -> CompiledPlan:
 
 
 def _words(found: FoundTopic) -> list[str]:
+    if found.settings["cleanup.policy"] == "compact":
+        return [f"partitions {found.partitions}, replicas {found.replicas}, the newest stays"]
     retention = int(found.settings["retention.ms"])
     stays = "for ever" if retention < 0 else duration_text(retention)
     return [f"partitions {found.partitions}, replicas {found.replicas}, records stay {stays}"]

@@ -8,6 +8,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from sotto.cli import main
+from sotto.durations import duration_text
 from sotto.topicadmin import connected
 
 pytestmark = pytest.mark.slow
@@ -158,4 +159,34 @@ def test_tls_and_a_name_from_a_file(run, secured, tmp_path, monkeypatch):
     refused(
         run("check", "private-e1-p2", where=("--broker", str(stranger))),
         "does not let us in: check user, password and mechanism",
+    )
+
+
+def test_topics_beside_those_of_reports(run, admin, broker):
+    refused(
+        run("check", "whole-e1-p2", "--sinks"),
+        "there is no topic whole-e1-p2",
+    )
+    assert run("create", "whole", "--partitions", "2")[0] == 0
+    refused(run("check", "whole-e1-p2", "--sinks"), "no topic whole-estimates", "create whole --s")
+    status, out, err = run("create", "whole", "--partitions", "2", "--sinks")
+    assert (status, err) == (0, "")
+    retention = duration_text(small_plan().retention)
+    assert out.splitlines()[2:] == [
+        "whole-estimates is made",
+        "partitions 1, replicas 1, the newest stays",
+        "whole-quarantine is made",
+        f"partitions 2, replicas 1, records stay {retention}",
+        "whole-requeue is made",
+        "partitions 2, replicas 1, records stay "
+        + duration_text(small_plan().retention + small_plan().horizon),
+    ]
+    again = run("create", "whole", "--partitions", "2", "--sinks")[1]
+    assert again.count("is there already") == 4
+    assert run("check", "whole-e1-p2", "--sinks")[1].count("can be used") == 4
+    changes = {"cleanup.policy": "delete"}
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "whole-estimates", changes)])
+    refused(
+        run("check", "whole-e1-p2", "--sinks"),
+        "topic whole-estimates: cleanup.policy is delete: set it to compact",
     )
