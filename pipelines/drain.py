@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -117,7 +118,8 @@ def drain(
         All plans and versions of one collector whose reports the log may hold. Once counted, a
         plan has to be given for ever.
     database : str or URL, optional
-        As SQLAlchemy takes it; ``results.db`` in the state directory if not given.
+        As SQLAlchemy takes it; ``results.db`` in the state directory if not given. Of a source
+        that is a share of others nothing is projected: that is for :mod:`pipelines.combine`.
     as_of : int, optional
         Take only what was appended up to then, ms.
     max_reports : int
@@ -138,7 +140,8 @@ def drain(
     Raises
     ------
     DrainError
-        It cannot go on. The last commit is intact, and another drain goes on from there.
+        It cannot go on. The last commit is intact, and another drain goes on from there. Or a
+        share's results are to go to a database.
     BrokerError
         So it is, for a broker.
     PlanError
@@ -151,11 +154,13 @@ def drain(
     if max_reports < 1:
         raise DrainError(f"max_reports {max_reports} must be at least 1")
     source = source_of(log)
+    if source.share is not None and database is not None:
+        raise DrainError("a share has no database of its own: sotto combine writes that of all")
     directory = StateDirectory(state_dir)
     registry = Registry(plans)
     source.open(registry)
     began = time.monotonic()
-    with directory.lock(), Results(database or of_state(state_dir)) as results:
+    with directory.lock(), _results(source, database, directory) as results:
         try:
             driver = _Driver(
                 source, directory, registry, candidates or {}, results, checkpoint or _ignore
@@ -167,6 +172,15 @@ def drain(
         finally:
             source.close()
     return replace(result, seconds=time.monotonic() - began, unit=source.unit)
+
+
+def _results(
+    source: Source, database: str | URL | None, directory: StateDirectory
+) -> AbstractContextManager[Results | None]:
+    """Return where results are projected to; None for a share's."""
+    if source.share is not None:
+        return nullcontext()
+    return Results(database or of_state(directory.path))
 
 
 def _ignore(*_: object) -> None:
@@ -182,7 +196,7 @@ class _Driver:
         directory: StateDirectory,
         registry: Registry,
         candidates: Candidates,
-        results: Results,
+        results: Results | None,
         checkpoint: Checkpoint,
     ) -> None:
         self.source = source
@@ -191,7 +205,7 @@ class _Driver:
         self.candidates = candidates
         self.results = results
         self.checkpoint = checkpoint
-        self.manifest = directory.open()
+        self.manifest = directory.open(source.share)
         self.noted = _noted(directory.path)
         self.names = {plan.fingerprint.hex(): _name(plan) for plan in registry.plans}
         self._check_plans()
@@ -255,6 +269,8 @@ class _Driver:
 
     def _project(self) -> None:
         """Bring the database to what is committed, if it is behind."""
+        if self.results is None:
+            return
         manifest = self.manifest
         since = self.results.projected(manifest.state)
         if since > manifest.generation:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from pipelines import files
 from pipelines.intent import Intent, Mark
+from pipelines.shares import Share
 from sotto.errors import DrainError
 from sotto.frames import FRAME
 from sotto.logreader import Block, LogReader, lanes, segments
@@ -55,6 +56,11 @@ class Source(Protocol):
     @property
     def unit(self) -> str:
         """What positions count: ``bytes`` or ``messages``."""
+        ...
+
+    @property
+    def share(self) -> Share | None:
+        """Which share of all reports it has; None for all of them."""
         ...
 
     def open(self, registry: Registry) -> None:
@@ -132,6 +138,7 @@ class EmbeddedLog:
 
     path: Path
     unit = "bytes"
+    share = None
 
     def open(self, registry: Registry) -> None:
         """Return if there is a log.

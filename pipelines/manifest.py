@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pipelines.audit import Totals
 from pipelines.intent import Intent, Mark, dump, dump_marks, load, load_marks
+from pipelines.shares import Share
 from pipelines.written import Tally, Written, numbers_of
 from sotto.registry import Registry
 
@@ -77,6 +78,8 @@ class Manifest:
         generation took: two copies of a state directory that went different ways differ in them.
     tally : Tally
         What became of all reports read; of those since a directory had none, if it is older.
+    share : Share or None
+        Which share of the topics' partitions is taken, for ever; None for all of a source.
     """
 
     state: str
@@ -94,6 +97,7 @@ class Manifest:
     expired: Mapping[str, int] = field(default_factory=dict)
     lineage: tuple[str, ...] = ()
     tally: Tally = field(default_factory=Tally)
+    share: Share | None = None
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
@@ -118,6 +122,7 @@ class Manifest:
                 "expired": dict(self.expired),
                 "lineage": list(self.lineage),
                 "tally": self.tally,
+                "share": None if self.share is None else str(self.share),
             }
         )
 
@@ -147,6 +152,7 @@ class Manifest:
             expired=value["expired"],
             lineage=tuple(value["lineage"]),
             tally=Tally(*value.get("tally", ())),
+            share=Share.parse(value["share"]) if value.get("share") else None,
         )
 
     def digest(self, generation: int) -> str | None:

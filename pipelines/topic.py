@@ -3,150 +3,26 @@
 Offsets are positions. How far each partition has been taken is committed with what was counted,
 never in Kafka. A lane's name has the topic's id in it, so that a topic that was deleted and made
 again is not taken for the one it was.
+
+Several processes may each take a share of the partitions. A shard lives in one partition, so that
+budgets and duplicates are decided within one process; what its sender has put into another
+partition is then not counted but quarantined, since it could be counted in two shares.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Mapping, Sequence
 
 from pipelines.intent import Intent, Mark
 from pipelines.lanes import Lane
-from pipelines.partitions import Partition, Piece, Reader, reader_of
+from pipelines.partitions import Reader, reader_of
+from pipelines.shares import Share
+from pipelines.topiclanes import LaneName, PartitionLane, lost
 from sotto.brokers import Broker
 from sotto.errors import BrokerError, DrainError, ParameterError
-from sotto.logreader import Block, Corrupt
 from sotto.registry import Registry
 from sotto.topicadmin import connected
 from sotto.topics import FoundTopic, ReportTopic
-
-_LANE = re.compile(r"(?P<topic>[^/@]+)@(?P<id>[^/@]+)/(?P<number>\d+)")
-#: Decoding looks at the first bytes of a message even if it has none.
-_PADDING = bytes(8)
-
-
-class _Name(NamedTuple):
-    """What the name of a lane says."""
-
-    topic: ReportTopic
-    id: str
-    number: int
-
-    @classmethod
-    def parse(cls, name: str) -> _Name:
-        match = _LANE.fullmatch(name)
-        if match is None:
-            raise DrainError(f"lane {name!r} is not of a topic: this state is of an embedded log")
-        return cls(ReportTopic.parse(match["topic"]), match["id"], int(match["number"]))
-
-    @property
-    def partition(self) -> Partition:
-        return Partition(str(self.topic), self.number)
-
-    def __str__(self) -> str:
-        return f"{self.topic}@{self.id}/{self.number}"
-
-
-@dataclass(frozen=True, eq=False)
-class TopicBlock(Block):
-    """Records of a partition; between two of them offsets may be missing.
-
-    Attributes
-    ----------
-    positions : ndarray, shape (n,), int64
-        The records' offsets.
-    """
-
-    positions: NDArray[np.int64]
-
-    @property
-    def begins(self) -> NDArray[np.int64]:
-        """The offset of each record."""
-        return self.positions
-
-    @property
-    def ends(self) -> NDArray[np.int64]:
-        """The offset after each record."""
-        return self.positions + 1
-
-
-class _PartitionLane:
-    """A partition; ``bounds`` are those at which it was frozen, if it was."""
-
-    def __init__(
-        self, name: _Name, reader: Reader, accept_loss: bool, bounds: tuple[int, int] | None = None
-    ) -> None:
-        self.name = str(name)
-        self._partition = name.partition
-        self._reader = reader
-        self._accept_loss = accept_loss
-        self._bounds = bounds
-
-    def first(self) -> int:
-        return self._frozen()[0]
-
-    def end(self, start: int) -> int:
-        return self._frozen()[1]
-
-    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
-        """Yield the records of a range; what a frozen lane yields is going to be read again."""
-        at = start
-        while at < end:
-            for piece in self._reader.pieces(
-                self._partition, at, end, keep=self._bounds is not None
-            ):
-                block = self._gap(at, end, clock) if piece is None else _block(piece, clock)
-                yield block
-                at, clock = block.end, block.clock
-
-    def header(self, position: int) -> bytes | None:
-        pieces = self._reader.pieces(self._partition, position, position + 1, keep=True)
-        piece = next(pieces, None)
-        return None if piece is None else piece.header(position)
-
-    def _frozen(self) -> tuple[int, int]:
-        if self._bounds is None:
-            raise DrainError(f"lane {self.name!r} is not frozen")
-        return self._bounds
-
-    def _gap(self, start: int, end: int, clock: int) -> Block:
-        """Return what stands for records that have been deleted, if that is accepted."""
-        first, _ = self._reader.bounds([self._partition])[self._partition]
-        if not self._accept_loss or first <= start:
-            raise DrainError(_lost(self.name, start, first))
-        none = np.zeros(0, dtype=np.int64)
-        gone = (Corrupt(start, clock, b""),)
-        return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none)
-
-
-def _block(piece: Piece, clock: int) -> Block:
-    """Return a piece with monotone times; records without the broker's are damage."""
-    times = np.where(piece.appended, piece.times, clock)
-    if len(times):
-        times[0] = max(clock, int(times[0]))
-        times = np.maximum.accumulate(times)
-    forged = np.flatnonzero(~piece.appended).tolist()
-    corrupt = tuple(
-        Corrupt(int(piece.offsets[at]), int(times[at]), piece.data[piece.at[at] : piece.at[at + 1]])
-        for at in forged
-    )
-    sound = piece.appended
-    return TopicBlock(
-        position=piece.start,
-        buffer=piece.data + _PADDING,
-        offsets=piece.at[:-1][sound],
-        lengths=np.diff(piece.at)[sound],
-        append=times[sound],
-        corrupt=corrupt,
-        end=piece.end,
-        clock=int(times[-1]) if len(times) else clock,
-        positions=piece.offsets[sound],
-    )
 
 
 class KafkaTopics:
@@ -161,23 +37,36 @@ class KafkaTopics:
     accept_loss : bool
         Whether to go on where the broker has deleted records that were never taken. What is
         missing is quarantined as one entry without bytes.
+    share : Share, optional
+        Take the partitions of this share alone, and of them what belongs there.
 
     Raises
     ------
     ParameterError
-        No topic, or of several names.
+        No topic, or of several names; or partitions that cannot be shared equally.
     """
 
     unit = "messages"
 
     def __init__(
-        self, broker: Broker, topics: Sequence[ReportTopic], accept_loss: bool = False
+        self,
+        broker: Broker,
+        topics: Sequence[ReportTopic],
+        accept_loss: bool = False,
+        share: Share | None = None,
     ) -> None:
         if len({topic.name for topic in topics}) != 1:
             raise ParameterError("topics must be epochs of one name")
         self.broker = broker
         self.topics = tuple(sorted(set(topics), key=lambda topic: (topic.epoch, topic.partitions)))
         self.accept_loss = accept_loss
+        self.share = share
+        for topic in self.topics:
+            if share is not None and topic.partitions % share.of:
+                raise ParameterError(
+                    f"share {share} must divide the {topic.partitions} partitions of {topic}: "
+                    "a device's reports would be in two shares in two epochs"
+                )
         self._found: dict[ReportTopic, FoundTopic] = {}
         self._others: tuple[ReportTopic, ...] = ()
 
@@ -199,23 +88,24 @@ class KafkaTopics:
     def lanes(self, taken: Mapping[str, int]) -> Sequence[Lane]:
         """Return all partitions, frozen at one moment."""
         names = [
-            _Name(topic, self._found[topic].id, number)
+            LaneName(topic, self._found[topic].id, number)
             for topic in self.topics
             for number in range(topic.partitions)
+            if self.share is None or self.share.takes(number)
         ]
         bounds = self._reader.bounds([name.partition for name in names])
-        known = {_Name.parse(lane).topic for lane in taken}
+        known = {LaneName.parse(lane).topic for lane in taken}
         frozen = []
         for name in names:
             first, end = bounds[name.partition]
             # If anything of a topic was taken, then everything from 0 on, or it was written down.
             at = 0 if name.topic in known else first
-            frozen.append(_PartitionLane(name, self._reader, self.accept_loss, (at, end)))
+            frozen.append(self._lane(name, (at, end)))
         return frozen
 
     def lane(self, name: str) -> Lane:
         """Return a partition to read a range of."""
-        return _PartitionLane(_Name.parse(name), self._reader, self.accept_loss)
+        return self._lane(LaneName.parse(name))
 
     def check(self, ends: Mapping[str, int], marks: Mapping[str, Mark]) -> None:
         """Refuse topics that cannot be those of which partitions were taken.
@@ -226,7 +116,7 @@ class KafkaTopics:
             A topic was made again, cut, or has lost records that were never taken; or an older
             epoch has records left.
         """
-        names = {lane: _Name.parse(lane) for lane in ends}
+        names = {lane: LaneName.parse(lane) for lane in ends}
         for name in names.values():
             self._check_topic(name)
         there = {
@@ -254,7 +144,11 @@ class KafkaTopics:
     def _reader(self) -> Reader:
         return reader_of(self.broker)
 
-    def _check_topic(self, name: _Name) -> None:
+    def _lane(self, name: LaneName, bounds: tuple[int, int] | None = None) -> PartitionLane:
+        shared = self.share is not None
+        return PartitionLane(name, self._reader, self.accept_loss, shared, bounds)
+
+    def _check_topic(self, name: LaneName) -> None:
         if name.topic.name != self.topics[0].name:
             raise DrainError(
                 f"reports of topic {name.topic} have been counted here, and {self.topics[0]} is "
@@ -275,12 +169,12 @@ class KafkaTopics:
                 "what it had confirmed; create the next epoch and have it sent to"
             )
         if first > taken and not self.accept_loss:
-            raise DrainError(_lost(lane, taken, first))
+            raise DrainError(lost(lane, taken, first))
 
-    def _check_mark(self, name: _Name, first: int, mark: Mark | None) -> None:
+    def _check_mark(self, name: LaneName, first: int, mark: Mark | None) -> None:
         if mark is None or mark.position < first:
             return
-        lane = _PartitionLane(name, self._reader, self.accept_loss)
+        lane = self._lane(name)
         if lane.header(mark.position) not in (None, mark.header):
             raise DrainError(
                 f"{name} has another record at offset {mark.position} than the one that was "
@@ -289,16 +183,8 @@ class KafkaTopics:
             )
 
 
-def _check_drained(name: _Name, left: int) -> None:
+def _check_drained(name: LaneName, left: int) -> None:
     if left > 0:
         raise DrainError(
             f"{name} has {left} messages that have not been counted: give --topic {name.topic} too"
         )
-
-
-def _lost(lane: str, taken: int, first: int) -> str:
-    return (
-        f"{lane} begins at offset {first}, and {taken} is the next to be counted: records have "
-        "been deleted uncounted, because retention is too short or nothing was drained for too "
-        "long; restore them if you can, or go on without them with --accept-loss"
-    )

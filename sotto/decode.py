@@ -15,6 +15,7 @@ import numpy as np
 from mechanisms.coins import shards_of
 from sotto.columns import Batch, Decoded, Reject, encode_rows, row_dtype
 from sotto.errors import ParameterError
+from sotto.headers import LAYOUT
 from sotto.reasons import Reason
 from sotto.registry import Registry
 from sotto.runs import Runs, records_at, walk
@@ -52,18 +53,6 @@ def _tables(registry: Registry) -> _Tables:
         metrics=np.array([len(plan.metrics) for plan in plans]),
         width=np.array([each.metric.mechanism.payload_width for each in registry.metrics]),
     )
-
-
-_HEADER = np.dtype(
-    [
-        ("magic", "S2"),
-        ("version", "u1"),
-        ("flags", "u1"),
-        ("shard", "<u2"),
-        ("runs", "<u2"),
-        ("fingerprint", "<u8", (4,)),
-    ]
-)
 
 
 def decode(
@@ -142,7 +131,7 @@ class _Messages:
         runs = np.zeros(len(self.offsets), dtype=np.int64)
         long = np.flatnonzero(self.lengths >= HEADER.size)
         self.reason[self.lengths < HEADER.size] = Reason.MALFORMED
-        header = records_at(self.data, self.offsets[long], _HEADER)
+        header = records_at(self.data, self.offsets[long], LAYOUT)
         reason = np.zeros(len(long), dtype=np.uint8)
         reason[(header["runs"] == 0) | (self.lengths[long] > MAX_MESSAGE)] = Reason.MALFORMED
         known = (header["version"] == VERSION) & (header["flags"] == 0)

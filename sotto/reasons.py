@@ -21,6 +21,7 @@ class Reason(IntEnum):
     EQUIVOCATION = 13
     REVOKED = 14
     CORRUPT_LOG = 15
+    WRONG_PARTITION = 16
 
     @property
     def label(self) -> str:

@@ -142,7 +142,10 @@ def test_windows_are_found_by_time(folder: Path, capsys: pytest.CaptureFixture[s
         (["--max-reports", "0"], "must be at least 1"),
         (["--database", "nonsense"], "the database cannot be used"),
         (["--plan", "nowhere.yaml"], "nowhere.yaml"),
-        (["--topic", "reports-e1-p1"], "--topic and --accept-loss go with --kafka or --broker"),
+        (
+            ["--topic", "reports-e1-p1"],
+            "--topic, --share and --accept-loss go with --kafka or --broker",
+        ),
     ],
 )
 def test_errors_are_one_line(
