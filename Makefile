@@ -8,13 +8,16 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 PEERS := .venv-peers
+# Flink's Python, in which the streaming job runs.
+FLINK := .venv-flink
 # Of the broker: plain, or tls with SASL/SCRAM.
 PROFILE ?= plain
 KAFKA_PORT ?= 9092
 FLINK_PORT ?= 8081
 PEERS_STAMP := $(PEERS)/.installed
+FLINK_STAMP := $(FLINK)/.installed
 
-.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-stop lock clean
+.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-venv flink-stop lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -62,7 +65,15 @@ kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, K
 kafka-stop:  ## stop it (PROFILE=tls for the other one); what it holds stays in build/kafka
 	$(PYTHON) -m deploy.kafka stop --profile $(PROFILE)
 
-flink:  ## start a Flink session on loopback (FLINK_PORT=8081)
+flink-venv: $(FLINK_STAMP)  ## make the environment of the streaming job in .venv-flink
+
+$(FLINK_STAMP): deploy/flink/job.requirements.lock pyproject.toml
+	test -x $(FLINK)/bin/python || $(PYTHON) -m venv $(FLINK)
+	$(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	PYTHONWARNINGS=ignore $(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+flink: flink-venv  ## start a Flink session on loopback (FLINK_PORT=8081)
 	$(PYTHON) -m deploy.flink start --port $(FLINK_PORT)
 
 flink-stop:  ## stop it; checkpoints and savepoints stay in build/flink
@@ -75,6 +86,9 @@ lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file benchmarks/peers/requirements.lock benchmarks/peers/requirements.in
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --output-file deploy/flink/job.requirements.lock deploy/flink/job.requirements.in
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) $(PEERS) build dist *.egg-info
+	rm -rf $(VENV) $(PEERS) $(FLINK) build dist *.egg-info

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from deploy import jars
-from deploy.flink.archives import SOURCE, fetch
+from deploy.flink.archives import CONNECTOR, SOURCE, fetch
 from deploy.flink.cluster import LocalFlink
 from sotto.errors import SottoError
 
@@ -43,9 +43,12 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _pin() -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        fetch(Path(folder) / "jars")
-        (SOURCE / "jars.sha256").write_text(jars.pins(Path(folder) / "jars"), encoding="ascii")
+    with tempfile.TemporaryDirectory() as temporary:
+        flink, connector = Path(temporary) / "flink", Path(temporary) / "connector"
+        fetch(flink)
+        jars.fetch(CONNECTOR / "pom.xml", connector)
+        for source, folder in ((SOURCE, flink), (CONNECTOR, connector)):
+            (source / "jars.sha256").write_text(jars.pins(folder), encoding="ascii")
     return 0
 
 

@@ -1,4 +1,7 @@
-"""Flink's archives: out of a Python package, where they are all of one version and pinned."""
+"""Flink's archives: out of a Python package, where they are all of one version and pinned.
+
+Its connector to Kafka has versions of its own and comes from Maven.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from deploy import jars
 from deploy.errors import UnavailableError
 
 SOURCE = Path(__file__).parent
+CONNECTOR = SOURCE / "connector"
 #: Folders of the package: what every process needs, and two parts for clients.
 _FOLDERS = ("pyflink/lib", "pyflink/opt")
 
@@ -27,6 +31,19 @@ def archives() -> Path:
         A file is not the one that is pinned.
     """
     return jars.jars("flink", SOURCE, fetch)
+
+
+def connector() -> Path:
+    """Return the folder with Flink's connector to Kafka, fetched if it is not there yet.
+
+    Raises
+    ------
+    MissingToolError, UnavailableError
+        It must be fetched and cannot be.
+    DeployError
+        A file is not the one that is pinned.
+    """
+    return jars.jars("flink-kafka", CONNECTOR)
 
 
 def fetch(folder: Path) -> None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import time
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 
 from deploy import jars
 from deploy.errors import DeployError
 from deploy.flink import settings
-from deploy.flink.archives import SOURCE, archives
+from deploy.flink.archives import SOURCE, archives, connector
 from deploy.ports import HOST, require_free, two_free
 from deploy.process import Process
 
@@ -44,6 +46,8 @@ class LocalFlink:
             raise DeployError(f"slots {slots} must be at least 1")
         self.folder = Path(folder).resolve()
         self._slots = slots
+        #: All archives, also those that clients need: links into the cache.
+        self.library = self.folder / "lib"
         self._endpoint_file = self.folder / "client.json"
         self._configuration = self.folder / "conf"
         # A task manager has another name each time: one that died is not taken for its successor.
@@ -79,15 +83,16 @@ class LocalFlink:
             It does not run or offer its slots within ``START_SECONDS``; what was started by this
             call is not left running.
         """
-        program, parts = jars.java(), archives()
+        program, parts = jars.java(), (archives(), connector())
         missing = [process for process in self._processes if process.pid is None]
         if len(missing) == len(self._processes):
             self._configure(port)
+            self._link(parts)
         if self.task_manager in missing:
             self._name_file.write_text(f"taskmanager-{secrets.token_hex(4)}", encoding="ascii")
         try:
             for process in missing:
-                process.start(self._command(process, program, parts), self._environment())
+                process.start(self._command(process, program), self._environment())
             self._wait_for_slots(self._name_file.read_text("ascii"))
         except BaseException:
             for process in missing:
@@ -115,6 +120,13 @@ class LocalFlink:
         endpoint = {"rest": f"http://{HOST}:{rest}", "rpc": rpc}
         self._endpoint_file.write_text(json.dumps(endpoint) + "\n", encoding="ascii")
 
+    def _link(self, parts: Iterable[Path]) -> None:
+        shutil.rmtree(self.library, ignore_errors=True)
+        self.library.mkdir()
+        for part in parts:
+            for archive in part.iterdir():
+                (self.library / archive.name).symlink_to(archive)
+
     def _ports(self, port: int) -> tuple[int, int]:
         if port:
             return port, port + 1
@@ -123,7 +135,7 @@ class LocalFlink:
             return int(known["rest"].rpartition(":")[2]), int(known["rpc"])
         return two_free()
 
-    def _command(self, process: Process, program: str, parts: Path) -> list[str]:
+    def _command(self, process: Process, program: str) -> list[str]:
         if process is self.job_manager:
             main, heap, limits, named = _JOB_MANAGER, settings.JOB_MANAGER_HEAP, [], []
         else:
@@ -133,7 +145,13 @@ class LocalFlink:
         options = ["-Xms64m", f"-Xmx{heap}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
         options += [*limits, *settings.REFLECTION]
         options += [f"-Dlog4j2.configurationFile={SOURCE / 'log4j2.properties'}"]
-        options += ["-cp", f"{parts}{os.sep}*", main, "--configDir", str(self._configuration)]
+        options += [
+            "-cp",
+            f"{self.library}{os.sep}*",
+            main,
+            "--configDir",
+            str(self._configuration),
+        ]
         return [program, *options, *named]
 
     def _environment(self) -> dict[str, str]:
