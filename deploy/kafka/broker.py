@@ -42,6 +42,9 @@ class LocalBroker:
         Megabytes of Java heap.
     options : sequence of str
         For Java.
+    advertised : int
+        Port on loopback that clients are told to connect to: that of whoever stands between. 0
+        for the broker's own.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class LocalBroker:
         profile: str = "plain",
         heap: int = 256,
         options: Sequence[str] = (),
+        advertised: int = 0,
     ) -> None:
         if profile not in PROFILES:
             raise DeployError(f"profile {profile!r} must be one of {', '.join(PROFILES)}")
@@ -58,6 +62,7 @@ class LocalBroker:
         self.client_file = self.folder / "client.json"
         self._heap = heap
         self._options = tuple(options)
+        self._advertised = advertised
         self._properties = self.folder / "server.properties"
         self._process = Process(self.folder, "broker", str(self._properties))
 
@@ -65,6 +70,11 @@ class LocalBroker:
     def servers(self) -> str:
         """Where clients connect to, ``host:port``."""
         return str(json.loads(self.client_file.read_text("utf-8"))["servers"])
+
+    @property
+    def port(self) -> int:
+        """Where it listens, once it has been started."""
+        return self._ports(0)[0]
 
     @property
     def log_file(self) -> Path:
@@ -136,10 +146,10 @@ class LocalBroker:
         if port:
             return port, port + 1
         if self._properties.exists():
-            client = int(self.servers.rpartition(":")[2])
             lines = self._properties.read_text("ascii").splitlines()
-            (controller,) = (line for line in lines if line.startswith("controller.quorum"))
-            return client, int(controller.rpartition(":")[2])
+            (listeners,) = (line for line in lines if line.startswith("listeners="))
+            client, controller = (int(each.rpartition(":")[2]) for each in listeners.split(","))
+            return client, controller
         return two_free()
 
     def _password(self) -> str | None:
@@ -151,8 +161,9 @@ class LocalBroker:
 
     def _write_configuration(self, ports: tuple[int, int], password: str | None) -> None:
         client, controller = ports
-        settings = common(self.folder / "data", client, controller)
-        says: dict[str, object] = {"servers": f"{HOST}:{client}"}
+        advertised = self._advertised or client
+        settings = common(self.folder / "data", client, controller, advertised)
+        says: dict[str, object] = {"servers": f"{HOST}:{advertised}"}
         if password is None:
             settings |= plain()
         else:
