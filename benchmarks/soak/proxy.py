@@ -1,0 +1,138 @@
+"""A network that can be cut: everything to and from the broker passes through here."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from enum import StrEnum
+
+from deploy.ports import HOST
+
+_CHUNK = 1 << 16
+_SECONDS = 0.1
+_RESET = struct.pack("ii", 1, 0)
+
+
+class Network(StrEnum):
+    """What the network does."""
+
+    WHOLE = "whole"
+    #: Swallows everything, both ways; nobody is told.
+    CUT = "cut"
+    #: Swallows what the broker says: it has taken what nobody hears of.
+    DEAF = "deaf"
+    #: Holds everything back, and lets it through once it is whole again.
+    STALLED = "stalled"
+    #: Refuses connections, and ends those that there are.
+    REFUSED = "refused"
+    #: Ends those that there are, each amid whatever it is at.
+    RESET = "reset"
+    #: Ends one direction of each, to the broker, and leaves the other open.
+    HALF_CLOSED = "half closed"
+
+
+class _Connection:
+    """One client and the broker."""
+
+    def __init__(self, client: socket.socket, broker: socket.socket) -> None:
+        self.client = client
+        self.broker = broker
+        # Whose bytes have been swallowed: nothing of theirs may follow.
+        self.swallowed: set[socket.socket] = set()
+        self.half_closed = False
+
+    def abort(self) -> None:
+        """End both sides at once, with a reset."""
+        for end in (self.client, self.broker):
+            with contextlib.suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+class Proxy:
+    """Listens on loopback and passes on to a port there.
+
+    Parameters
+    ----------
+    port : int
+        Where it listens; 0 takes a free one.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self._listener = socket.create_server((HOST, port))
+        self.port: int = self._listener.getsockname()[1]
+        self.target = 0
+        self._network = Network.WHOLE
+        self._whole = threading.Event()
+        self._whole.set()
+        self._connections: set[_Connection] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def become(self, network: Network) -> None:
+        """Change the network. What was swallowed before it is whole is lost with its connection."""
+        self._network = network
+        if network is Network.WHOLE:
+            self._whole.set()
+        else:
+            self._whole.clear()
+        with self._lock:
+            connections = tuple(self._connections)
+        for each in connections:
+            ends = network in (Network.REFUSED, Network.RESET)
+            if ends or each.half_closed or (network is Network.WHOLE and each.swallowed):
+                each.abort()
+            elif network is Network.HALF_CLOSED:
+                each.half_closed = True
+                with contextlib.suppress(OSError):
+                    each.broker.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """End all connections and stop listening."""
+        self._listener.close()
+        self.become(Network.REFUSED)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        broker = socket.socket()
+        made = _Connection(client, broker)
+        try:
+            if self._network is Network.REFUSED:
+                raise ConnectionRefusedError
+            broker.connect((HOST, self.target))
+        except OSError:
+            made.abort()
+            return
+        with self._lock:
+            self._connections.add(made)
+        answers = threading.Thread(target=self._pump, args=(made, broker, client), daemon=True)
+        answers.start()
+        self._pump(made, client, broker)
+        answers.join()
+        made.abort()
+        with self._lock:
+            self._connections.discard(made)
+
+    def _pump(self, made: _Connection, source: socket.socket, sink: socket.socket) -> None:
+        """Pass on one direction until it ends."""
+        with contextlib.suppress(OSError):
+            while data := source.recv(_CHUNK):
+                if self._network is Network.STALLED:
+                    self._whole.wait()
+                deaf = self._network is Network.DEAF and source is made.broker
+                if deaf or self._network is Network.CUT:
+                    made.swallowed.add(source)
+                if source not in made.swallowed:
+                    sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
