@@ -22,7 +22,8 @@ MAX_BATCH = MAX_MESSAGE + 4096
 _NAME = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,199})-e(?P<epoch>\d+)-p(?P<partitions>\d+)"
 )
-_COMPRESSED = ("producer", "zstd", "lz4", "snappy", "gzip")
+#: What aggregators can read. With ``producer`` whoever may write could stop them by one batch.
+_COMPRESSED = ("zstd", "gzip")
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def settings_for(retention: int) -> dict[str, str]:
     return {
         "message.timestamp.type": "LogAppendTime",
         "cleanup.policy": "delete",
-        "compression.type": "producer",
+        "compression.type": "zstd",
         "retention.ms": str(retention),
         "retention.bytes": "-1",
         "max.message.bytes": str(2 * MAX_MESSAGE),
@@ -148,7 +149,7 @@ def faults(topic: ReportTopic, found: FoundTopic, horizon: int) -> list[str]:
     if says.get("cleanup.policy") != "delete":
         wrong.append(_set("cleanup.policy", says, "delete"))
     if says.get("compression.type") not in _COMPRESSED:
-        wrong.append(_set("compression.type", says, "producer"))
+        wrong.append(_set("compression.type", says, "zstd"))
     retention = int(says.get("retention.ms", "0"))
     if 0 <= retention < horizon:
         wrong.append(
@@ -159,6 +160,12 @@ def faults(topic: ReportTopic, found: FoundTopic, horizon: int) -> list[str]:
         wrong.append(_set("retention.bytes", says, "-1"))
     if int(says.get("max.message.bytes", "0")) < MAX_BATCH:
         wrong.append(_set("max.message.bytes", says, f"at least {MAX_BATCH}"))
+    confirming, enough = int(says.get("min.insync.replicas", "1")), found.replicas // 2 + 1
+    if not enough <= confirming <= found.replicas:
+        wrong.append(
+            f"min.insync.replicas is {confirming} of {found.replicas}: set it to {enough}, so that "
+            "what was acknowledged outlives a broker"
+        )
     if says.get("unclean.leader.election.enable") != "false":
         wrong.append(_set("unclean.leader.election.enable", says, "false"))
     return wrong
