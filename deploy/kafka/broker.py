@@ -162,7 +162,8 @@ class LocalBroker:
     def _write_configuration(self, ports: tuple[int, int], password: str | None) -> None:
         client, controller = ports
         advertised = self._advertised or client
-        settings = common(self.folder / "data", client, controller, advertised)
+        settings = common(self.folder / "data", client, controller)
+        settings["advertised.listeners"] = f"CLIENT://{HOST}:{advertised}"
         says: dict[str, object] = {"servers": f"{HOST}:{advertised}"}
         if password is None:
             settings |= plain()

@@ -11,13 +11,13 @@ USER = "sotto"
 MECHANISM = "SCRAM-SHA-512"
 
 
-def common(data: Path, client: int, controller: int, advertised: int) -> dict[str, object]:
+def common(data: Path, client: int, controller: int) -> dict[str, object]:
     """Return what both profiles say: one node, ports on loopback, little memory."""
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
         "listeners": f"CLIENT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"CLIENT://{HOST}:{advertised}",
+        "advertised.listeners": f"CLIENT://{HOST}:{client}",
         "inter.broker.listener.name": "CLIENT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
