@@ -7,10 +7,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sotto.brokers import Broker, make_client, require_version
+from sotto import producers
+from sotto.brokers import Broker
 from sotto.errors import BrokerError, PublishError
 from sotto.topics import ReportTopic
 from sotto.wire import MAX_MESSAGE
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Messages for one partition go together up to this.
 _BATCH_BYTES = 128 << 10
-#: How long a producer that is thrown away may take to end, in seconds.
-_ENDING = 1.0
 
 _abandoned: list[KafkaProducer] = []
 #: Producers in use, with the process that made them.
@@ -113,31 +111,11 @@ def make_producer(
     BrokerError
         The broker cannot be reached, does not let us in, is too old, or has not that topic.
     """
-    from kafka import KafkaProducer
-
-    step = seconds / 3
-    producer = make_client(
-        KafkaProducer,
-        broker,
-        step,
-        client_id="sotto",
-        acks="all",
-        enable_idempotence=True,
-        compression_type=compression,
-        allow_auto_create_topics=False,
-        batch_size=_BATCH_BYTES,
-        max_request_size=2 * MAX_MESSAGE,
-        max_block_ms=int(step * 1000),
-        request_timeout_ms=int(seconds * 500),
-        delivery_timeout_ms=int(seconds * 1000),
-        metrics_enabled=False,
+    producer = producers.make_producer(
+        broker, seconds, compression=compression, batch=_BATCH_BYTES, largest=2 * MAX_MESSAGE
     )
-    # Its own way to end at exit waits twice, and then complains to the terminal.
-    producer._unregister_cleanup()
     _open[producer] = os.getpid()
     try:
-        if broker.api_version is None:
-            require_version(producer.config["api_version"])
         _require_partitions(producer, topic)
     except BaseException:
         discard(producer)
@@ -147,14 +125,8 @@ def make_producer(
 
 def discard(producer: KafkaProducer) -> None:
     """Give up what a producer holds and end its thread, within a second."""
-    from kafka.errors import KafkaError
-
     _open.pop(producer, None)
-    # Closing alone waits for batches that never got a producer id, and these never expire.
-    producer._sender.force_close()
-    with suppress(KafkaError):
-        producer.close(timeout=_ENDING)
-    producer._closed = True
+    producers.end_producer(producer)
 
 
 def abandon(producer: KafkaProducer) -> None:
