@@ -175,6 +175,8 @@ class Broker:
                 said.append(f"{host}:{port} does not answer")
             except OSError as error:
                 said.append(f"{host}:{port}: {error.strerror or error}")
+            except UnicodeError:
+                said.append(f"{host!r} is no name of a host")
         raise BrokerError(f"{'; '.join(said)}; is the broker running, and is this its address?")
 
     def _connect(self, host: str, port: int, seconds: float) -> None:
@@ -187,9 +189,18 @@ class Broker:
     def _context(self) -> ssl.SSLContext:
         import ssl
 
-        context = ssl.create_default_context(cafile=self.ca)
-        if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key)
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate is not None:
+                # Without one, OpenSSL would ask the terminal for an encrypted key's password.
+                context.load_cert_chain(self.certificate, self.key, password="")
+        except OSError as error:
+            given = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
+            files = ", ".join(f"{name} {path}" for name, path in given.items() if path)
+            why = getattr(error, "reason", None) or error.strerror
+            raise BrokerError(
+                f"the files {files} cannot be used ({why}): give them in PEM"
+            ) from error
         return context
 
 

@@ -107,3 +107,18 @@ def test_new_brokers_will_do(version):
 def test_old_brokers_are_refused(version):
     with pytest.raises(BrokerError, match=r"needs 4\.0 or newer: upgrade it"):
         require_version(version)
+
+
+@pytest.mark.parametrize("host", ["kafka..example", "k" * 70])
+def test_what_cannot_be_a_name_is_told(host):
+    with pytest.raises(BrokerError, match="is no name of a host"):
+        Broker(f"{host}:9092").reach(1)
+
+
+def test_files_that_cannot_be_used_are_told(tmp_path):
+    (tmp_path / "empty.pem").write_text("", encoding="ascii")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        for name, why in (("missing.pem", "No such file"), ("empty.pem", "NO_CERTIFICATE")):
+            with pytest.raises(BrokerError, match=f"{name} cannot be used .{why}"):
+                Broker(where, ca=str(tmp_path / name)).reach(1)
