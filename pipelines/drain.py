@@ -12,24 +12,20 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from sqlalchemy import URL
 
 from pipelines.commit import StateDirectory
+from pipelines.driver import Driver
 from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
 from pipelines.intent import Intent
-from pipelines.job import Job, run
 from pipelines.lanes import Source, source_of
-from pipelines.lastdrain import LastDrain
-from pipelines.manifest import Terms, advance
-from pipelines.projection import projection
 from pipelines.results import Results, of_state
 from pipelines.source import FrozenLog
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
-from sotto.errors import BrokerError, DrainError, FormatError
+from sotto.errors import DrainError, FormatError
 from sotto.log import now_ms
 from sotto.registry import Registry
 
@@ -162,11 +158,11 @@ def drain(
     began = time.monotonic()
     with directory.lock(), _results(source, database, directory) as results:
         try:
-            driver = _Driver(
-                source, directory, registry, candidates or {}, results, checkpoint or _ignore
+            driver = Driver(
+                directory, registry, candidates or {}, results, checkpoint or _ignore, source.share
             )
             trusted = clock() + trust if as_of is None else None
-            result = driver.drain(as_of, trusted, max_reports, progress or _ignore, stop)
+            result = _drain(driver, source, as_of, trusted, max_reports, progress or _ignore, stop)
         except (OSError, FormatError) as error:
             raise DrainError(f"the drain was not finished: {error}") from error
         finally:
@@ -187,139 +183,33 @@ def _ignore(*_: object) -> None:
     pass
 
 
-class _Driver:
-    """Drains under the lock of a state directory."""
-
-    def __init__(
-        self,
-        source: Source,
-        directory: StateDirectory,
-        registry: Registry,
-        candidates: Candidates,
-        results: Results | None,
-        checkpoint: Checkpoint,
-    ) -> None:
-        self.source = source
-        self.directory = directory
-        self.registry = registry
-        self.candidates = candidates
-        self.results = results
-        self.checkpoint = checkpoint
-        self.manifest = directory.open(source.share)
-        self.noted = _noted(directory.path)
-        self.names = {plan.fingerprint.hex(): _name(plan) for plan in registry.plans}
-        self._check_plans()
-
-    def drain(
-        self,
-        as_of: int | None,
-        trusted: int | None,
-        max_reports: int,
-        progress: Progress,
-        stop: Callable[[], bool],
-    ) -> DrainResult:
-        """Finish what was undertaken, then take the log to its end of now."""
-        self.directory.keep_plans(self.registry.plans)
-        self._project()
-        result = DrainResult(self.manifest.generation)
-        undertaken = self.directory.intent(self.manifest)
-        if undertaken is not None:
-            if as_of is not None and undertaken.clock is not None and as_of < undertaken.clock:
-                raise DrainError(
-                    f"as of {as_of} ms is before {undertaken.clock} ms, up to which an "
-                    "interrupted drain has undertaken to count"
-                )
-            self.source.check(undertaken.ends, undertaken.marks)
-            result = result.plus(undertaken, self._commit(undertaken))
-        frozen = FrozenLog(self.source, self.manifest, as_of, trusted)
-        total = result.size + frozen.size
-        progress(result.size, total)
-        while not stop() and (intent := frozen.take(max_reports)) is not None:
-            self.source.make_durable(intent)
-            self.directory.begin(intent, self.checkpoint)
-            result = result.plus(intent, self._commit(intent))
-            progress(result.size, total)
-        self._note()
-        return replace(result, ahead=() if trusted is None else frozen.ahead)
-
-    def _commit(self, intent: Intent) -> Written:
-        """Do what an intent says, commit and project it."""
-        began = time.monotonic()
-        job = Job.of(self.source, self.directory.path, self.registry, self.manifest)
-        written = _run(job, intent)
-        self.checkpoint("written")
-        manifest = advance(self.manifest, intent, written, Terms.of(self.registry))
-        manifest = replace(manifest, plans={**manifest.plans, **self.names})
-        self.directory.commit(manifest, self.checkpoint)
-        self.manifest = manifest
-        self.directory.collect(manifest)
-        self.checkpoint("collected")
-        self._project()
-        self._note(time.monotonic() - began)
-        return written
-
-    def _note(self, seconds: float | None = None) -> None:
-        """Leave a note for those who watch; ``seconds`` of a drain that is finished now."""
-        generation, now = self.manifest.generation, now_ms()
-        note = LastDrain(generation, now, None if seconds is None else now, seconds)
-        if seconds is None and self.noted is not None and self.noted.generation == generation:
-            note = replace(self.noted, looked=now)
-        note.leave(self.directory.path)
-        self.noted = note
-
-    def _project(self) -> None:
-        """Bring the database to what is committed, if it is behind."""
-        if self.results is None:
-            return
-        manifest = self.manifest
-        since = self.results.projected(manifest.state)
-        if since > manifest.generation:
+def _drain(
+    driver: Driver,
+    source: Source,
+    as_of: int | None,
+    trusted: int | None,
+    max_reports: int,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> DrainResult:
+    """Finish what was undertaken, then take the log to its end of now."""
+    result = DrainResult(driver.manifest.generation)
+    undertaken = driver.undertaken()
+    if undertaken is not None:
+        if as_of is not None and undertaken.clock is not None and as_of < undertaken.clock:
             raise DrainError(
-                f"the database has generation {since}, but the state directory only "
-                f"{manifest.generation}: one of them was restored from a copy"
+                f"as of {as_of} ms is before {undertaken.clock} ms, up to which an "
+                "interrupted drain has undertaken to count"
             )
-        # The results may be of a copy of the state directory that went another way.
-        anew = since > 0 and self.results.lineage() != manifest.digest(since)
-        since = 0 if anew else since
-        if since < manifest.generation:
-            self.results.project(
-                projection(
-                    self.directory, manifest, self.registry, self.candidates, since, anew=anew
-                )
-            )
-            self.checkpoint("projected")
-
-    def _check_plans(self) -> None:
-        if len(set(self.names.values())) < len(self.names):
-            raise DrainError("two different plans have the same name and version")
-        missing = {
-            fingerprint: name
-            for fingerprint, name in self.manifest.plans.items()
-            if fingerprint not in self.names
-        }
-        if missing:
-            listed = ", ".join(f"{name} ({fingerprint})" for fingerprint, name in missing.items())
-            raise DrainError(f"reports have been counted under plans that are missing: {listed}")
-
-
-def _noted(state_dir: Path) -> LastDrain | None:
-    """Return the last drain's note; one that is damaged is as good as none."""
-    try:
-        return LastDrain.of(state_dir)
-    except (OSError, DrainError):
-        return None
-
-
-def _name(plan: CompiledPlan) -> str:
-    return f"{plan.plan} version {plan.version}"
-
-
-def _run(job: Job, intent: Intent) -> Written:
-    """Run a job; whatever stops it becomes a :class:`DrainError`."""
-    try:
-        return run(job, intent)
-    except (DrainError, BrokerError):
-        raise
-    except Exception as error:
-        # Beam raises what a stage raised again, as the same or as another exception.
-        raise DrainError(f"the drain was not committed: {error}") from error
+        source.check(undertaken.ends, undertaken.marks)
+        result = result.plus(undertaken, driver.commit(undertaken, source))
+    frozen = FrozenLog(source, driver.manifest, as_of, trusted)
+    total = result.size + frozen.size
+    progress(result.size, total)
+    while not stop() and (intent := frozen.take(max_reports)) is not None:
+        source.make_durable(intent)
+        driver.begin(intent)
+        result = result.plus(intent, driver.commit(intent, source))
+        progress(result.size, total)
+    driver.note()
+    return replace(result, ahead=() if trusted is None else frozen.ahead)

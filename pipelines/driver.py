@@ -1,0 +1,175 @@
+"""Commits under the lock of a state directory, whatever is taken: a log's records or others.
+
+A commit (:mod:`pipelines.commit`) is: intent, then the job's files, then the manifest, then the
+projection into the database. What a process that was killed had undertaken is done first by the
+next one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from pipelines.commit import StateDirectory
+from pipelines.estimates import Candidates
+from pipelines.files import Checkpoint
+from pipelines.intent import Intent
+from pipelines.job import Job, run
+from pipelines.lanes import Source
+from pipelines.lastdrain import LastDrain
+from pipelines.manifest import Terms, advance
+from pipelines.projection import projection
+from pipelines.results import Results
+from pipelines.shares import Share
+from pipelines.written import Written
+from sotto.compiled import CompiledPlan
+from sotto.errors import BrokerError, DrainError
+from sotto.log import now_ms
+from sotto.registry import Registry
+
+
+class Driver:
+    """Commits to a state directory; to be made and used under its lock.
+
+    Parameters
+    ----------
+    directory : StateDirectory
+    registry : Registry
+        All plans under which reports have been counted, and maybe more.
+    candidates : mapping
+        Strings to look for, by plan fingerprint and metric.
+    results : Results or None
+        What is committed is projected there, if anywhere.
+    checkpoint : callable
+        Told of every step of a commit; tests stop the process there.
+    share : Share or None
+        Of which the directory is.
+
+    Attributes
+    ----------
+    manifest : Manifest
+        What is committed.
+
+    Raises
+    ------
+    DrainError
+        The directory cannot be used, or a plan is missing.
+    """
+
+    def __init__(
+        self,
+        directory: StateDirectory,
+        registry: Registry,
+        candidates: Candidates,
+        results: Results | None,
+        checkpoint: Checkpoint,
+        share: Share | None,
+    ) -> None:
+        self.directory = directory
+        self.registry = registry
+        self.candidates = candidates
+        self.results = results
+        self.checkpoint = checkpoint
+        self.manifest = directory.open(share)
+        self._noted = _noted(directory.path)
+        self._names = {plan.fingerprint.hex(): _name(plan) for plan in registry.plans}
+        self._check_plans()
+        directory.keep_plans(registry.plans)
+        self._project()
+
+    def undertaken(self) -> Intent | None:
+        """Return what an interrupted process has left to do."""
+        return self.directory.intent(self.manifest)
+
+    def begin(self, intent: Intent) -> None:
+        """Undertake an intent; from here on a restart does the same."""
+        self.directory.begin(intent, self.checkpoint)
+
+    def commit(self, intent: Intent, source: Source) -> Written:
+        """Do what an intent says, commit and project it.
+
+        Raises
+        ------
+        DrainError, BrokerError
+            It was not committed, or not projected; it is undertaken still, or committed.
+        """
+        began = time.monotonic()
+        job = Job.of(source, self.directory.path, self.registry, self.manifest)
+        written = _run(job, intent)
+        self.checkpoint("written")
+        manifest = advance(self.manifest, intent, written, Terms.of(self.registry))
+        manifest = replace(manifest, plans={**manifest.plans, **self._names})
+        self.directory.commit(manifest, self.checkpoint)
+        self.manifest = manifest
+        self.directory.collect(manifest)
+        self.checkpoint("collected")
+        self._project()
+        self.note(time.monotonic() - began)
+        return written
+
+    def note(self, seconds: float | None = None) -> None:
+        """Leave a note for those who watch; ``seconds`` of a drain that is finished now."""
+        generation, now = self.manifest.generation, now_ms()
+        note = LastDrain(generation, now, None if seconds is None else now, seconds)
+        if seconds is None and self._noted is not None and self._noted.generation == generation:
+            note = replace(self._noted, looked=now)
+        note.leave(self.directory.path)
+        self._noted = note
+
+    def _project(self) -> None:
+        """Bring the database to what is committed, if it is behind."""
+        if self.results is None:
+            return
+        manifest = self.manifest
+        since = self.results.projected(manifest.state)
+        if since > manifest.generation:
+            raise DrainError(
+                f"the database has generation {since}, but the state directory only "
+                f"{manifest.generation}: one of them was restored from a copy"
+            )
+        # The results may be of a copy of the state directory that went another way.
+        anew = since > 0 and self.results.lineage() != manifest.digest(since)
+        since = 0 if anew else since
+        if since < manifest.generation:
+            self.results.project(
+                projection(
+                    self.directory, manifest, self.registry, self.candidates, since, anew=anew
+                )
+            )
+            self.checkpoint("projected")
+
+    def _check_plans(self) -> None:
+        if len(set(self._names.values())) < len(self._names):
+            raise DrainError("two different plans have the same name and version")
+        missing = {
+            fingerprint: name
+            for fingerprint, name in self.manifest.plans.items()
+            if fingerprint not in self._names
+        }
+        if missing:
+            listed = ", ".join(f"{name} ({fingerprint})" for fingerprint, name in missing.items())
+            raise DrainError(f"reports have been counted under plans that are missing: {listed}")
+
+
+def _noted(state_dir: Path) -> LastDrain | None:
+    """Return the last drain's note; one that is damaged is as good as none."""
+    try:
+        return LastDrain.of(state_dir)
+    except (OSError, DrainError):
+        return None
+
+
+def _name(plan: CompiledPlan) -> str:
+    return f"{plan.plan} version {plan.version}"
+
+
+def _run(job: Job, intent: Intent) -> Written:
+    """Run a job; whatever stops it becomes a :class:`DrainError`."""
+    try:
+        return run(job, intent)
+    except (DrainError, BrokerError):
+        raise
+    except Exception as error:
+        # Beam raises what a stage raised again, as the same or as another exception.
+        raise DrainError(f"the drain was not committed: {error}") from error
