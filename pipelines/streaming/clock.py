@@ -1,0 +1,97 @@
+"""Lanes: from the broker's times to append times that never fall, and to the ticks of shards."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+
+from pipelines.streaming.deployment import Deployment, Lane
+from pipelines.streaming.letters import (
+    LANE,
+    LANE_HEAD,
+    MESSAGE,
+    MESSAGE_HEAD,
+    TICK,
+    TICK_HEAD,
+    UNREADABLE,
+    Letter,
+    Port,
+)
+from pipelines.streaming.states import ClockStates
+from sotto.logreader import EARLIEST
+from sotto.wire import HEADER, MAGIC, VERSION
+
+_HELD = struct.Struct("<qq")
+
+
+class ClockKeeper:
+    """Keeps the clock of each lane; keyed by lane.
+
+    Records of a lane come in the order of their offsets. What its broker has timed moves its clock
+    on and is given no earlier a time than the record before, as in a drain. A record that bears
+    its sender's time is damage. What is given back bears the time at which it was first appended,
+    which is kept, and moves no clock.
+
+    Parameters
+    ----------
+    deployment : Deployment
+    states : ClockStates
+    """
+
+    def __init__(self, deployment: Deployment, states: ClockStates) -> None:
+        self._deployment = deployment
+        self._states = states
+        self._shards_of = lru_cache(maxsize=None)(deployment.shards_of)
+
+    def record(
+        self, lane: Lane, offset: int, timestamp: int, appended: bool, message: bytes
+    ) -> Letter:
+        """Return a record as a letter to its shard.
+
+        Parameters
+        ----------
+        lane : Lane
+            The key.
+        offset : int
+        timestamp : int
+            Milliseconds.
+        appended : bool
+            Whether the timestamp's type is LogAppendTime.
+        message : bytes
+            The record's value; empty if it has none.
+        """
+        clock, _ = self._held()
+        if lane.topic == self._deployment.requeue:
+            append, damaged = timestamp, appended
+        else:
+            clock = append = max(clock, timestamp) if appended else clock
+            damaged = not appended
+        self._states.clock.set(_HELD.pack(clock, offset + 1))
+        body = MESSAGE_HEAD.pack(MESSAGE, append, damaged) + message
+        return Letter(Port.SHARDS, self._shard(message), body)
+
+    def tick(self, lane: Lane) -> Iterator[Letter]:
+        """Yield the ticks of the shards and slots of a lane, and what the books are told of it."""
+        clock, offset = self._held()
+        tick = TICK_HEAD.pack(TICK, clock)
+        body = tick + str(lane).encode()
+        shards = self._shards_of(lane)
+        for shard in (*shards, UNREADABLE) if lane.partition == 0 else shards:
+            yield Letter(Port.SHARDS, shard, body)
+        for slot in self._deployment.slots_of(lane):
+            yield Letter(Port.WINDOWS, slot, tick)
+        said = LANE_HEAD.pack(LANE, clock, offset) + str(lane).encode()
+        yield Letter(Port.BOOKS, 0, said)
+
+    def _held(self) -> tuple[int, int]:
+        held = self._states.clock.get()
+        return (EARLIEST, 0) if held is None else _HELD.unpack(held)
+
+    def _shard(self, message: bytes) -> int:
+        """Return the shard that a message says it is of, if there is such a one."""
+        if len(message) < HEADER.size:
+            return UNREADABLE
+        magic, version, flags, shard, _, _ = HEADER.unpack_from(message)
+        sound = (magic, version, flags) == (MAGIC, VERSION, 0)
+        return shard if sound and shard < self._deployment.registry.shards else UNREADABLE
