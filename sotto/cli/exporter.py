@@ -45,6 +45,9 @@ examples:
       of a job that drains a topic
   sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
       where the job has a database of its own
+  sotto exporter --state state-1 --share 1/2 --kafka localhost:9092 --topic reports-e1-p8
+  sotto exporter --database sqlite:///all.db
+      one of the processes that share a topic, and what sotto combine adds up
   sotto exporter --state build/state --once
       print what would be served
 """
@@ -64,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--broker", type=Path, metavar="FILE", help="of sotto aggregate, for the lag"
     )
     add("--topic", action="append", default=[], metavar="NAME", help="of sotto aggregate")
+    add("--share", metavar="K/N", help="of sotto aggregate; its state directory has no database")
     add("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
     add("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 for any free one")
     add(
@@ -106,7 +110,9 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
         raise ParameterError(f"--max-series {args.max_series} must be at least 0")
     if not 0 <= args.port < 65536:
         raise ParameterError(f"--port {args.port} must be from 0 to 65535")
-    database = Database(args.database or of_state(args.state), args.max_series)
+    database = None
+    if args.database or not args.share:
+        database = Database(args.database or of_state(args.state), args.max_series)
     readers = Readers(args.state, database, _watched(args))
     fresh, deadline = (parse_duration(text) / 1000 for text in (args.fresh, args.deadline))
     registry = CollectorRegistry()
@@ -124,13 +130,16 @@ def _watched(args: argparse.Namespace) -> Watched | None:
         return WatchedLog(args.log)
     if not args.topic:
         return None
+    from pipelines.shares import Share
     from pipelines.topic import KafkaTopics
     from sotto.brokers import Broker, require_client
     from sotto.topics import ReportTopic
 
     require_client()
     broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
-    return WatchedTopics(KafkaTopics(broker, [ReportTopic.parse(name) for name in args.topic]))
+    topics = [ReportTopic.parse(name) for name in args.topic]
+    share = None if args.share is None else Share.parse(args.share)
+    return WatchedTopics(KafkaTopics(broker, topics, share=share))
 
 
 def _serve(address: str, port: int, registry: CollectorRegistry) -> int:
