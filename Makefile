@@ -14,10 +14,13 @@ FLINK := .venv-flink
 PROFILE ?= plain
 KAFKA_PORT ?= 9092
 FLINK_PORT ?= 8081
+# Of the fault run: how many have to hit, and within which time.
+FAULTS ?= 220
+MINUTES ?= 45
 PEERS_STAMP := $(PEERS)/.installed
 FLINK_STAMP := $(FLINK)/.installed
 
-.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-venv flink-stop lock clean
+.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-venv flink-stop soak lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,6 +81,9 @@ flink: flink-venv  ## start a Flink session on loopback (FLINK_PORT=8081)
 
 flink-stop:  ## stop it; checkpoints and savepoints stay in build/flink
 	$(PYTHON) -m deploy.flink stop
+
+soak: venv  ## drains under faults: nothing lost, nothing twice (FAULTS=220, MINUTES=45)
+	$(BIN)/python -m benchmarks.soak faults --faults $(FAULTS) --minutes $(MINUTES)
 
 lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra demo --extra dev --generate-hashes --allow-unsafe \

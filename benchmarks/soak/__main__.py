@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.soak import faults
+from benchmarks.soak.injections import schedule
 
 
 def main() -> int:
@@ -26,7 +27,12 @@ def main() -> int:
     print(f"seed {args.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         outcome = faults.run(
-            args.folder or Path(temporary), args.seed, args.faults, args.minutes * 60, args.rate
+            args.folder or Path(temporary),
+            args.seed,
+            schedule(args.seed, 3 * args.faults),
+            args.faults,
+            args.minutes * 60,
+            args.rate,
         )
     print(faults.table(outcome, time.monotonic() - began))
     return 0 if outcome.holds else 1

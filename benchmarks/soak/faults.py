@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.soak import audits
 from benchmarks.soak.audits import Audited
 from benchmarks.soak.checker import Verdict, judge, spread, windows_of
-from benchmarks.soak.injections import KINDS, inject, schedule
+from benchmarks.soak.injections import KINDS, Injection, inject
 from benchmarks.soak.world import World
 from pipelines.results import WINDOWS, Results, of_state
 from sotto.registry import Registry
@@ -38,7 +39,14 @@ class Outcome:
         return not self.broken and self.verdict is not None and self.audited is not None
 
 
-def run(folder: Path, seed: int, faults: int, seconds: float, rate: float) -> Outcome:
+def run(
+    folder: Path,
+    seed: int,
+    planned: Sequence[Injection],
+    faults: int,
+    seconds: float,
+    rate: float,
+) -> Outcome:
     """Inject so many faults, or as many as the time allows, and check.
 
     Parameters
@@ -46,6 +54,9 @@ def run(folder: Path, seed: int, faults: int, seconds: float, rate: float) -> Ou
     folder : Path
         For all that the run leaves.
     seed : int
+        Of the fleet.
+    planned : sequence of Injection
+        In this order. Some miss: a drain may be through before it can be killed.
     faults : int
         How many have to hit.
     seconds : float
@@ -56,8 +67,7 @@ def run(folder: Path, seed: int, faults: int, seconds: float, rate: float) -> Ou
     outcome, began = Outcome(), time.monotonic()
     with World(folder, seed, rate) as world:
         world.drain_to_the_end()
-        # Some miss: a drain may be through before it can be killed.
-        for fault in schedule(seed, 3 * faults):
+        for fault in planned:
             hit = sum(outcome.faults.values())
             if hit >= faults or time.monotonic() - began > seconds:
                 break
@@ -72,8 +82,8 @@ def run(folder: Path, seed: int, faults: int, seconds: float, rate: float) -> Ou
                 _check(world, outcome)
             if outcome.broken:
                 break
-        else:
-            outcome.broken.append("the schedule was at its end before enough faults had hit")
+        if sum(outcome.faults.values()) < min(faults, len(planned)) and not outcome.broken:
+            outcome.broken.append("the time, or what was planned, was over too early")
         world.finish_senders()
         _check(world, outcome)
         _audit(world, outcome)

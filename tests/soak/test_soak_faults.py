@@ -1,0 +1,53 @@
+"""A few faults of the fault run, with a broker, a network that is cut, and real devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.soak.faults import Outcome, run, table
+from benchmarks.soak.injections import KINDS, Injection, schedule
+from deploy import jars
+from deploy.errors import MissingToolError, UnavailableError
+from deploy.kafka.broker import SOURCE
+
+PLANNED = (
+    Injection("drain killed at a step", "committed", 1, 0, 0, 0),
+    Injection("network", "deaf", 1, 0.1, 0.3, 0),
+    Injection("disk full", "file size", 1, 0, 0, 0),
+    Injection("sender killed", "fleet", 1, 0.1, 0, 0),
+    Injection("drain killed at a step", "MANIFEST.json written", 1, 0, 0, 0),
+)
+
+
+@pytest.fixture(scope="module")
+def _archives():
+    try:
+        jars.java()
+        jars.jars("kafka", SOURCE)
+    except (MissingToolError, UnavailableError) as error:
+        pytest.skip(f"no broker can be started: {error}")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_archives")
+def test_nothing_is_lost_and_nothing_counts_twice(tmp_path, capsys):
+    outcome = run(tmp_path, 20_261_121, PLANNED, len(PLANNED), 60, 300)
+    assert outcome.holds, table(outcome, 0) + capsys.readouterr().out
+    assert sum(outcome.faults.values()) >= len(PLANNED) - 1
+    assert outcome.verdict is not None
+    assert outcome.verdict.acknowledged > 1000
+    assert outcome.audited is not None
+    assert outcome.audited.pseudonyms > outcome.verdict.once // 5
+    assert "held" in table(outcome, 0)
+
+
+def test_a_schedule_follows_from_its_seed_and_has_every_kind():
+    planned = schedule(3, 40)
+    assert planned == schedule(3, 40) != schedule(4, 40)
+    assert {fault.kind for fault in planned} == set(KINDS)
+    assert len(planned) == 40
+
+
+def test_a_run_without_a_check_has_not_held():
+    assert not Outcome().holds
+    assert "DID NOT HOLD" in table(Outcome(), 0)

@@ -1,0 +1,112 @@
+"""A network that can be cut, and healed."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from benchmarks.soak.proxy import Network, Proxy
+from deploy.ports import HOST
+
+
+def _echo(listener: socket.socket) -> None:
+    def serve(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            while data := connection.recv(1000):
+                connection.sendall(data)
+
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+
+@pytest.fixture
+def proxy():
+    with socket.create_server((HOST, 0)) as listener:
+        threading.Thread(target=_echo, args=(listener,), daemon=True).start()
+        made = Proxy()
+        made.target = listener.getsockname()[1]
+        yield made
+        made.close()
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def connection(proxy):
+    with socket.create_connection((HOST, proxy.port), timeout=5) as made:
+        assert said(made, b"before") == b"before"
+        yield made
+
+
+def said(connection: socket.socket, data: bytes) -> bytes:
+    connection.sendall(data)
+    return connection.recv(1000)
+
+
+def ended(connection: socket.socket) -> bool:
+    connection.settimeout(5)
+    try:
+        return connection.recv(1000) == b""
+    except ConnectionError:
+        return True
+
+
+def silent(connection: socket.socket) -> bool:
+    connection.settimeout(0.2)
+    try:
+        connection.recv(1000)
+    except TimeoutError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("network", [Network.CUT, Network.DEAF])
+def test_what_is_swallowed_is_lost_with_its_connection(proxy, connection, network):
+    proxy.become(network)
+    connection.sendall(b"lost")
+    assert silent(connection)
+    proxy.become(Network.WHOLE)
+    assert ended(connection)
+    with socket.create_connection((HOST, proxy.port), timeout=5) as another:
+        assert said(another, b"after") == b"after"
+
+
+def test_what_is_stalled_comes_late(proxy, connection):
+    proxy.become(Network.STALLED)
+    connection.sendall(b"late")
+    assert silent(connection)
+    proxy.become(Network.WHOLE)
+    connection.settimeout(5)
+    assert connection.recv(1000) == b"late"
+
+
+def test_a_reset_ends_connections_and_lets_new_ones_in(proxy, connection):
+    proxy.become(Network.RESET)
+    assert ended(connection)
+    with socket.create_connection((HOST, proxy.port), timeout=5) as another:
+        assert said(another, b"after") == b"after"
+
+
+def test_refused_connections_end_at_once(proxy, connection):
+    proxy.become(Network.REFUSED)
+    assert ended(connection)
+    # Whether connecting still succeeds depends on how soon the reset comes.
+    with (
+        contextlib.suppress(ConnectionError),
+        socket.create_connection((HOST, proxy.port), timeout=5) as another,
+    ):
+        assert ended(another)
+    proxy.become(Network.WHOLE)
+    with socket.create_connection((HOST, proxy.port), timeout=5) as another:
+        assert said(another, b"after") == b"after"
+
+
+def test_half_closed_connections_end(proxy, connection):
+    proxy.become(Network.HALF_CLOSED)
+    assert ended(connection)
