@@ -19,11 +19,11 @@ from pipelines.job import Job, run
 from pipelines.lanes import Source
 from pipelines.lastdrain import LastDrain
 from pipelines.manifest import Terms, advance
+from pipelines.plannames import check_plans, names_of
 from pipelines.projection import projection
 from pipelines.results import Results
 from pipelines.shares import Share
 from pipelines.written import Written
-from sotto.compiled import CompiledPlan
 from sotto.errors import BrokerError, DrainError
 from sotto.log import now_ms
 from sotto.registry import Registry
@@ -73,8 +73,8 @@ class Driver:
         self.checkpoint = checkpoint
         self.manifest = directory.open(share)
         self._noted = _noted(directory.path)
-        self._names = {plan.fingerprint.hex(): _name(plan) for plan in registry.plans}
-        self._check_plans()
+        self._names = names_of(registry)
+        check_plans(self.manifest, registry)
         directory.keep_plans(registry.plans)
         self._project()
 
@@ -139,18 +139,6 @@ class Driver:
             )
             self.checkpoint("projected")
 
-    def _check_plans(self) -> None:
-        if len(set(self._names.values())) < len(self._names):
-            raise DrainError("two different plans have the same name and version")
-        missing = {
-            fingerprint: name
-            for fingerprint, name in self.manifest.plans.items()
-            if fingerprint not in self._names
-        }
-        if missing:
-            listed = ", ".join(f"{name} ({fingerprint})" for fingerprint, name in missing.items())
-            raise DrainError(f"reports have been counted under plans that are missing: {listed}")
-
 
 def _noted(state_dir: Path) -> LastDrain | None:
     """Return the last drain's note; one that is damaged is as good as none."""
@@ -158,10 +146,6 @@ def _noted(state_dir: Path) -> LastDrain | None:
         return LastDrain.of(state_dir)
     except (OSError, DrainError):
         return None
-
-
-def _name(plan: CompiledPlan) -> str:
-    return f"{plan.plan} version {plan.version}"
 
 
 def _run(job: Job, intent: Intent) -> Written:

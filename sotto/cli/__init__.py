@@ -17,6 +17,7 @@ COMMANDS = (
     "plan",
     "replay",
     "aggregate",
+    "combine",
     "estimates",
     "ledger",
     "audit",

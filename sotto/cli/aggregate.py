@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
     seconds = parse_duration(args.every) / 1000
     as_of = None if args.as_of is None else _moment(args.as_of)
-    loaded = [_load(path) for path in args.plan]
+    loaded = [load(path) for path in args.plan]
     plans = [plan for plan, _ in loaded]
     candidates = {plan.fingerprint: strings for plan, strings in loaded}
     source = _source(args)
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
             stop=stopped.is_set,
         )
 
-    with _stopping() as stopped:
+    with stopping() as stopped:
         if args.follow:
             _follow(once, stopped, seconds, source.unit)
             return 0
@@ -214,7 +214,7 @@ def summary(result: DrainResult) -> list[str]:
     return lines + [f"{number:>15,}  {what}" for what, number in numbers.items()] + left
 
 
-def _load(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
+def load(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
     """Return a plan, compiled, and the candidates of its string metrics."""
     if path.suffix == ".json":
         from sotto.compiled import CompiledPlan
@@ -242,7 +242,7 @@ def _quiet_beam() -> None:
 
 
 @contextmanager
-def _stopping() -> Iterator[threading.Event]:
+def stopping() -> Iterator[threading.Event]:
     """Let the first interrupt or SIGTERM set an event and the next one end the process."""
     stopped = threading.Event()
 
