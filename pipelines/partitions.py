@@ -116,7 +116,7 @@ class Reader:
 
     def bounds(self, partitions: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
         """Return where the first record of each is, and where the next one will be."""
-        with self._lock, _told(self._broker):
+        with self._lock, told(self._broker):
             consumer = self._consumer()
             wanted = [_known(each) for each in partitions]
             first = consumer.beginning_offsets(wanted, timeout_ms=int(PATIENCE * 1000))
@@ -178,39 +178,15 @@ class Reader:
 
     def _consumer(self) -> KafkaConsumer:
         if self._made is None:
-            require_client()
-            from kafka import KafkaConsumer
-            from kafka.record import util
-
-            self._made = make_client(
-                KafkaConsumer,
-                self._broker,
-                PATIENCE,
-                client_id="sotto",
-                # No group: which offsets have been read is committed with what was counted.
-                group_id=None,
-                enable_auto_commit=False,
-                # An offset that is gone is to be told, not to be replaced by another.
-                auto_offset_reset="none",
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
-                # In Python alone checksums cost ten times as much as all the rest.
-                check_crcs=util.crc32c_c is not None,
-                metrics_enabled=False,
-                max_poll_records=_MOST_RECORDS,
-                max_partition_fetch_bytes=FETCH_BYTES,
-                # Nothing is waited for: what is read is there.
-                fetch_max_wait_ms=5,
-                request_timeout_ms=int(PATIENCE * 1000),
-            )
+            self._made = make_consumer(self._broker)
         return self._made
 
     def _fetch(self, partition: Partition, start: int) -> Piece | None:
         """Return what is next, empty if it is no record; None if it has been deleted."""
-        from kafka.errors import OffsetOutOfRangeError
+        from kafka.errors import CorruptRecordError, OffsetOutOfRangeError
 
         wanted = _known(partition)
-        with _told(self._broker):
+        with told(self._broker):
             consumer = self._consumer()
             if consumer.assignment() != {wanted}:
                 consumer.assign([wanted])
@@ -223,6 +199,9 @@ class Reader:
                     records = consumer.poll(_POLL_MS).get(wanted, [])
                 except OffsetOutOfRangeError:
                     return None
+                except (struct.error, ValueError):
+                    # Where a batch ends cannot be told.
+                    raise CorruptRecordError from None
                 reached = consumer.position(wanted)
                 if reached is not None and reached > start:
                     return _packed(records, start, reached)
@@ -230,6 +209,47 @@ class Reader:
             f"{partition.topic} partition {partition.number}: the broker does not give the records "
             f"from offset {start} on within {PATIENCE:.0f} s: see its log"
         )
+
+
+def make_consumer(broker: Broker) -> KafkaConsumer:
+    """Return a consumer without a group, to which partitions are assigned by hand.
+
+    Raises
+    ------
+    BrokerError
+        No broker answers, or lets us in.
+    ModuleNotFoundError
+        kafka-python is not installed.
+    """
+    require_client()
+    from kafka import KafkaConsumer
+    from kafka.record import util
+
+    from pipelines.batches import tolerate
+
+    made = make_client(
+        KafkaConsumer,
+        broker,
+        PATIENCE,
+        client_id="sotto",
+        # No group: which offsets have been read is committed with what was counted.
+        group_id=None,
+        enable_auto_commit=False,
+        # An offset that is gone is to be told, not to be replaced by another.
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        allow_auto_create_topics=False,
+        # In Python alone checksums cost ten times as much as all the rest.
+        check_crcs=util.crc32c_c is not None,
+        metrics_enabled=False,
+        max_poll_records=_MOST_RECORDS,
+        max_partition_fetch_bytes=FETCH_BYTES,
+        # Nothing is waited for: what is read is there.
+        fetch_max_wait_ms=5,
+        request_timeout_ms=int(PATIENCE * 1000),
+    )
+    tolerate(made)
+    return made
 
 
 def _packed(records: Sequence[Any], start: int, end: int) -> Piece:
@@ -253,17 +273,18 @@ def _known(partition: Partition) -> TopicPartition:
 
 
 @contextmanager
-def _told(broker: Broker) -> Iterator[None]:
+def told(broker: Broker) -> Iterator[None]:
     """Turn kafka-python's errors into what to do."""
     from kafka.errors import AuthorizationError, CorruptRecordError, KafkaError
 
     try:
         yield
-    except CorruptRecordError as error:
+    except CorruptRecordError:
+        # What kafka-python says of it may hold bytes of messages.
         raise BrokerError(
-            f"the broker gives a damaged batch of records ({error}): let it restore the partition "
-            "from another replica"
-        ) from error
+            "the broker gives a damaged batch of records: let it restore the partition from "
+            "another replica, or delete the records up to it and go on with --accept-loss"
+        ) from None
     except AuthorizationError as error:
         raise BrokerError(f"the broker does not let us read ({error}): allow it") from error
     except KafkaError as error:
