@@ -35,8 +35,8 @@ class Deployment:
     registry : Registry
         The plans. A job that is restored must be given all that it had, and may be given more.
     topics : tuple of ReportTopic
-        The topics of reports; several are epochs of one name. A shard's time passes as fast as in
-        the slowest of them: an old epoch is left out once it is drained.
+        The topics of reports; several are epochs of one name, the newest last. A shard's time
+        passes as in the slowest of them: an old epoch is left out once it is drained.
     requeue : str or None
         The topic of what is given back, of which timestamps are the original append times.
     requeue_partitions : int
@@ -102,8 +102,11 @@ class Deployment:
         return tuple(s for s in everything if topic.partition(s) == lane.partition)
 
     def slots_of(self, lane: Lane) -> range:
-        """Return the slots that a lane ticks; every slot is ticked by one."""
-        return range(self.lanes.index(lane), self.slots, len(self.lanes))
+        """Return the slots that a lane ticks: each is ticked by one lane of the last topic."""
+        topic = self.topics[-1]
+        if lane.topic != str(topic):
+            return range(0)
+        return range(lane.partition, self.slots, topic.partitions)
 
     def slot_of(self, window: bytes) -> int:
         """Return the slot of a window's 42 bytes; the same in every process."""

@@ -5,10 +5,10 @@ order in which they were sent, which is what a keyed exchange with aligned check
 is all that is relied on.
 
 To shards: ``M`` a message (append i64, damaged u8, the message), ``T`` a tick (clock i64 or the
-earliest time for none, lane). To slots: ``C`` a change of a window (clock i64, window 42 B, packed
-matrix), ``O`` a shard's first open period (shard u32, period i64), ``T`` a tick (clock i64).
-To the books: ``L`` a lane (clock i64, offset i64, lane), which also is a tick, ``S`` a shard's
-report (shard u32, first open period i64, JSON of what was written).
+earliest time for none, lane). To slots: ``C`` a change of a window (window 42 B, changes of
+counts), ``O`` a shard's first open period (shard u32, period i64), ``T`` a tick (clock i64).
+To the books: ``L`` a lane (clock i64, offset i64, lane), which also is a tick, ``S`` what became of
+a shard's reports (shard i32, JSON).
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.counts import Matrix
+from sotto.errors import FormatError
 
 #: Where messages go that do not say, or wrongly say, which shard they are of.
 UNREADABLE = -1
@@ -25,10 +30,13 @@ MESSAGE, TICK, CHANGE, OPENED, LANE, SHARD = b"M", b"T", b"C", b"O", b"L", b"S"
 #: Heads of letters.
 MESSAGE_HEAD = struct.Struct("<cq?")
 TICK_HEAD = struct.Struct("<cq")
-CHANGE_HEAD = struct.Struct("<cq42s")
+CHANGE_HEAD = struct.Struct("<c42s")
 OPENED_HEAD = struct.Struct("<cIq")
 LANE_HEAD = struct.Struct("<cqq")
-SHARD_HEAD = struct.Struct("<cIq")
+SHARD_HEAD = struct.Struct("<ci")
+
+_COUNTS = struct.Struct("<HIB")
+_SIZES = (np.dtype("i1"), np.dtype("<i2"), np.dtype("<i4"), np.dtype("<i8"))
 
 
 class Port(IntEnum):
@@ -63,3 +71,32 @@ class Letter(NamedTuple):
     key: int
     body: bytes
     name: bytes = b""
+
+
+def pack_change(change: Matrix) -> bytes:
+    """Return changes of counts as bytes: rungs u16, length u32, i, then integers of 2**i bytes.
+
+    Examples
+    --------
+    >>> len(pack_change(np.zeros((3, 100), dtype=np.int64)))
+    307
+    """
+    most = max(int(change.max()), ~int(change.min()))
+    size = next(each for each in range(4) if most <= np.iinfo(_SIZES[each]).max)
+    return _COUNTS.pack(*change.shape, size) + change.astype(_SIZES[size]).tobytes()
+
+
+def unpack_change(data: bytes) -> Matrix:
+    """Return the changes of :func:`pack_change`.
+
+    Raises
+    ------
+    FormatError
+        The bytes are none.
+    """
+    try:
+        rungs, length, size = _COUNTS.unpack_from(data)
+        values = np.frombuffer(data, _SIZES[size], offset=_COUNTS.size).reshape(rungs, length)
+    except (struct.error, IndexError, ValueError) as error:
+        raise FormatError(f"{len(data)} bytes are no changes of counts") from error
+    return values.astype(np.int64)

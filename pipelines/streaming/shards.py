@@ -1,12 +1,59 @@
-"""Shards: what waits is decoded and stepped in large pieces; expiry goes by the shard's lanes."""
+"""Shards: what waits is decoded and stepped in large pieces; expiry goes by the shard's lanes.
+
+Whether a row is late is decided by its own record's append time, in :mod:`sotto.decode`. That the
+state of a period is dropped changes nothing in that: all later records of the shard's lanes are
+behind the horizon of the period then. Only what comes otherwise, given back or sent to another
+shard's partition, can find its period closed, and is late too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from pipelines import quarantine
+from pipelines.blocks import arrivals
+from pipelines.manifest import open_from
+from pipelines.rows import Rows
 from pipelines.streaming.deployment import Deployment
-from pipelines.streaming.letters import Letter
+from pipelines.streaming.journal import Journal, LiveStates
+from pipelines.streaming.ledger import Ledger, Told
+from pipelines.streaming.letters import (
+    CHANGE,
+    CHANGE_HEAD,
+    MESSAGE,
+    MESSAGE_HEAD,
+    OPENED,
+    OPENED_HEAD,
+    SHARD,
+    SHARD_HEAD,
+    TICK_HEAD,
+    UNREADABLE,
+    Letter,
+    Port,
+    pack_change,
+)
 from pipelines.streaming.states import ShardStates
+from pipelines.written import Tally
+from sotto.decode import Reject
+from sotto.logreader import EARLIEST, Block, Corrupt
+from sotto.runs import records_at
+from sotto.wire import HEADER, RUN, row_size
+
+#: So many waiting bytes are taken at once, however few rows they may be.
+WAITING = 1 << 20
+#: Of so many rejects one letter is made at most.
+REJECTS = 1_000
+
+_QUEUE = struct.Struct("<QQq")
+_WIDTH = struct.Struct("<H")
+_LETTER = np.dtype([("kind", "S1"), ("append", "<i8"), ("damaged", "?")])
+_CLOCK = struct.Struct("<q")
+#: Decoding looks at the first bytes of a message even if it has none.
+_PADDING = bytes(8)
 
 
 class ShardKeeper:
@@ -21,6 +68,7 @@ class ShardKeeper:
     def __init__(self, deployment: Deployment, states: ShardStates) -> None:
         self._deployment = deployment
         self._states = states
+        self._journal = Journal(deployment.registry, states, LiveStates(deployment.cache))
 
     def take(self, shard: int, body: bytes, now: int) -> Iterator[Letter]:
         """Yield what follows from a letter.
@@ -39,4 +87,150 @@ class ShardKeeper:
         PlanError
             Reports have been counted under a plan that the deployment does not have.
         """
-        raise NotImplementedError
+        if body[:1] == MESSAGE:
+            yield from self._message(shard, body, now)
+        else:
+            _, clock = TICK_HEAD.unpack_from(body)
+            yield from self._tick(shard, clock, body[TICK_HEAD.size :], now)
+
+    def _message(self, shard: int, body: bytes, now: int) -> Iterator[Letter]:
+        queue = self._states.queue.get()
+        rows, size, since = (0, 0, now) if queue is None else _QUEUE.unpack(queue)
+        self._states.waiting.append(body)
+        rows, size = rows + _about(body), size + len(body)
+        if rows >= self._deployment.rows or size >= WAITING:
+            yield from self._flush(shard)
+        else:
+            self._states.queue.set(_QUEUE.pack(rows, size, since))
+
+    def _tick(self, shard: int, clock: int, lane: bytes, now: int) -> Iterator[Letter]:
+        self._journal.adopt(shard)
+        queue = self._states.queue.get()
+        if queue is not None:
+            _, _, since = _QUEUE.unpack(queue)
+            if not 0 <= now - since < self._deployment.linger:
+                yield from self._flush(shard)
+        if shard != UNREADABLE and clock > EARLIEST:
+            yield from self._advance(shard, clock, lane)
+        yield from self._tell(shard, now)
+
+    def _flush(self, shard: int) -> Iterator[Letter]:
+        """Decode and step all that waits."""
+        self._journal.adopt(shard)
+        waiting = list(self._states.waiting)
+        self._states.waiting.clear()
+        self._states.queue.clear()
+        if not waiting:
+            return
+        ledger = Ledger.from_json(self._states.ledger.get())
+        found = arrivals(_block(waiting), self._deployment.registry, ledger.first_open)
+        rejects, tally = found.rejects, Tally(reports=found.reports)
+        for period, blocks in _by_period(found.rows).items():
+            stepped = self._journal.step(shard, period, blocks)
+            rejects, tally = rejects + stepped.rejects, tally.plus(stepped.tally)
+            for window, change in stepped.changes.items():
+                if change.any():
+                    name = window.to_bytes()
+                    body = CHANGE_HEAD.pack(CHANGE, name) + pack_change(change)
+                    yield Letter(Port.WINDOWS, self._deployment.slot_of(name), body)
+        touched = {rows.period for rows in found.rows}
+        self._states.ledger.set(ledger.plus(tally, rejects, touched).to_json())
+        yield from _quarantined(rejects)
+
+    def _advance(self, shard: int, clock: int, lane: bytes) -> Iterator[Letter]:
+        """Move a lane's clock on, and close the periods that the shard's lanes have all passed."""
+        own = [str(each).encode() for each in self._deployment.lanes_of(shard)]
+        if lane not in own:
+            return
+        before = self._states.clocks.get(lane)
+        if before is not None and _CLOCK.unpack(before)[0] >= clock:
+            return
+        self._states.clocks.put(lane, _CLOCK.pack(clock))
+        clocks = [self._states.clocks.get(each) for each in own]
+        if None in clocks:
+            return
+        slowest = min(_CLOCK.unpack(each)[0] for each in clocks if each is not None)
+        first_open = open_from(slowest, self._deployment.terms)
+        ledger = Ledger.from_json(self._states.ledger.get())
+        if ledger.first_open is None or first_open > ledger.first_open:
+            yield from self._close(shard, first_open)
+
+    def _close(self, shard: int, first_open: int) -> Iterator[Letter]:
+        """Drop the states of all periods before one, after what is waiting for them."""
+        yield from self._flush(shard)
+        ledger = Ledger.from_json(self._states.ledger.get())
+        ledger = replace(ledger, first_open=first_open, changed=True)
+        over = [period for period in self._journal.heads() if period < first_open]
+        if over:
+            yield self._report(shard, ledger)
+            ledger = replace(ledger, touched=(), changed=False)
+        for period in over:
+            self._journal.drop(shard, period)
+        self._states.ledger.set(ledger.to_json())
+        for slot in range(self._deployment.slots):
+            yield Letter(Port.WINDOWS, slot, OPENED_HEAD.pack(OPENED, shard, first_open))
+
+    def _tell(self, shard: int, now: int) -> Iterator[Letter]:
+        """Tell the books what has changed, if that is due."""
+        ledger = Ledger.from_json(self._states.ledger.get())
+        if ledger.changed and not 0 <= now - ledger.told < self._deployment.every:
+            yield self._report(shard, ledger)
+            ledger = replace(ledger, touched=(), changed=False, told=now)
+            self._states.ledger.set(ledger.to_json())
+
+    def _report(self, shard: int, ledger: Ledger) -> Letter:
+        """Return what the books are told, with the audits of all periods that have changed."""
+        told = Told(
+            first_open=ledger.first_open,
+            tally=ledger.tally,
+            rejects=ledger.rejects,
+            size=sum(head.size + head.logged for head in self._journal.heads().values()),
+            periods={p: self._journal.read(shard, p).totals() for p in ledger.touched},
+        )
+        return Letter(Port.BOOKS, 0, SHARD_HEAD.pack(SHARD, shard) + told.to_json())
+
+
+def _about(body: bytes) -> int:
+    """Return about how many rows a message has, from its length and its first run's width."""
+    rows = len(body) - MESSAGE_HEAD.size - HEADER.size - RUN.size
+    if rows <= 0:
+        return 1
+    (width,) = _WIDTH.unpack_from(body, MESSAGE_HEAD.size + HEADER.size + 2)
+    return max(rows // row_size(width), 1)
+
+
+def _block(waiting: Sequence[bytes]) -> Block:
+    """Return messages that have waited as a stretch of a log."""
+    data = b"".join(waiting) + _PADDING
+    sizes = np.array([len(body) for body in waiting], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    heads = records_at(np.frombuffer(data, np.uint8), starts, _LETTER)
+    damaged = heads["damaged"]
+    sound = ~damaged
+    return Block(
+        position=0,
+        buffer=data,
+        offsets=(starts + MESSAGE_HEAD.size)[sound],
+        lengths=(sizes - MESSAGE_HEAD.size)[sound],
+        append=heads["append"][sound],
+        corrupt=tuple(
+            Corrupt(0, int(heads["append"][at]), waiting[at][MESSAGE_HEAD.size :])
+            for at in np.flatnonzero(damaged).tolist()
+        ),
+        end=len(data),
+        clock=EARLIEST,
+    )
+
+
+def _by_period(found: Sequence[Rows]) -> dict[int, list[bytes]]:
+    """Return rows of one shard as packed blocks of each period."""
+    blocks: dict[int, list[bytes]] = {}
+    for rows in found:
+        blocks.setdefault(rows.period, []).append(rows.to_bytes())
+    return blocks
+
+
+def _quarantined(rejects: Sequence[Reject]) -> Iterator[Letter]:
+    """Yield packed rejects; none is much larger than a message may be."""
+    for at in range(0, len(rejects), REJECTS):
+        yield Letter(Port.QUARANTINE, 0, quarantine.pack(rejects[at : at + REJECTS]))
