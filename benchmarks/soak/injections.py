@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from benchmarks.soak.drains import KILLED, REFUSED, STEPS, Drain
 from benchmarks.soak.proxy import Network
-from benchmarks.soak.world import World, wait_until
+from benchmarks.soak.stage import wait_until
+from benchmarks.soak.world import World
 
 #: Reports that a drain takes at most when the consumer is far behind.
 _FEW = 1_000
