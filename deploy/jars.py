@@ -81,7 +81,7 @@ def jars(name: str, source: Path, bring: Callable[[Path], None] | None = None) -
     pins = (source / "jars.sha256").read_bytes()
     wanted = _parse(pins)
     folder = cache_folder() / f"{name}-{hashlib.sha256(pins).hexdigest()[:12]}"
-    with _locked(cache_folder() / "lock"):
+    with locked(cache_folder() / "lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="fetching-") as temporary:
                 fetched = Path(temporary) / "jars"
@@ -151,7 +151,8 @@ def _digest(path: Path) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time do something; the others wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -100,34 +100,13 @@ class LocalBroker:
         DeployError
             It does not run or answer within ``START_SECONDS``; nothing is left running.
         """
-        if self.running:
-            raise DeployError(f"a broker is running already in {self.folder}")
-        program, parts = jars.java(), jars.jars("kafka", SOURCE)
+        if not str(self.folder).isascii() or set(str(self.folder)) & set(",\\"):
+            raise DeployError(f"Kafka takes no such path: {self.folder}; give it another folder")
         self.folder.mkdir(parents=True, exist_ok=True)
-        ports = self._ports(port)
-        for number in ports:
-            require_free(number)
-        password = self._password()
-        self._write_configuration(ports, password)
-        classpath = f"{parts}{os.sep}*"
-        if not (self.folder / "data" / "meta.properties").exists():
-            self._format([program, "-Xmx128m", "-cp", classpath, "kafka.tools.StorageTool"])
-        self._process.start(
-            [
-                program,
-                *self._java_options(),
-                "-cp",
-                classpath,
-                "kafka.Kafka",
-                str(self._properties),
-            ],
-            {},
-        )
-        try:
-            self._wait_until_it_answers(ports[0])
-        except BaseException:
-            self.kill()
-            raise
+        with jars.locked(self.folder / "starting"):
+            if self.running:
+                raise DeployError(f"a broker is running already in {self.folder}")
+            self._start(self._ports(port))
 
     def stop(self) -> bool:
         """Let it end by itself; or else make it. False if none was running."""
@@ -141,6 +120,23 @@ class LocalBroker:
         """Send its process a signal: ``SIGSTOP`` makes it as slow as a broker can be."""
         if not self._process.signal(number):
             raise DeployError(f"no broker is running in {self.folder}")
+
+    def _start(self, ports: tuple[int, int]) -> None:
+        program, parts = jars.java(), jars.jars("kafka", SOURCE)
+        for number in ports:
+            require_free(number)
+        password = self._password()
+        self._write_configuration(ports, password)
+        classpath = f"{parts}{os.sep}*"
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format(program, ["-Xmx128m", "-cp", classpath, "kafka.tools.StorageTool"])
+        options = [*self._java_options(), "-cp", classpath]
+        self._process.start([program, *options, "kafka.Kafka", str(self._properties)], {})
+        try:
+            self._wait_until_it_answers(ports[0])
+        except BaseException:
+            self.kill()
+            raise
 
     def _ports(self, port: int) -> tuple[int, int]:
         if port:
@@ -174,7 +170,7 @@ class LocalBroker:
         _write_private(self._properties, "".join(f"{k}={v}\n" for k, v in settings.items()))
         _write_private(self.client_file, json.dumps(says, indent=1) + "\n")
 
-    def _format(self, tool: list[str]) -> None:
+    def _format(self, program: str, tool: list[str]) -> None:
         known = json.loads(self.client_file.read_text("utf-8"))
         command = [*tool, "format", "--standalone", "--ignore-formatted"]
         command += ["--cluster-id", secrets.token_urlsafe(16).replace("-", "A")]
@@ -182,9 +178,20 @@ class LocalBroker:
         if "password" in known:
             credentials = f"name={USER},password={known['password']}"
             command += ["--add-scram", f"{MECHANISM}=[{credentials}]"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=START_SECONDS, check=False
-        )
+        # Command lines are for all to see; Java takes one from a file as well.
+        arguments = self.folder / "format.arguments"
+        quoted = (argument.replace("\\", r"\\").replace('"', r"\"") for argument in command)
+        _write_private(arguments, "".join(f'"{argument}"\n' for argument in quoted))
+        try:
+            done = subprocess.run(
+                [program, f"@{arguments}"],
+                capture_output=True,
+                text=True,
+                timeout=START_SECONDS,
+                check=False,
+            )
+        finally:
+            arguments.unlink()
         if done.returncode:
             raise DeployError(f"the storage was not formatted: {done.stderr.strip()[-500:]}")
 

@@ -6,6 +6,9 @@ import os
 import socket
 import stat
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +82,54 @@ def test_secrets_are_its_owners_alone(secured):
     assert not list((secured.folder / "keys").glob("*.key"))
     password = secured.client_file.read_text("utf-8").split('"password": "')[1].split('"')[0]
     assert password not in secured.log_file.read_text("utf-8")
+
+
+def test_the_password_is_in_no_command_line(tmp_path, monkeypatch):
+    seen = []
+
+    def run(command, **_):
+        (file,) = [Path(word[1:]) for word in command if word.startswith("@")]
+        seen.append((command, file.read_text("ascii"), stat.S_IMODE(file.stat().st_mode)))
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    broker = LocalBroker(tmp_path / 'a "folder"', "tls")
+    broker.folder.mkdir()
+    broker._write_configuration((1, 2), "the password")
+    monkeypatch.setattr("deploy.kafka.broker.subprocess.run", run)
+    broker._format("java", ["a.Tool"])
+    ((command, told, mode),) = seen
+    assert "the password" not in " ".join(command)
+    assert '"SCRAM-SHA-512=[name=sotto,password=the password]"' in told.splitlines()
+    assert mode == 0o600
+    assert list(broker.folder.glob("format*")) == []
+
+
+def test_of_two_starts_at_once_one_is_told(tmp_path, monkeypatch):
+    living = []
+    entered, go_on = threading.Event(), threading.Event()
+
+    def start(self, ports):
+        entered.set()
+        assert go_on.wait(10)
+        living.append(self)
+
+    monkeypatch.setattr(LocalBroker, "running", property(lambda self: bool(living)))
+    monkeypatch.setattr(LocalBroker, "_start", start)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(LocalBroker(tmp_path).start)
+        assert entered.wait(10)
+        second = threads.submit(LocalBroker(tmp_path).start)
+        go_on.set()
+        with pytest.raises(DeployError, match="running already"):
+            second.result(10)
+        first.result(10)
+    assert len(living) == 1
+
+
+@pytest.mark.parametrize("name", ["one,two", "b\u00fcro"])
+def test_folders_that_kafka_could_not_use_are_refused(tmp_path, name):
+    with pytest.raises(DeployError, match="no such path"):
+        LocalBroker(tmp_path / name).start()
 
 
 def test_nothing_secret_is_committed():
