@@ -22,6 +22,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,8 @@ from pipelines.shares import Share
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError
 
+#: Seconds between two looks at whether a lock is free.
+_LOOK = 0.05
 _FOLDERS = ("plans", "states", "counts", "quarantine")
 
 #: By folder, the names that drains give to what a commit may leave behind. Nothing else is removed.
@@ -89,8 +92,13 @@ class StateDirectory:
         return self.path / "intent.json"
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, wait: float = 0.0) -> Iterator[None]:
         """Hold the directory against every other drain, in this process and in others.
+
+        Parameters
+        ----------
+        wait : float
+            Seconds to wait for another drain.
 
         Raises
         ------
@@ -103,13 +111,20 @@ class StateDirectory:
         except OSError as error:
             raise DrainError(f"{self.path}: {error.strerror}") from error
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise DrainError(f"another drain holds {self.path}") from error
+            self._hold(descriptor, time.monotonic() + wait)
             yield
         finally:
             os.close(descriptor)
+
+    def _hold(self, descriptor: int, deadline: float) -> None:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    raise DrainError(f"another drain holds {self.path}") from error
+            time.sleep(_LOOK)
 
     def manifest(self) -> Manifest:
         """Return what is committed.

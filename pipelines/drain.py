@@ -22,6 +22,7 @@ from pipelines.files import Checkpoint
 from pipelines.intent import Intent
 from pipelines.lanes import Source, source_of
 from pipelines.results import Results, of_state
+from pipelines.shares import Share
 from pipelines.source import FrozenLog
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
@@ -156,7 +157,7 @@ def drain(
     registry = Registry(plans)
     source.open(registry)
     began = time.monotonic()
-    with directory.lock(), _results(source, database, directory) as results:
+    with directory.lock(), results_of(source.share, database, directory) as results:
         try:
             driver = Driver(
                 directory, registry, candidates or {}, results, checkpoint or _ignore, source.share
@@ -170,11 +171,11 @@ def drain(
     return replace(result, seconds=time.monotonic() - began, unit=source.unit)
 
 
-def _results(
-    source: Source, database: str | URL | None, directory: StateDirectory
+def results_of(
+    share: Share | None, database: str | URL | None, directory: StateDirectory
 ) -> AbstractContextManager[Results | None]:
     """Return where results are projected to; None for a share's."""
-    if source.share is not None:
+    if share is not None:
         return nullcontext()
     return Results(database or of_state(directory.path))
 
@@ -201,7 +202,8 @@ def _drain(
                 f"as of {as_of} ms is before {undertaken.clock} ms, up to which an "
                 "interrupted drain has undertaken to count"
             )
-        source.check(undertaken.ends, undertaken.marks)
+        if undertaken.items:
+            source.check(undertaken.ends, undertaken.marks)
         result = result.plus(undertaken, driver.commit(undertaken, source))
     frozen = FrozenLog(source, driver.manifest, as_of, trusted)
     total = result.size + frozen.size

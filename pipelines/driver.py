@@ -14,15 +14,16 @@ from pathlib import Path
 from pipelines.commit import StateDirectory
 from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
-from pipelines.intent import Intent
+from pipelines.intent import Intent, WorkItem
 from pipelines.job import Job, run
-from pipelines.lanes import Source
+from pipelines.lanes import Ranges, Source
 from pipelines.lastdrain import LastDrain
 from pipelines.manifest import Terms, advance
 from pipelines.plannames import check_plans, names_of
 from pipelines.projection import projection
 from pipelines.results import Results
 from pipelines.shares import Share
+from pipelines.withheld import Withheld
 from pipelines.written import Written
 from sotto.errors import BrokerError, DrainError
 from sotto.log import now_ms
@@ -86,8 +87,14 @@ class Driver:
         """Undertake an intent; from here on a restart does the same."""
         self.directory.begin(intent, self.checkpoint)
 
-    def commit(self, intent: Intent, source: Source) -> Written:
+    def commit(self, intent: Intent, source: Source | None) -> Written:
         """Do what an intent says, commit and project it.
+
+        Parameters
+        ----------
+        intent : Intent
+        source : Source or None
+            Of the ranges; none is needed for what is taken from quarantine.
 
         Raises
         ------
@@ -95,8 +102,9 @@ class Driver:
             It was not committed, or not projected; it is undertaken still, or committed.
         """
         began = time.monotonic()
-        job = Job.of(source, self.directory.path, self.registry, self.manifest)
-        written = _run(job, intent)
+        ranges, items = self._taken(intent, source)
+        job = Job.of(ranges, self.directory.path, self.registry, self.manifest)
+        written = _run(job, items)
         self.checkpoint("written")
         manifest = advance(self.manifest, intent, written, Terms.of(self.registry))
         manifest = replace(manifest, plans={**manifest.plans, **self._names})
@@ -107,6 +115,20 @@ class Driver:
         self._project()
         self.note(time.monotonic() - began)
         return written
+
+    def _taken(self, intent: Intent, source: Source | None) -> tuple[Ranges, tuple[WorkItem, ...]]:
+        """Return what an intent takes, and of what."""
+        if not intent.requeue:
+            assert source is not None
+            return source, intent.items
+        missing = sorted({each.plan for each in intent.requeue} - self._names.keys())
+        if missing:
+            raise DrainError(
+                "an interrupted requeue takes reports of plans that are missing: "
+                + ", ".join(missing)
+            )
+        withheld = Withheld(str(self.directory.path), intent.requeue, self.manifest.share)
+        return withheld, withheld.items
 
     def note(self, seconds: float | None = None) -> None:
         """Leave a note for those who watch; ``seconds`` of a drain that is finished now."""
@@ -148,10 +170,10 @@ def _noted(state_dir: Path) -> LastDrain | None:
         return None
 
 
-def _run(job: Job, intent: Intent) -> Written:
+def _run(job: Job, items: tuple[WorkItem, ...]) -> Written:
     """Run a job; whatever stops it becomes a :class:`DrainError`."""
     try:
-        return run(job, intent)
+        return run(job, items)
     except (DrainError, BrokerError):
         raise
     except Exception as error:

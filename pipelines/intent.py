@@ -1,4 +1,4 @@
-"""What a drain undertakes to take from the log.
+"""What a drain undertakes to take from the log, or a requeue from quarantine.
 
 The intent is written before a drain begins and pins which bytes of the log the drain takes, so
 that a restart after a crash takes exactly those again, however far the log has grown since.
@@ -41,9 +41,30 @@ class Mark(NamedTuple):
     header: bytes
 
 
+class Requeue(NamedTuple):
+    """What is taken again from one quarantine file.
+
+    Attributes
+    ----------
+    generation : int
+        The one that rejected it.
+    reason : str
+        For which, as people read it.
+    plan : str
+        Fingerprint, in hexadecimal, of the plan that the messages name.
+    rows : int
+        Reports in them, as quarantine counts them.
+    """
+
+    generation: int
+    reason: str
+    plan: str
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The ranges of the log that one generation takes.
+    """The ranges of the log that one generation takes, or what it takes from quarantine.
 
     Parameters
     ----------
@@ -55,12 +76,15 @@ class Intent:
         Those of a lane are contiguous and in order.
     marks : mapping
         Lane to the last record taken of it; none for a lane of which only damage is.
+    requeue : tuple of Requeue
+        If there is any, no ranges are taken, and the clock stays what it is.
     """
 
     generation: int
     clock: int | None
     items: tuple[WorkItem, ...]
     marks: Mapping[str, Mark] = field(default_factory=dict)
+    requeue: tuple[Requeue, ...] = ()
 
     @property
     def size(self) -> int:
@@ -74,15 +98,16 @@ class Intent:
 
     def to_json(self) -> bytes:
         """Return the intent as it is stored."""
-        return dump(
-            {
-                "format": FORMAT,
-                "generation": self.generation,
-                "clock": self.clock,
-                "items": [list(item) for item in self.items],
-                "marks": dump_marks(self.marks),
-            }
-        )
+        value: dict[str, object] = {
+            "format": FORMAT,
+            "generation": self.generation,
+            "clock": self.clock,
+            "items": [list(item) for item in self.items],
+            "marks": dump_marks(self.marks),
+        }
+        if self.requeue:
+            value["requeue"] = self.requeue
+        return dump(value)
 
     @classmethod
     def from_json(cls, content: bytes) -> Intent:
@@ -101,7 +126,8 @@ class Intent:
         """
         value = load(content, "intent.json", FORMAT)
         items = tuple(WorkItem(*item) for item in value["items"])
-        return cls(value["generation"], value["clock"], items, load_marks(value["marks"]))
+        requeue = tuple(Requeue(*each) for each in value.get("requeue", ()))
+        return cls(value["generation"], value["clock"], items, load_marks(value["marks"]), requeue)
 
 
 def dump_marks(marks: Mapping[str, Mark]) -> dict[str, tuple[int, str]]:

@@ -34,8 +34,8 @@ from pipelines import counts, files, quarantine
 from pipelines.blocks import arrivals
 from pipelines.commit import StateDirectory
 from pipelines.counts import WindowKey
-from pipelines.intent import Intent, WorkItem
-from pipelines.lanes import Source, source_of
+from pipelines.intent import WorkItem
+from pipelines.lanes import Ranges
 from pipelines.manifest import Manifest
 from pipelines.shard import step_blocks
 from pipelines.state import State
@@ -60,7 +60,7 @@ class Job:
 
     Parameters
     ----------
-    source : Source
+    source : Ranges
         Where the reports are.
     state : str
         Path of the state directory.
@@ -78,7 +78,7 @@ class Job:
         Page of counts to the generation that is to be added to.
     """
 
-    source: Source
+    source: Ranges
     state: str
     plans: tuple[bytes, ...]
     generation: int
@@ -88,10 +88,10 @@ class Job:
     pages: Mapping[int, int]
 
     @classmethod
-    def of(cls, log: Path | Source, state: Path, registry: Registry, manifest: Manifest) -> Job:
+    def of(cls, source: Ranges, state: Path, registry: Registry, manifest: Manifest) -> Job:
         """Return the job that goes on from a manifest."""
         return cls(
-            source=source_of(log),
+            source=source,
             state=str(state),
             plans=tuple(plan.to_json() for plan in registry.plans),
             generation=manifest.generation + 1,
@@ -125,10 +125,10 @@ def _registry(plans: tuple[bytes, ...]) -> Registry:
     return Registry([CompiledPlan.from_json(plan) for plan in plans])
 
 
-def run(job: Job, intent: Intent) -> Written:
-    """Run the graph over what an intent takes; return what it has written."""
+def run(job: Job, items: Iterable[WorkItem]) -> Written:
+    """Run the graph over work items; return what it has written."""
     pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-    build(pipeline, job, intent.items)
+    build(pipeline, job, items)
     pipeline.run().wait_until_finish()
     return Written.from_json(job.directory.summary(job.generation).read_bytes())
 

@@ -25,6 +25,22 @@ from sotto.registry import Registry
 LATEST = 2**63 - 1
 
 
+class Range(Protocol):
+    """What a job reads records of."""
+
+    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
+        """Yield the records of a range."""
+        ...
+
+
+class Ranges(Protocol):
+    """All that a job reads; crosses Beam pickled."""
+
+    def lane(self, name: str) -> Range:
+        """Return what has this name in work items."""
+        ...
+
+
 class Lane(Protocol):
     """Records in one order; positions between them only rise, by bytes, numbers or whatever."""
 

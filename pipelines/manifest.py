@@ -7,12 +7,12 @@ a commit decides: which states are dropped because their time is over, and which
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipelines.audit import Totals
-from pipelines.intent import Intent, Mark, dump, dump_marks, load, load_marks
+from pipelines.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
 from pipelines.shares import Share
 from pipelines.written import Tally, Written, numbers_of
 from sotto.registry import Registry
@@ -33,12 +33,19 @@ class Held(NamedTuple):
 class Quarantined(NamedTuple):
     """A quarantine file: the generation that wrote it, the log's clock then, rows by reason.
 
-    The clock is None until the log has one.
+    The clock is None until the log has one. ``requeued`` is what has been taken again: reason,
+    plan and rows.
     """
 
     generation: int
     clock: int | None
     rows: Mapping[str, int]
+    requeued: tuple[tuple[str, str, int], ...] = ()
+
+    def with_requeued(self, requeue: Iterable[Requeue]) -> Quarantined:
+        """Return this with the marks of what a requeue takes of it."""
+        marks = ((r.reason, r.plan, r.rows) for r in requeue if r.generation == self.generation)
+        return self._replace(requeued=(*self.requeued, *marks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,8 @@ class Manifest:
         What became of all reports read; of those since a directory had none, if it is older.
     share : Share or None
         Which share of the topics' partitions is taken, for ever; None for all of a source.
+    requeued : mapping
+        Reason to the rows that were rejected for it and then taken again.
     """
 
     state: str
@@ -98,6 +107,7 @@ class Manifest:
     lineage: tuple[str, ...] = ()
     tally: Tally = field(default_factory=Tally)
     share: Share | None = None
+    requeued: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
@@ -118,11 +128,14 @@ class Manifest:
                 ],
                 "pages": sorted(self.pages.items()),
                 "periods": [[p, *numbers_of(totals)] for p, totals in sorted(self.periods.items())],
-                "quarantine": [[q.generation, q.clock, dict(q.rows)] for q in self.quarantine],
+                "quarantine": [
+                    [q.generation, q.clock, dict(q.rows), q.requeued] for q in self.quarantine
+                ],
                 "expired": dict(self.expired),
                 "lineage": list(self.lineage),
                 "tally": self.tally,
                 "share": None if self.share is None else str(self.share),
+                "requeued": dict(self.requeued),
             }
         )
 
@@ -148,11 +161,12 @@ class Manifest:
             states={(p, s): Held(g, Totals(*rest)) for p, s, g, *rest in value["states"]},
             pages=dict(value["pages"]),
             periods={period: Totals(*rest) for period, *rest in value["periods"]},
-            quarantine=tuple(Quarantined(*entry) for entry in value["quarantine"]),
+            quarantine=tuple(_quarantined(*entry) for entry in value["quarantine"]),
             expired=value["expired"],
             lineage=tuple(value["lineage"]),
             tally=Tally(*value.get("tally", ())),
             share=Share.parse(value["share"]) if value.get("share") else None,
+            requeued=value.get("requeued", {}),
         )
 
     def digest(self, generation: int) -> str | None:
@@ -163,6 +177,16 @@ class Manifest:
     def audit(self) -> dict[int, Totals]:
         """Return the audit of every period, open and closed, summed over shards."""
         return _with_audits(self.periods, self.states)
+
+
+def _quarantined(
+    generation: int,
+    clock: int | None,
+    rows: Mapping[str, int],
+    requeued: Sequence[tuple[str, str, int]] = (),
+) -> Quarantined:
+    """Return an entry as it was before it was JSON."""
+    return Quarantined(generation, clock, rows, tuple((r, p, n) for r, p, n in requeued))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +219,8 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
 
     Periods whose horizon the clock has passed are closed: their states are dropped, their
     audits kept. Quarantine files older than the retention are dropped, their numbers kept.
-    Time here is the log's: append times, never the wall clock.
+    Time here is the log's: append times, never the wall clock. What is requeued stays in
+    quarantine, with a mark.
     """
     generation, clock = intent.generation, intent.clock
     states = dict(manifest.states)
@@ -204,7 +229,7 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
     closed = {
         key: held for key, held in states.items() if first_open is not None and key[0] < first_open
     }
-    quarantine = manifest.quarantine
+    quarantine = tuple(entry.with_requeued(intent.requeue) for entry in manifest.quarantine)
     if written.rejects:
         quarantine = (*quarantine, Quarantined(generation, clock, dict(written.rejects)))
     kept, removed = _expire(quarantine, clock, terms)
@@ -222,6 +247,7 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
         expired=add_rows(manifest.expired, removed),
         lineage=(*manifest.lineage, _digest(manifest, intent))[-LINEAGE:],
         tally=manifest.tally.plus(written.tally),
+        requeued=_with_requeued(manifest.requeued, intent.requeue),
     )
 
 
@@ -275,6 +301,14 @@ def add_rows(rows: Mapping[str, int], entries: Iterable[Quarantined]) -> dict[st
     for entry in entries:
         for reason, number in entry.rows.items():
             total[reason] = total.get(reason, 0) + number
+    return total
+
+
+def _with_requeued(rows: Mapping[str, int], requeue: Iterable[Requeue]) -> dict[str, int]:
+    """Return rows by reason with those of a requeue added."""
+    total = dict(rows)
+    for each in requeue:
+        total[each.reason] = total.get(each.reason, 0) + each.rows
     return total
 
 

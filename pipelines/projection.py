@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
@@ -9,7 +10,7 @@ from pipelines import counts, files
 from pipelines.commit import StateDirectory
 from pipelines.counts import Window, WindowKey
 from pipelines.estimates import Candidates, rows_of_windows
-from pipelines.manifest import Manifest
+from pipelines.manifest import Manifest, Quarantined
 from pipelines.results import Projection
 from sotto.registry import Registry
 
@@ -108,8 +109,23 @@ def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, objec
 
 
 def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
-    by_generation = [(0, manifest.expired)]
-    by_generation += [(entry.generation, entry.rows) for entry in manifest.quarantine]
-    for generation, rows in by_generation:
+    kept = [(each.generation, each.rows, _requeued(each)) for each in manifest.quarantine]
+    gone = Counter(manifest.requeued)
+    for _, _, requeued in kept:
+        gone.subtract(requeued)
+    for generation, rows, requeued in [(0, manifest.expired, gone), *kept]:
         for reason, number in rows.items():
-            yield {"generation": generation, "reason": reason, "rows": number}
+            yield {
+                "generation": generation,
+                "reason": reason,
+                "rows": number,
+                "requeued": requeued[reason],
+            }
+
+
+def _requeued(entry: Quarantined) -> Counter[str]:
+    """Return how many rows of a quarantine file have been taken again, by reason."""
+    total: Counter[str] = Counter()
+    for reason, _, rows in entry.requeued:
+        total[reason] += rows
+    return total

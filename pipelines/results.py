@@ -113,13 +113,15 @@ PERIODS = sql.Table(
     sql.Column("equivocation", sql.BigInteger, nullable=False),
 )
 
-#: Rejected reports by generation and reason; generation 0 sums those whose retention is over.
+#: Rejected reports by generation and reason, and how many of them have been requeued since;
+#: generation 0 sums those whose retention is over.
 QUARANTINE = sql.Table(
     "quarantine",
     METADATA,
     sql.Column("generation", sql.BigInteger, primary_key=True, autoincrement=False),
     sql.Column("reason", sql.String, primary_key=True),
     sql.Column("rows", sql.BigInteger, nullable=False),
+    sql.Column("requeued", sql.BigInteger),
 )
 
 #: Which generation of each share there is, of results that several state directories add up to.
@@ -199,9 +201,10 @@ class Results:
             if self._sqlite and (":memory:" in file or parsed.query.get("mode") == "memory"):
                 raise DrainError("results cannot be kept in memory: the database must be a file")
             wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
-            self._engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
+            self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
         except (SQLAlchemyError, ImportError) as error:
-            raise DrainError(f"the database cannot be used: {_first_line(error)}") from error
+            brings = "; pip install 'sotto[postgres]' brings it" if _lacks_psycopg(error) else ""
+            raise DrainError(f"the database cannot be used: {first_line(error)}{brings}") from error
         if not create and self._sqlite and not Path(file).is_file():
             raise DrainError(f"there are no results in {file}")
 
@@ -214,7 +217,7 @@ class Results:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._engine.dispose()
+        self.engine.dispose()
 
     def projected(self, state: str) -> int:
         """Return the generation that is projected, 0 for none; make the tables if need be.
@@ -227,30 +230,42 @@ class Results:
             The results are another state directory's.
         """
         try:
-            METADATA.create_all(self._engine)
-            self._complete()
-            with self._engine.connect() as connection:
-                if self._sqlite:
-                    # Who reads does not keep a drain from writing.
-                    connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            self.prepare()
+            with self.engine.connect() as connection:
                 found = connection.execute(sql.select(META)).one_or_none()
         except SQLAlchemyError as error:
-            raise ProjectionError(f"the database cannot be used: {_first_line(error)}") from error
+            raise ProjectionError(f"the database cannot be used: {first_line(error)}") from error
         if found is None:
             return 0
         if found.state != state:
             raise DrainError("the database holds the results of another state directory")
         return int(found.projected_generation)
 
+    def prepare(self) -> None:
+        """Make the tables, if need be.
+
+        Raises
+        ------
+        SQLAlchemyError
+            The database cannot be used.
+        """
+        METADATA.create_all(self.engine)
+        self._complete()
+        if self._sqlite:
+            # Who reads does not keep a drain from writing.
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+
     def _complete(self) -> None:
         """Add the columns that an older database lacks; in its rows they are null."""
-        have = {column["name"] for column in sql.inspect(self._engine).get_columns("estimates")}
-        with self._engine.begin() as connection:
-            for column in ESTIMATES.columns:
-                if column.name not in have:
-                    kind = column.type.compile(self._engine.dialect)
-                    added = f"ALTER TABLE estimates ADD COLUMN {column.name} {kind}"
-                    connection.exec_driver_sql(added)
+        for table in (ESTIMATES, QUARANTINE):
+            have = {each["name"] for each in sql.inspect(self.engine).get_columns(table.name)}
+            with self.engine.begin() as connection:
+                for column in table.columns:
+                    if column.name not in have:
+                        kind = column.type.compile(self.engine.dialect)
+                        added = f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
+                        connection.exec_driver_sql(added)
 
     def lineage(self) -> str | None:
         """Return the digest of the generation that is projected."""
@@ -268,20 +283,20 @@ class Results:
             The database is no longer behind that commit, or holds another directory's results.
         """
         try:
-            with self._engine.begin() as connection:
+            with self.engine.begin() as connection:
                 if projection.anew:
                     for table in METADATA.sorted_tables:
                         connection.execute(sql.delete(table))
                 _raise_generation(connection, projection)
                 _raise_shares(connection, projection.shares)
                 for windows, estimates in projection.changed:
-                    _replace_windows(connection, windows, estimates)
+                    replace_windows(connection, windows, estimates)
                 _replace_all(connection, PERIODS, projection.periods)
                 _replace_all(connection, QUARANTINE, projection.quarantine)
         except SQLAlchemyError as error:
             raise ProjectionError(
                 f"generation {projection.generation} is committed, but its results could not be "
-                f"written: {_first_line(error)}"
+                f"written: {first_line(error)}"
             ) from error
 
     def estimates(
@@ -310,10 +325,10 @@ class Results:
 
     def _rows(self, query: sql.Select[tuple[object, ...]]) -> list[dict[str, object]]:
         try:
-            with self._engine.connect() as connection:
+            with self.engine.connect() as connection:
                 return [dict(row) for row in connection.execute(query).mappings()]
         except SQLAlchemyError as error:
-            raise DrainError(f"the database cannot be read: {_first_line(error)}") from error
+            raise DrainError(f"the database cannot be read: {first_line(error)}") from error
 
 
 def _raise_generation(connection: sql.Connection, projection: Projection) -> None:
@@ -343,9 +358,10 @@ def _raise_shares(connection: sql.Connection, shares: Sequence[Row]) -> None:
     _replace_all(connection, SHARES, shares)
 
 
-def _replace_windows(
+def replace_windows(
     connection: sql.Connection, windows: Sequence[Row], estimates: Sequence[Row]
 ) -> None:
+    """Replace all rows of some windows; one without estimates is removed."""
     keys = ("collector", "plan", "version", "metric", "window_start")
     if not windows:
         return
@@ -355,15 +371,16 @@ def _replace_windows(
     for table, rows in ((ESTIMATES, estimates), (WINDOWS, windows)):
         same = (table.c[name] == sql.bindparam(f"old_{name}") for name in keys)
         connection.execute(sql.delete(table).where(*same), stale)
-        _insert(connection, table, rows)
+        insert_rows(connection, table, rows)
 
 
 def _replace_all(connection: sql.Connection, table: sql.Table, rows: Sequence[Row]) -> None:
     connection.execute(sql.delete(table))
-    _insert(connection, table, rows)
+    insert_rows(connection, table, rows)
 
 
-def _insert(connection: sql.Connection, table: sql.Table, rows: Iterable[Row]) -> None:
+def insert_rows(connection: sql.Connection, table: sql.Table, rows: Iterable[Row]) -> None:
+    """Insert rows; what is not finite becomes null."""
     values = [{name: _storable(value) for name, value in row.items()} for row in rows]
     if values:
         connection.execute(sql.insert(table), values)
@@ -374,6 +391,11 @@ def _storable(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _first_line(error: Exception) -> str:
+def _lacks_psycopg(error: Exception) -> bool:
+    return isinstance(error, ModuleNotFoundError) and error.name == "psycopg"
+
+
+def first_line(error: Exception) -> str:
+    """Return what a database says, without anything of what it holds."""
     # What follows are the statement and its parameters.
     return str(error).splitlines()[0] if str(error) else type(error).__name__

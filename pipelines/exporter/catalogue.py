@@ -92,6 +92,11 @@ CATALOGUE = _described(
         ("reason",),
     ),
     Described(
+        "sotto_reports_requeued_total",
+        "Reports that were rejected, and taken again once their plan was loaded.",
+        ("reason",),
+    ),
+    Described(
         "sotto_reports_accepted",
         "Reports that count, the newest of each chain; less when a pseudonym is revoked.",
         _METRIC,

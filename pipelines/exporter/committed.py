@@ -44,8 +44,8 @@ class Committed:
     size : mapping
         Bytes by folder.
     tally : Tally
-    rejected : mapping
-        Reports by reason.
+    rejected, requeued : mapping
+        Reports by reason: all that were rejected, and those taken again since.
     periods : tuple of Period
         Oldest first.
     registry : Registry or None
@@ -60,6 +60,7 @@ class Committed:
     size: Mapping[str, int]
     tally: Tally
     rejected: Mapping[str, int]
+    requeued: Mapping[str, int]
     periods: tuple[Period, ...]
     registry: Registry | None
 
@@ -88,6 +89,7 @@ def committed(state_dir: Path) -> Committed:
         size={folder: _size(paths) for folder, paths in _files(directory, manifest).items()},
         tally=manifest.tally,
         rejected=add_rows(manifest.expired, manifest.quarantine),
+        requeued=manifest.requeued,
         periods=_periods(manifest, registry),
         registry=registry,
     )

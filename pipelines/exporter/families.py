@@ -13,6 +13,7 @@ from pipelines.exporter.committed import Committed, Period
 from pipelines.exporter.lag import Lag
 from pipelines.exporter.projected import Projected
 from pipelines.exporter.sources import Source, Status
+from pipelines.quarantined import CURABLE
 from sotto.reasons import Reason
 from sotto.registry import Registry
 
@@ -144,6 +145,8 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
     add("sotto_state_pseudonyms", sum(totals.pseudonyms for totals in live))
     add("sotto_reports_read_total", state.tally.reports)
     add("sotto_reports_duplicates_total", state.tally.duplicates)
+    for reason in CURABLE:
+        add("sotto_reports_requeued_total", state.requeued.get(reason.label, 0), reason.label)
     if state.registry is not None:
         add("sotto_period_allowed_epsilon", state.registry.budget / _MICRO)
         for _, _, plan, metric in state.registry.metrics:

@@ -16,6 +16,7 @@ from pipelines import job
 from pipelines.commit import StateDirectory
 from pipelines.intent import Intent
 from pipelines.job import Job
+from pipelines.lanes import source_of
 from pipelines.manifest import Manifest, Terms, advance
 from pipelines.source import FrozenLog
 
@@ -33,16 +34,16 @@ class World:
             assert first is not None
             assert second is not None
             self.intent: Intent = second
-            written = job.run(self.job(manifest), first)
+            written = job.run(self.job(manifest), first.items)
             self.manifest = advance(manifest, first, written, Terms.of(registry()))
             self.directory.commit(self.manifest, lambda step: None)
 
     def job(self, manifest: Manifest) -> Job:
-        return Job.of(self.log, self.directory.path, registry(), manifest)
+        return Job.of(source_of(self.log), self.directory.path, registry(), manifest)
 
     def run(self) -> dict[str, bytes]:
         """Run the second half and return all files that there are then."""
-        job.run(self.job(self.manifest), self.intent)
+        job.run(self.job(self.manifest), self.intent.items)
         return committed(self.directory.path)
 
 

@@ -1,0 +1,167 @@
+"""Requeue: messages that were quarantined for want of a plan are counted once there is one.
+
+A requeue is a commit like a drain's, under the same lock: an intent that says which messages of
+which quarantine files are taken, the same job, and a manifest that marks them as taken together
+with what they came to. Killed at any moment it is finished by the next requeue or drain; done
+twice it finds nothing.
+
+Messages go through the same decoding and the same step, with the append times by which they were
+judged first. So what was late stays late, a period that is closed stays closed, a report that has
+been counted is a duplicate, and a pseudonym that is revoked stays so.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from sqlalchemy import URL
+
+from pipelines.commit import StateDirectory
+from pipelines.drain import MAX_REPORTS, DrainResult, Progress, results_of
+from pipelines.driver import Driver
+from pipelines.estimates import Candidates
+from pipelines.files import Checkpoint
+from pipelines.intent import Intent, Requeue
+from pipelines.quarantined import CURABLE
+from pipelines.withheld import waiting
+from sotto.compiled import CompiledPlan
+from sotto.errors import DrainError, FormatError, ParameterError
+from sotto.reasons import Reason
+from sotto.registry import Registry
+
+
+def requeue(
+    state_dir: str | os.PathLike[str],
+    plans: Sequence[CompiledPlan],
+    database: str | URL | None = None,
+    reasons: Collection[Reason] = CURABLE,
+    max_reports: int = MAX_REPORTS,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+    *,
+    candidates: Candidates | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    wait: float = 0.0,
+) -> DrainResult:
+    """Count what is in quarantine for want of one of these plans.
+
+    Parameters
+    ----------
+    state_dir : path
+        A drain's.
+    plans : sequence of CompiledPlan
+        All under which reports have been counted, and those that were missing.
+    database : str or URL, optional
+        As the drain's.
+    reasons : collection of Reason
+        Some of those that can be cured.
+    max_reports : int
+        About so many a commit; bounds memory.
+    progress, checkpoint, candidates, stop
+        As of :func:`pipelines.drain.drain`.
+    wait : float
+        Seconds to wait for a drain that holds the directory.
+
+    Returns
+    -------
+    DrainResult
+        Its size is the number of reports taken again.
+
+    Raises
+    ------
+    ParameterError
+        A reason is none that can be cured.
+    DrainError
+        It cannot go on. The last commit is intact.
+    """
+    check_reasons(reasons)
+    directory = StateDirectory(state_dir)
+    share = directory.manifest().share
+    if share is not None and database is not None:
+        raise DrainError("a share has no database of its own: sotto combine writes that of all")
+    registry = Registry(plans)
+    began = time.monotonic()
+    tell, note = progress or _ignore, checkpoint or _ignore
+    with directory.lock(wait), results_of(share, database, directory) as results:
+        try:
+            driver = Driver(directory, registry, candidates or {}, results, note, share)
+            result = _requeue(driver, reasons, max_reports, tell, stop)
+        except (OSError, FormatError) as error:
+            raise DrainError(f"the requeue was not finished: {error}") from error
+    return replace(result, seconds=time.monotonic() - began, unit="reports")
+
+
+def check_reasons(reasons: Collection[Reason]) -> None:
+    """Return if all these reasons can be cured.
+
+    Raises
+    ------
+    ParameterError
+        One cannot, or there is none.
+    """
+    can = " and ".join(reason.label for reason in CURABLE)
+    for reason in reasons:
+        if reason not in CURABLE:
+            raise ParameterError(
+                f"what was rejected as {reason.label} would be rejected again whatever is "
+                f"loaded: {can} can be requeued"
+            )
+    if not reasons:
+        raise ParameterError(f"reasons are missing: {can} can be requeued")
+
+
+def _requeue(
+    driver: Driver,
+    reasons: Collection[Reason],
+    max_reports: int,
+    progress: Progress,
+    stop: Callable[[], bool],
+) -> DrainResult:
+    """Finish what was undertaken, then take what the plans cure."""
+    result = DrainResult(driver.manifest.generation)
+    undertaken = driver.undertaken()
+    if undertaken is not None:
+        if not undertaken.requeue:
+            raise DrainError(
+                "a drain was interrupted and is to be finished first: run sotto aggregate"
+            )
+        result = _taken(result, driver, undertaken)
+    known = {plan.fingerprint.hex() for plan in driver.registry.plans}
+    found = waiting(driver.directory, driver.manifest, reasons)
+    cured = [each for each in found if each.plan in known]
+    total = result.size + sum(each.rows for each in cured)
+    progress(result.size, total)
+    for part in _parts(cured, max_reports):
+        if stop():
+            break
+        manifest = driver.manifest
+        intent = Intent(manifest.generation + 1, manifest.clock, (), requeue=part)
+        driver.begin(intent)
+        result = _taken(result, driver, intent)
+        progress(result.size, total)
+    return result
+
+
+def _taken(result: DrainResult, driver: Driver, intent: Intent) -> DrainResult:
+    """Commit an intent; return the result with it."""
+    result = result.plus(intent, driver.commit(intent, None))
+    return replace(result, size=result.size + sum(each.rows for each in intent.requeue))
+
+
+def _parts(found: Iterable[Requeue], most: int) -> Iterator[tuple[Requeue, ...]]:
+    """Yield what is taken at once: of so many reports, or of one file and plan."""
+    part: list[Requeue] = []
+    for each in found:
+        if part and sum(other.rows for other in part) + each.rows > most:
+            yield tuple(part)
+            part = []
+        part.append(each)
+    if part:
+        yield tuple(part)
+
+
+def _ignore(*_: object) -> None:
+    pass

@@ -1,0 +1,346 @@
+"""Requeue: what was rejected for want of a plan counts as if the plan had been there."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from drain_logs import START, Device, Sent, write
+from drain_states import committed, counted, projected
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from requeued import BOTH, CANDIDATES, FIRST_PLAN, LATE_PLAN, audits, rejects, reports
+from step_plans import DAY, HOUR, PERIOD
+
+from pipelines.commit import StateDirectory
+from pipelines.drain import drain
+from pipelines.exporter.committed import committed as watched
+from pipelines.quarantined import CURABLE
+from pipelines.requeue import requeue
+from pipelines.shares import Share
+from pipelines.withheld import Withheld, waiting
+from sotto.errors import DrainError, ParameterError
+from sotto.reasons import Reason
+from sotto.wire import Row
+
+pytestmark = pytest.mark.slow
+
+STEPS = (
+    "intent.json written",
+    "intent.json renamed",
+    "begun",
+    "written",
+    "synced",
+    "MANIFEST.json written",
+    "MANIFEST.json renamed",
+    "committed",
+    "collected",
+    "projected",
+)
+
+
+class World:
+    """A log, drained with one plan missing; and as if that had been there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = write(folder / "log", reports(12, 5))
+        self.before, self.known = folder / "before", folder / "known"
+        drain(self.log, self.before, [FIRST_PLAN], candidates=CANDIDATES, max_reports=60)
+        drain(self.log, self.known, BOTH, candidates=CANDIDATES)
+        self.number = 0
+        self.done = self.copy()
+        requeue(self.done, BOTH, candidates=CANDIDATES)
+
+    def copy(self) -> Path:
+        self.number += 1
+        state = self.folder / f"state-{self.number}"
+        shutil.copytree(self.before, state)
+        return state
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("requeue"))
+
+
+def test_it_is_as_if_the_plan_had_been_there(world: World) -> None:
+    state = world.copy()
+    before = StateDirectory(state).manifest()
+    assert counted(state) != counted(world.known)
+    seen: list[tuple[int, int]] = []
+    result = requeue(state, BOTH, candidates=CANDIDATES, progress=lambda *told: seen.append(told))
+    assert counted(state) == counted(world.known)
+    assert audits(state) == audits(world.known)
+    tables = [projected(each, without=("revision",)) for each in (state, world.known)]
+    for name in ("windows", "estimates", "periods"):
+        assert tables[0][name] == tables[1][name]
+    manifest = StateDirectory(state).manifest()
+    assert manifest.tally.reports == StateDirectory(world.known).manifest().tally.reports
+    assert seen == [(0, result.size), (result.size, result.size)]
+    # The log's clock and lanes are where they were.
+    assert (manifest.clock, manifest.lanes, manifest.marks, manifest.first_open) == (
+        before.clock,
+        before.lanes,
+        before.marks,
+        before.first_open,
+    )
+
+
+def test_what_is_requeued_stays_in_quarantine_with_a_mark(world: World) -> None:
+    state = world.copy()
+    before = rejects(state)
+    result = requeue(state, BOTH)
+    assert rejects(state)[: len(before)] == before
+    of_plan = [each for each in before if LATE_PLAN.fingerprint in each.message[:40]]
+    of_plan = [each for each in of_plan if each.reason == Reason.UNKNOWN_PLAN]
+    assert result.size == sum(each.rows for each in of_plan) > 0
+    rows = projected(state)["quarantine"]
+    unknown = [row for row in rows if row["reason"] == "unknown_plan"]
+    assert sum(int(str(row["requeued"])) for row in unknown) == result.size
+    # One message names a plan that nobody has.
+    assert sum(int(str(row["rows"])) for row in unknown) == result.size + 1
+    assert dict(watched(state).requeued) == {"unknown_plan": result.size}
+
+
+def test_doing_it_twice_changes_nothing(world: World) -> None:
+    state = world.copy()
+    requeue(state, BOTH)
+    once = committed(state)
+    assert requeue(state, BOTH).size == 0
+    assert committed(state) == once
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.data())
+def test_requeued_at_any_moment_it_comes_to_the_same(data: st.DataObject) -> None:
+    """The plan is loaded, and what it cures requeued, between any two drains."""
+    sent = reports(6, data.draw(st.integers(0, 2**16)))
+    times = [one.append for one in sent]
+    cuts = sorted(data.draw(st.lists(st.sampled_from(times), max_size=2)))
+    loaded = data.draw(st.integers(0, len(cuts)))
+    again = data.draw(st.sets(st.integers(0, len(cuts))))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        log = write(folder / "log", sent)
+        drain(log, folder / "known", BOTH)
+        state = folder / "state"
+        for number, cut in enumerate([*cuts, times[-1]]):
+            there = [FIRST_PLAN] if number < loaded else BOTH
+            drain(log, state, there, as_of=cut)
+            if number in again:
+                requeue(state, there)
+        requeue(state, BOTH, max_reports=20)
+        assert counted(state) == counted(folder / "known")
+        assert audits(state) == audits(folder / "known")
+
+
+class Killed(BaseException):
+    """Stops a process where it stands."""
+
+
+def stopped_at(state: Path, step: str) -> None:
+    def check(found: str) -> None:
+        if found == step:
+            raise Killed
+
+    with pytest.raises(Killed):
+        requeue(state, BOTH, candidates=CANDIDATES, checkpoint=check)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_any_step_it_is_finished(world: World, step: str) -> None:
+    """By the next requeue, or by the next drain if one comes first."""
+    state = world.copy()
+    stopped_at(state, step)
+    if STEPS.index(step) % 2:
+        drain(world.log, state, BOTH, candidates=CANDIDATES)
+    requeue(state, BOTH, candidates=CANDIDATES)
+    assert committed(state) == committed(world.done)
+    assert projected(state) == projected(world.done)
+
+
+def test_an_interrupted_requeue_wants_its_plan(world: World) -> None:
+    state = world.copy()
+    stopped_at(state, "begun")
+    with pytest.raises(DrainError, match=f"missing: {LATE_PLAN.fingerprint.hex()}"):
+        drain(world.log, state, [FIRST_PLAN])
+    drain(world.log, state, BOTH)
+    assert counted(state) == counted(world.known)
+
+
+def test_an_interrupted_drain_is_finished_first(world: World, tmp_path: Path) -> None:
+    def check(found: str) -> None:
+        if found == "begun":
+            raise Killed
+
+    with pytest.raises(Killed):
+        drain(world.log, tmp_path / "state", [FIRST_PLAN], checkpoint=check)
+    with pytest.raises(DrainError, match="sotto aggregate"):
+        requeue(tmp_path / "state", BOTH)
+
+
+def test_a_plan_that_counts_must_be_given(world: World) -> None:
+    with pytest.raises(DrainError, match="plans that are missing"):
+        requeue(world.copy(), [LATE_PLAN])
+
+
+def test_it_waits_for_a_drain(world: World) -> None:
+    state = world.copy()
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with StateDirectory(state).lock():
+            held.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(10)
+    with pytest.raises(DrainError, match="another drain holds"):
+        requeue(state, BOTH)
+    threading.Timer(0.1, done.set).start()
+    assert requeue(state, BOTH, wait=10).size > 0
+    thread.join()
+
+
+@pytest.mark.parametrize("reason", set(Reason) - set(CURABLE))
+def test_what_nothing_cures_is_refused(world: World, reason: Reason) -> None:
+    with pytest.raises(ParameterError, match=f"rejected as {reason.label}"):
+        requeue(world.before, BOTH, reasons=[reason])
+
+
+def test_reasons_that_are_not_asked_for_stay(world: World) -> None:
+    assert requeue(world.copy(), BOTH, reasons=[Reason.UNKNOWN_VERSION]).size == 0
+
+
+def test_a_file_that_has_gone_or_is_damaged_is_told(world: World) -> None:
+    state = world.copy()
+    directory = StateDirectory(state)
+    file = directory.quarantine(directory.manifest().quarantine[0].generation)
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DrainError, match=r"not finished.*damaged"):
+        requeue(state, BOTH)
+    file.unlink()
+    with pytest.raises(DrainError, match="is gone"):
+        requeue(state, BOTH)
+
+
+class Attack:
+    """A state directory into which chosen records are drained, without the late plan at first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log, self.state = folder / "log", folder / "state"
+        self.device = Device(LATE_PLAN, random.Random(7))
+        self.colour = LATE_PLAN.metric("colour")
+
+    def drain(self, *sent: Sent, known: bool = False) -> None:
+        write(self.log, [*sent], lanes=1)
+        drain(self.log, self.state, BOTH if known else [FIRST_PLAN])
+
+    def requeue(self) -> dict[str, int]:
+        return requeue(self.state, BOTH).rejects
+
+    @property
+    def total(self) -> int:
+        return sum(sum(map(sum, window)) for window in counted(self.state).values())
+
+
+@pytest.fixture
+def attack(tmp_path: Path) -> Attack:
+    return Attack(tmp_path)
+
+
+def test_a_report_counted_meanwhile_is_a_duplicate(attack: Attack) -> None:
+    """The device has sent it again once the plan was there."""
+    (report,) = attack.device.chain(attack.colour, START + DAY, upto=1)
+    attack.drain(report)
+    attack.drain(report._replace(append=report.append + DAY), known=True)
+    once = counted(attack.state)
+    assert attack.requeue() == {}
+    assert counted(attack.state) == once
+    assert attack.total == 1
+    assert StateDirectory(attack.state).manifest().tally.duplicates == 1
+
+
+def test_time_is_that_of_the_first_judgement(attack: Attack) -> None:
+    """What came too early or too late did so for good; what came in time did too."""
+    sent = attack.device.chain(attack.colour, START + DAY, upto=1)
+    early = attack.device.chain(attack.colour, START + DAY, upto=1)[0]
+    early = early._replace(append=START + DAY - 3 * HOUR)
+    old = attack.device.chain(attack.colour, START + DAY - PERIOD, upto=1)[0]
+    old = old._replace(append=START + 11 * DAY)
+    clock = Device(FIRST_PLAN, random.Random(8)).chain(
+        FIRST_PLAN.metric("colour"), START + 10 * DAY, upto=1
+    )
+    attack.drain(early, *sent, old, *clock)
+    before = attack.total
+    assert attack.requeue() == {"future": 1, "late": 1}
+    assert attack.total == before + 1
+
+
+def test_a_closed_period_stays_closed(attack: Attack) -> None:
+    report = attack.device.chain(attack.colour, START + DAY, upto=1)
+    later = Device(FIRST_PLAN, random.Random(8)).chain(
+        FIRST_PLAN.metric("colour"), START + 60 * DAY, upto=1
+    )
+    attack.drain(*report, *later)
+    before, audit = counted(attack.state), audits(attack.state)
+    assert attack.requeue() == {"late": 1}
+    assert (counted(attack.state), audits(attack.state)) == (before, audit)
+    # Nor is what that has put into quarantine taken again.
+    assert requeue(attack.state, BOTH).drains == 0
+
+
+def test_a_revoked_pseudonym_stays_revoked(attack: Attack) -> None:
+    """It contradicts itself under a plan that is known, and has sent more under the other."""
+    device, colour = attack.device, attack.colour
+    (held,) = device.chain(colour, START + DAY, upto=1)
+    attack.drain(held)
+    row = Row(0, device.pseudonym, bytes(16), START, b"\0")
+    liar = Device(FIRST_PLAN, random.Random(9))
+    liar.pseudonym = device.pseudonym
+    of_first = FIRST_PLAN.metric("colour")
+    attack.drain(
+        liar.send(START + DAY, of_first, row),
+        liar.send(START + DAY, of_first, row._replace(payload=b"\1")),
+    )
+    assert attack.requeue() == {"revoked": 1}
+    assert attack.total == 0
+
+
+def test_what_was_held_contradicts_what_was_sent_instead(attack: Attack) -> None:
+    """A device that randomizes anew while its plan is unknown is found out."""
+    device, colour = attack.device, attack.colour
+    row = Row(0, device.pseudonym, bytes(16), START, b"\0")
+    attack.drain(device.send(START + DAY, colour, row))
+    attack.drain(device.send(START + 2 * DAY, colour, row._replace(payload=b"\1")), known=True)
+    assert attack.total == 1
+    assert attack.requeue() == {"equivocation": 2}
+    assert attack.total == 0
+
+
+def test_what_is_over_budget_is_so_however_it_comes(attack: Attack) -> None:
+    chains = [attack.device.chain(attack.colour, START + DAY) for _ in range(3)]
+    attack.drain(*(one for chain in chains for one in chain))
+    assert attack.requeue()["over_budget"] > 0
+    assert attack.total == 0
+
+
+def test_a_share_takes_no_shard_of_another(world: World) -> None:
+    directory = StateDirectory(world.before)
+    whole = directory.manifest()
+    taken = {}
+    for number in (1, 2):
+        share = Share(number, 2)
+        found = tuple(waiting(directory, replace(whole, share=share), CURABLE))
+        reader = Withheld(str(world.before), found, share)
+        blocks = [b for item in reader.items for b in reader.lane(item.lane).blocks(0, 1, 0)]
+        taken[number] = {b.buffer[at + 4] % 2 for b in blocks for at in b.offsets.tolist()}
+    assert taken == {1: {0}, 2: {1}}
