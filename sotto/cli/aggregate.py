@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     plans = [plan for plan, _ in loaded]
     candidates = {plan.fingerprint: strings for plan, strings in loaded}
     source = _source(args)
-    _quiet_beam()
+    quiet_beam()
     from pipelines.drain import drain
     from pipelines.memory import keep_freed_memory
 
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
         if args.follow:
             _follow(once, stopped, seconds, source.unit)
             return 0
-        with _bar(source.unit) as progress:
+        with bar(source.unit) as progress:
             result = once(progress)
         print("\n".join(summary(result)))
         return 130 if stopped.is_set() else 0
@@ -169,7 +169,7 @@ def _follow(
     begun = False
     while not stopped.is_set():
         try:
-            with _bar(unit) as progress:
+            with bar(unit) as progress:
                 result = once(progress)
             begun = True
         except (ProjectionError, BrokerError) as error:
@@ -187,7 +187,7 @@ def _follow(
 
 def summary(result: DrainResult) -> list[str]:
     """Return what draining came to, in lines."""
-    tally, rejected = result.tally, sum(result.rejects.values())
+    tally = result.tally
     rate = tally.reports / result.seconds if result.seconds else 0.0
     size = f"{result.size / 1e6:,.1f} MB"
     if result.unit != "bytes":
@@ -203,15 +203,21 @@ def summary(result: DrainResult) -> list[str]:
     where = " in the log" if result.unit == "bytes" else ""
     if not result.drains:
         return [f"generation {result.generation}: nothing new{where}", *left]
+    return [*lines, *fates(result), *left]
+
+
+def fates(result: DrainResult) -> list[str]:
+    """Return what became of the reports taken, in lines."""
+    tally = result.tally
     numbers = {
         "counted": tally.counted,
         "superseded by a newer rung": tally.superseded,
         "duplicates": tally.duplicates,
-        "in quarantine": rejected,
+        "in quarantine": sum(result.rejects.values()),
         **{f"  {reason}": number for reason, number in result.rejects.items()},
         "pseudonyms revoked": tally.revoked,
     }
-    return lines + [f"{number:>15,}  {what}" for what, number in numbers.items()] + left
+    return [f"{number:>15,}  {what}" for what, number in numbers.items()]
 
 
 def load(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
@@ -235,7 +241,7 @@ def _moment(text: str) -> int:
     return time
 
 
-def _quiet_beam() -> None:
+def quiet_beam() -> None:
     """Keep Beam's notices off the terminal; what goes wrong is raised, and told by the command."""
     logging.basicConfig(level=logging.ERROR)
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
@@ -259,21 +265,21 @@ def stopping() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _bar(unit: str) -> Iterator[Progress]:
+def bar(unit: str, what: str = "aggregate") -> Iterator[Progress]:
     """Show on standard error, if that is a terminal, how much is taken."""
     from tqdm import tqdm
 
     with tqdm(
         unit="B" if unit == "bytes" else f" {unit}",
         unit_scale=True,
-        desc="aggregate",
+        desc=what,
         disable=None,
         file=sys.stderr,
         leave=False,
-    ) as bar:
+    ) as shown:
 
         def show(taken: int, total: int) -> None:
-            bar.total = total
-            bar.update(taken - bar.n)
+            shown.total = total
+            shown.update(taken - shown.n)
 
         yield show
