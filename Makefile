@@ -86,7 +86,7 @@ soak: venv  ## drains under faults: nothing lost, nothing twice (FAULTS=220, MIN
 	$(BIN)/python -m benchmarks.soak faults --faults $(FAULTS) --minutes $(MINUTES)
 
 lock: venv  ## write requirements.lock again from pyproject.toml
-	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra demo --extra dev --generate-hashes --allow-unsafe \
+	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
@@ -95,6 +95,9 @@ lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file deploy/flink/job.requirements.lock deploy/flink/job.requirements.in
+	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --constraint requirements.lock --generate-hashes --allow-unsafe \
+	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
+	  --output-file deploy/images/requirements.lock pyproject.toml
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) $(PEERS) $(FLINK) build dist *.egg-info
