@@ -90,8 +90,7 @@ class KafkaTopics:
         names = [
             LaneName(topic, self._found[topic].id, number)
             for topic in self.topics
-            for number in range(topic.partitions)
-            if self.share is None or self.share.takes(number)
+            for number in self._numbers(topic)
         ]
         bounds = self._reader.bounds([name.partition for name in names])
         known = {LaneName.parse(lane).topic for lane in taken}
@@ -119,19 +118,13 @@ class KafkaTopics:
         names = {lane: LaneName.parse(lane) for lane in ends}
         for name in names.values():
             self._check_topic(name)
-        there = {
-            lane: name
-            for lane, name in names.items()
-            if name.topic in self._found or name.topic in self._others
-        }
+        there = {lane: name for lane, name in names.items() if name.topic in self._found}
         bounds = self._reader.bounds([name.partition for name in there.values()])
         for lane, name in there.items():
             first, end = bounds[name.partition]
-            if name.topic in self._others:
-                _check_drained(name, end - ends[lane])
-            else:
-                self._check_range(lane, first, end, ends[lane])
-                self._check_mark(name, first, marks.get(lane))
+            self._check_range(lane, first, end, ends[lane])
+            self._check_mark(name, first, marks.get(lane))
+        self._check_drained(ends, {name.topic: name.id for name in names.values()})
 
     def make_durable(self, intent: Intent) -> None:
         """Do nothing: what can be read is on as many brokers as the topic wants."""
@@ -162,6 +155,28 @@ class KafkaTopics:
                 "with a new state directory"
             )
 
+    def _check_drained(self, ends: Mapping[str, int], ids: Mapping[ReportTopic, str]) -> None:
+        """Refuse topics of which something was taken once if more is in any of their partitions."""
+        older = [
+            LaneName(topic, ids[topic], number)
+            for topic in self._others
+            if topic in ids
+            for number in self._numbers(topic)
+        ]
+        bounds = self._reader.bounds([name.partition for name in older])
+        for name in older:
+            left = bounds[name.partition][1] - ends.get(str(name), 0)
+            if left > 0:
+                raise DrainError(
+                    f"{name} has {left} messages that have not been counted: "
+                    f"give --topic {name.topic} too"
+                )
+
+    def _numbers(self, topic: ReportTopic) -> list[int]:
+        """Return the partitions that are taken here."""
+        numbers = range(topic.partitions)
+        return [one for one in numbers if self.share is None or self.share.takes(one)]
+
     def _check_range(self, lane: str, first: int, end: int, taken: int) -> None:
         if end < taken:
             raise DrainError(
@@ -181,10 +196,3 @@ class KafkaTopics:
                 "counted: the broker has lost what it had confirmed; create the next epoch and "
                 "have it sent to"
             )
-
-
-def _check_drained(name: LaneName, left: int) -> None:
-    if left > 0:
-        raise DrainError(
-            f"{name} has {left} messages that have not been counted: give --topic {name.topic} too"
-        )

@@ -303,6 +303,21 @@ def test_a_new_epoch_follows_a_drained_one(monkeypatch: pytest.MonkeyPatch, tmp_
         KafkaTopics(Broker("fake:9092"), [])
 
 
+def test_an_older_epochs_partition_of_which_nothing_was_taken_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old, new = "reports-e1-p2", "reports-e2-p2"
+    cluster = FakeCluster(old, new)
+    install(monkeypatch, cluster)
+    cluster.partition(0, old).append(START + DAY, report(START, 1))
+    drain(cluster.source(old), tmp_path, plans())
+    cluster.partition(1, old).append(START + DAY, report(START, 2))
+    with pytest.raises(DrainError, match=r"e1-p2@one/1 has 1 messages that have not been counted"):
+        drain(cluster.source(new), tmp_path, plans())
+    assert drain(cluster.source(old, new), tmp_path, plans()).tally.counted == 1
+    assert drain(cluster.source(new), tmp_path, plans()).drains == 0
+
+
 def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.partition(0).append(START + DAY, report(START, 1))
     with LogWriter(tmp_path / "log", "a", fsync="never") as writer:
