@@ -73,6 +73,12 @@ class Piece:
     data: bytes
     at: NDArray[np.int64]
 
+    @property
+    def size(self) -> int:
+        """The bytes that it holds."""
+        columns = (self.offsets, self.times, self.appended, self.at)
+        return len(self.data) + sum(column.nbytes for column in columns)
+
     def cut(self, start: int, end: int) -> Piece:
         """Return the part between two offsets."""
         if start <= self.start and self.end <= end:
@@ -166,15 +172,15 @@ class Reader:
 
     def _keep(self, partition: Partition, piece: Piece, end: int) -> None:
         pieces = self._ahead.setdefault(partition, [])
-        if piece not in pieces and self._held + len(piece.data) <= AHEAD_BYTES:
+        if piece not in pieces and self._held + piece.size <= AHEAD_BYTES:
             pieces.append(piece)
-            self._held += len(piece.data)
+            self._held += piece.size
 
     def _drop(self, partition: Partition, piece: Piece, end: int) -> None:
         pieces = self._ahead.get(partition, [])
         if piece in pieces and piece.end <= end:
             pieces.remove(piece)
-            self._held -= len(piece.data)
+            self._held -= piece.size
 
     def _consumer(self) -> KafkaConsumer:
         if self._made is None:

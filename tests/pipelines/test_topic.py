@@ -184,6 +184,22 @@ def test_what_was_looked_at_is_read_once_if_there_is_room(
     assert len(cluster.fetches) >= 10
 
 
+def test_what_is_kept_is_measured_also_where_messages_are_empty(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.batch = 100
+    for _ in range(200):
+        cluster.partition(0).append(START, b"")
+    monkeypatch.setattr(partitions, "AHEAD_BYTES", 100 * 33 + 8)
+    reader = partitions.Reader(Broker("fake:9092"))
+    where = partitions.Partition(NAME, 0)
+    for _ in range(2):
+        assert len(list(reader.pieces(where, 0, 200, keep=True))) == 2
+    assert cluster.fetches == [(0, 0), (0, 100), (0, 100)]
+    assert len(list(reader.pieces(where, 0, 200, keep=False))) == 2
+    assert reader._held == 0
+
+
 class StoppedError(Exception):
     """Ends a drain where a test wants."""
 
