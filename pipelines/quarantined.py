@@ -9,12 +9,12 @@ whoever writes to that topic says when a report arrived, so nobody but an operat
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from sotto.columns import Reject
-from sotto.errors import FormatError
+from sotto.errors import FormatError, ParameterError
 from sotto.reasons import Reason
 from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, VERSION
 
@@ -126,6 +126,25 @@ def requeue_record(entry: Entry) -> Record:
         raise FormatError(f"what was rejected as {reject.reason.label} cannot be requeued")
     headers = (("reason", reject.reason.label.encode()), ("job", entry.job.encode()))
     return Record(entry.key, reject.message, headers, reject.append)
+
+
+def check_reasons(reasons: Collection[Reason]) -> None:
+    """Return if all these reasons can be cured.
+
+    Raises
+    ------
+    ParameterError
+        One cannot, or there is none.
+    """
+    can = " and ".join(reason.label for reason in CURABLE)
+    for reason in reasons:
+        if reason not in CURABLE:
+            raise ParameterError(
+                f"what was rejected as {reason.label} would be rejected again whatever is "
+                f"loaded: {can} can be requeued"
+            )
+    if not reasons:
+        raise ParameterError(f"reasons are missing: {can} can be requeued")
 
 
 def plan_of(message: bytes) -> bytes | None:

@@ -25,10 +25,10 @@ from pipelines.driver import Driver
 from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
 from pipelines.intent import Intent, Requeue
-from pipelines.quarantined import CURABLE
+from pipelines.quarantined import CURABLE, check_reasons
 from pipelines.withheld import waiting
 from sotto.compiled import CompiledPlan
-from sotto.errors import DrainError, FormatError, ParameterError
+from sotto.errors import DrainError, FormatError
 from sotto.reasons import Reason
 from sotto.registry import Registry
 
@@ -92,25 +92,6 @@ def requeue(
         except (OSError, FormatError) as error:
             raise DrainError(f"the requeue was not finished: {error}") from error
     return replace(result, seconds=time.monotonic() - began, unit="reports")
-
-
-def check_reasons(reasons: Collection[Reason]) -> None:
-    """Return if all these reasons can be cured.
-
-    Raises
-    ------
-    ParameterError
-        One cannot, or there is none.
-    """
-    can = " and ".join(reason.label for reason in CURABLE)
-    for reason in reasons:
-        if reason not in CURABLE:
-            raise ParameterError(
-                f"what was rejected as {reason.label} would be rejected again whatever is "
-                f"loaded: {can} can be requeued"
-            )
-    if not reasons:
-        raise ParameterError(f"reasons are missing: {can} can be requeued")
 
 
 def _requeue(

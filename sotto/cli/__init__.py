@@ -18,6 +18,7 @@ COMMANDS = (
     "replay",
     "aggregate",
     "combine",
+    "requeue",
     "estimates",
     "ledger",
     "audit",

@@ -1,0 +1,227 @@
+"""Requeue for a streaming job: from its topic of quarantine to the one by which it takes back.
+
+Both topics are read whole. What the second has already, by job and key, is not sent again: killed
+in the middle, or done twice, nothing is given back twice, unless two do it at the same time; then
+the job finds duplicates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pipelines.partitions import PATIENCE, make_consumer, told
+from pipelines.quarantined import Entry, check_reasons, parse, plan_of, requeue_record
+from sotto.brokers import Broker
+from sotto.compiled import CompiledPlan
+from sotto.errors import BrokerError, FormatError
+from sotto.producers import end_producer, make_producer
+from sotto.reasons import Reason
+from sotto.registry import Registry
+from sotto.sinktopics import SinkTopic, Stay
+from sotto.topicadmin import connected
+from sotto.topics import MAX_BATCH
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+_POLL_MS = 200
+#: Records sent and not acknowledged.
+_IN_FLIGHT = 1000
+_BATCH = 256 << 10
+
+
+@dataclass
+class Found:
+    """What a topic of quarantine holds for some reasons, by reason and plan, in reports.
+
+    Attributes
+    ----------
+    waiting, done : Counter
+        By reason and fingerprint, in hexadecimal: what has not been given back, and what has.
+    given_back : int
+        Reports of what was given back now.
+    unreadable : int
+        Records that are none of quarantine.
+    """
+
+    waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
+    done: Counter[tuple[str, str]] = field(default_factory=Counter)
+    given_back: int = 0
+    unreadable: int = 0
+
+
+class RequeueTopics:
+    """The two topics beside those of reports.
+
+    Parameters
+    ----------
+    broker : Broker
+    name : str
+        Of the reports' topics, without epoch and partitions.
+    plans : sequence of CompiledPlan
+        Those that the streaming job has now.
+    reasons : collection of Reason
+        Some of those that can be cured.
+
+    Raises
+    ------
+    ParameterError
+        A reason is none that can be cured.
+    PlanError
+        The plans are not of one collector.
+    """
+
+    def __init__(
+        self, broker: Broker, name: str, plans: Sequence[CompiledPlan], reasons: Collection[Reason]
+    ) -> None:
+        check_reasons(reasons)
+        self.origin = SinkTopic(name, "quarantine")
+        self.target = SinkTopic(name, "requeue")
+        self._broker = broker
+        self._plans = {plan.fingerprint for plan in plans}
+        self._stay = Stay(Registry(plans).horizon, min(plan.retention for plan in plans))
+        self._reasons = frozenset(reasons)
+
+    def waiting(self, progress: Callable[[int, int], None]) -> Found:
+        """Return what there is, and send nothing.
+
+        Parameters
+        ----------
+        progress : callable
+            Told how many records of quarantine have been read, and how many there are.
+
+        Raises
+        ------
+        BrokerError
+            The topics cannot be used, and what to do.
+        """
+        found = Found()
+        with closing(self._curable(found, progress)) as curable:
+            for _ in curable:
+                pass
+        return found
+
+    def requeue(self, progress: Callable[[int, int], None]) -> Found:
+        """Give back what the plans cure, and return what there was.
+
+        Raises
+        ------
+        BrokerError
+            As of :meth:`waiting`, or the broker does not take what is sent; done again, it goes on
+            from there.
+        """
+        from kafka.errors import KafkaError
+
+        found = Found()
+        sent: list[tuple[Any, int]] = []
+        producer = make_producer(
+            self._broker, PATIENCE, compression="zstd", batch=_BATCH, largest=MAX_BATCH
+        )
+        try:
+            with closing(self._curable(found, progress)) as curable:
+                for entry in curable:
+                    if plan_of(entry.reject.message) in self._plans:
+                        sent.append((self._send(producer, entry), max(entry.reject.rows, 1)))
+                    if len(sent) >= _IN_FLIGHT:
+                        found.given_back += _acknowledged(sent)
+                        sent = []
+            found.given_back += _acknowledged(sent)
+        except KafkaError as error:
+            raise BrokerError(
+                f"the broker did not take a record of {self.target} ({type(error).__name__}): "
+                "do it again"
+            ) from error
+        finally:
+            end_producer(producer)
+        return found
+
+    def _send(self, producer: KafkaProducer, entry: Entry) -> Any:
+        record = requeue_record(entry)
+        return producer.send(
+            str(self.target),
+            key=record.key,
+            value=record.value,
+            headers=list(record.headers),
+            timestamp_ms=record.timestamp,
+        )
+
+    def _curable(self, found: Found, progress: Callable[[int, int], None]) -> Generator[Entry]:
+        """Yield what waits, each once, and count it."""
+        with connected(self._broker) as topics:
+            origin = topics.find_sink(self.origin).partitions
+            target = topics.check_sink(self.target, self._stay).partitions
+        back = {
+            (dict(record.headers).get("job"), record.key)
+            for record in self._records(self.target, target, lambda *_: None)
+        }
+        seen: set[tuple[bytes, bytes]] = set()
+        for record in self._records(self.origin, origin, progress):
+            try:
+                entry = parse(record.key, record.value, record.headers)
+            except FormatError:
+                found.unreadable += 1
+                continue
+            reject, known = entry.reject, (entry.job.encode(), entry.key)
+            plan = plan_of(reject.message)
+            if reject.reason not in self._reasons or plan is None or known in seen:
+                continue
+            seen.add(known)
+            into = found.done if known in back else found.waiting
+            into[reject.reason.label, plan.hex()] += max(reject.rows, 1)
+            if known not in back:
+                yield entry
+
+    def _records(
+        self, topic: SinkTopic, partitions: int, progress: Callable[[int, int], None]
+    ) -> Iterator[Any]:
+        """Yield the records of a topic up to its end of now, partition by partition."""
+        from kafka import TopicPartition
+
+        consumer = make_consumer(self._broker)
+        try:
+            with told(self._broker):
+                all_of_them = [TopicPartition(str(topic), number) for number in range(partitions)]
+                wait = int(PATIENCE * 1000)
+                first = consumer.beginning_offsets(all_of_them, timeout_ms=wait)
+                ends = consumer.end_offsets(all_of_them, timeout_ms=wait)
+                total = sum(ends.values()) - sum(first.values())
+                read = 0
+                progress(read, total)
+                for each in all_of_them:
+                    consumer.assign([each])
+                    consumer.seek(each, first[each])
+                    yield from _up_to(consumer, each, ends[each])
+                    read += ends[each] - first[each]
+                    progress(read, total)
+        finally:
+            consumer.close(autocommit=False, timeout_ms=1000)
+
+
+def _up_to(consumer: Any, partition: Any, end: int) -> Iterator[Any]:
+    """Yield the records of the partition assigned, up to an offset."""
+    deadline = time.monotonic() + PATIENCE
+    at = consumer.position(partition)
+    while at < end:
+        for record in consumer.poll(_POLL_MS).get(partition, []):
+            if record.offset < end:
+                yield record
+        reached = consumer.position(partition)
+        if reached is not None and reached > at:
+            at, deadline = reached, time.monotonic() + PATIENCE
+        elif time.monotonic() > deadline:
+            raise BrokerError(
+                f"{partition.topic} partition {partition.partition}: the broker does not give the "
+                f"records from offset {at} on within {PATIENCE:.0f} s: see its log"
+            )
+
+
+def _acknowledged(sent: Sequence[tuple[Any, int]]) -> int:
+    """Wait until the broker has all records; return how many reports they hold."""
+    for future, _ in sent:
+        future.get(timeout=PATIENCE)
+    return sum(rows for _, rows in sent)

@@ -1,0 +1,232 @@
+"""Count what was rejected for want of a plan, once there is one.
+
+A report whose plan an aggregator does not have goes to quarantine, whole. Give the plan, and what
+waits there for it is taken again, each report judged by the time at which the log first took it:
+one that was late stays late, and so is one of a budget period that has been closed since; one
+that has been counted meanwhile is a duplicate. What was rejected for any other reason would be
+rejected again, and cannot be requeued. Nothing is removed from quarantine: it gets a mark, so
+that nothing is requeued twice.
+
+Of drains (--state) reports are counted at once. Of a streaming job (--topic) they go from
+NAME-quarantine to NAME-requeue, which the job reads; give it the plan first.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.cli.aggregate import bar, fates, load, quiet_beam, stopping
+from sotto.cli.tables import table
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pipelines.drain import DrainResult
+    from sotto.compiled import CompiledPlan
+    from sotto.reasons import Reason
+
+HELP = "count what was rejected for want of a plan"
+
+_EXAMPLES = """\
+examples:
+  sotto requeue --plan v1.yaml --plan v2.yaml --state state --dry-run
+      what waits, by reason and plan, and whether these plans cure it; changes nothing
+  sotto requeue --plan v1.yaml --plan v2.yaml --state state
+      count it; sotto aggregate has to be given the same plans from now on
+  sotto requeue --plan v2.yaml --broker client.json --topic reports-e1-p8
+      give it back to a streaming job
+
+Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate.
+"""
+
+#: Plans shown of what waits; anybody can send messages that name others.
+_SHOWN = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto requeue``."""
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add(
+        "--plan",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="a plan (YAML), or a compiled one (.json); with --state all that have been used",
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--state", type=Path, metavar="DIR", help="the state directory of drains")
+    where.add_argument("--kafka", metavar="HOST:PORT", help="brokers, in the clear, without a name")
+    where.add_argument("--broker", type=Path, metavar="FILE", help="how to reach brokers (JSON)")
+    add("--topic", metavar="NAME", help="the topic of reports that the streaming job reads")
+    add("--database", metavar="URL", help="as of sotto aggregate")
+    add(
+        "--reason",
+        action="append",
+        metavar="REASON",
+        help="unknown_plan or unknown_version; again for the other (default: both)",
+    )
+    add("--dry-run", action="store_true", help="say what waits, and change nothing")
+    add(
+        "--max-reports",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="reports in one commit, which bounds memory (default: 1000000)",
+    )
+    add(
+        "--wait",
+        default="60s",
+        metavar="DURATION",
+        help="how long to wait for a drain that is under way (default: 60s)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto requeue`` and return its exit status."""
+    reasons = _reasons(args.reason)
+    loaded = [load(path) for path in args.plan]
+    if args.max_reports < 1:
+        raise ParameterError(f"--max-reports {args.max_reports} must be at least 1")
+    if args.state is None:
+        return _of_topic(args, [plan for plan, _ in loaded], reasons)
+    if args.topic is not None:
+        raise ParameterError("--topic goes with --kafka or --broker")
+    if args.dry_run:
+        print("\n".join(_waiting(args.state, [plan for plan, _ in loaded], reasons)))
+        return 0
+    return _of_state(args, loaded, reasons)
+
+
+def _reasons(names: list[str] | None) -> list[Reason]:
+    from pipelines.quarantined import CURABLE, check_reasons
+    from sotto.reasons import Reason
+
+    if names is None:
+        return list(CURABLE)
+    known = {reason.label: reason for reason in Reason}
+    for name in names:
+        if name not in known:
+            raise ParameterError(f"--reason {name!r} is none: {', '.join(known)}")
+    chosen = [known[name] for name in names]
+    check_reasons(chosen)
+    return chosen
+
+
+def _of_state(
+    args: argparse.Namespace,
+    loaded: list[tuple[CompiledPlan, dict[str, tuple[str, ...]]]],
+    reasons: list[Reason],
+) -> int:
+    """Count what the files of a state directory hold."""
+    from sotto.durations import parse_duration
+
+    seconds = parse_duration(args.wait) / 1000
+    quiet_beam()
+    from pipelines.requeue import requeue
+
+    with stopping() as stopped, bar("reports", "requeue") as progress:
+        result = requeue(
+            args.state,
+            [plan for plan, _ in loaded],
+            args.database,
+            reasons,
+            args.max_reports,
+            progress,
+            candidates={plan.fingerprint: strings for plan, strings in loaded},
+            stop=stopped.is_set,
+            wait=seconds,
+        )
+    print("\n".join(summary(result)))
+    return 130 if stopped.is_set() else 0
+
+
+def summary(result: DrainResult) -> list[str]:
+    """Return what requeueing came to, in lines."""
+    if not result.drains:
+        return [f"generation {result.generation}: nothing that these plans cure"]
+    first = f"generation {result.generation}: {result.size:,} reports requeued, "
+    return [f"{first}{result.seconds:.1f} s", *fates(result)]
+
+
+def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> list[str]:
+    """Say what is in quarantine for these reasons, and what becomes of it."""
+    from pipelines.commit import StateDirectory
+    from pipelines.withheld import waiting
+
+    directory = StateDirectory(state)
+    manifest = directory.manifest()
+    found: Counter[tuple[str, str]] = Counter()
+    for each in waiting(directory, manifest, reasons):
+        found[each.reason, each.plan] += each.rows
+    done: Counter[tuple[str, str]] = Counter()
+    for entry in manifest.quarantine:
+        for reason, plan, rows in entry.requeued:
+            done[reason, plan] += rows
+    return told(found, done, plans)
+
+
+def told(
+    waiting: Mapping[tuple[str, str], int],
+    done: Mapping[tuple[str, str], int],
+    plans: Iterable[CompiledPlan],
+) -> list[str]:
+    """Return a table of reports by reason and plan, and how many there are to requeue.
+
+    Parameters
+    ----------
+    waiting, done : mapping
+        Reason and fingerprint, in hexadecimal, to reports.
+    plans : iterable of CompiledPlan
+        Those that are given.
+    """
+    names = {plan.fingerprint.hex(): f"{plan.plan} version {plan.version}" for plan in plans}
+    cured = sum(rows for (_, plan), rows in waiting.items() if plan in names)
+    first = f"{cured:,} reports would be requeued"
+    if not waiting and not done:
+        return [first]
+    # Those that can be cured first, then the most reports.
+    order = sorted(
+        waiting.keys() | done.keys(),
+        key=lambda each: (each[1] not in names, -waiting.get(each, 0), each),
+    )
+    rows = [
+        (
+            reason,
+            names.get(plan, f"not given ({plan[:16]}…)"),
+            f"{waiting.get((reason, plan), 0):,}",
+            f"{done.get((reason, plan), 0):,}",
+        )
+        for reason, plan in order[:_SHOWN]
+    ]
+    lines = [first, *table(["reason", "plan", "waiting", "requeued"], rows)]
+    more = len(order) - _SHOWN
+    return lines if more <= 0 else [*lines, f"and {more:,} more plans that nobody gave"]
+
+
+def _of_topic(args: argparse.Namespace, plans: list[CompiledPlan], reasons: list[Reason]) -> int:
+    """Give back to a streaming job what its quarantine topic holds."""
+    if args.topic is None:
+        raise ParameterError("--topic is missing: sotto topics list shows what there is")
+    if args.database is not None:
+        raise ParameterError("--database goes with --state: the streaming job has its own")
+    from pipelines.requeuetopic import RequeueTopics
+    from sotto.brokers import Broker, require_client
+    from sotto.topics import ReportTopic
+
+    require_client()
+    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    topics = RequeueTopics(broker, ReportTopic.parse(args.topic).name, plans, reasons)
+    with bar("messages", "requeue") as progress:
+        found = topics.waiting(progress) if args.dry_run else topics.requeue(progress)
+    if args.dry_run:
+        print("\n".join(told(found.waiting, found.done, plans)))
+    else:
+        print(f"{found.given_back:,} reports given back to the job by {topics.target}")
+    if found.unreadable:
+        print(f"{found.unreadable:,} records of {topics.origin} could not be read, and were left")
+    return 0
