@@ -1,0 +1,170 @@
+"""Logs of topics for streaming jobs, and what a drain makes of the same records."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from drain_logs import START, Device, Sent, faulty
+from drain_states import projected
+from step_plans import DAY, PERIOD, THRESHOLD, category, number, plan, plans, string
+from streaming_runner import Record, Runner
+
+from pipelines import files, quarantine
+from pipelines.commit import StateDirectory
+from pipelines.drain import drain
+from pipelines.published import HealthDocument, PeriodDocument, RejectsDocument, WindowDocument
+from pipelines.streaming.deployment import Deployment, Lane
+from pipelines.written import Tally
+from sotto.compiled import CompiledPlan
+from sotto.decode import Reject
+from sotto.log import LogWriter
+from sotto.reasons import Reason
+from sotto.registry import Registry
+from sotto.topics import ReportTopic
+
+Logs = dict[Lane, list[Record]]
+
+#: Reports are rejected for these when their pseudonym is revoked. Whether a report of which a newer
+#: rung counts is among them depends on whether that rung came before.
+REVOKED = (Reason.OVER_BUDGET, Reason.EQUIVOCATION, Reason.REVOKED)
+EPOCHS = {
+    "two": (ReportTopic("reports", 1, 2),),
+    "epochs": (ReportTopic("reports", 1, 2), ReportTopic("reports", 2, 4)),
+}
+
+
+class Outcome(NamedTuple):
+    """What is found in a log, as a drain and as a streaming job say it; equal where both agree.
+
+    ``fates`` are reports by what became of them; ``poison`` are rejects that no order changes.
+    """
+
+    windows: list[tuple[object, ...]]
+    estimates: list[tuple[object, ...]]
+    periods: list[tuple[object, ...]]
+    fates: dict[str, int]
+    poison: set[Reject]
+
+
+def small_plans() -> list[CompiledPlan]:
+    """Return two versions of a plan, the first that of other tests, with little to estimate."""
+    later = (
+        category("colour", 3, 0.5, 1, 1.5),
+        category("shape", 4, 0.25, 0.5, mechanism="oue"),
+        number("speed", THRESHOLD, 0.25, 0.5),
+        string("path", 128, 0.5, 1),
+    )
+    return [plans()[0], plan(2, 4, *later)]
+
+
+def honest(devices: int, periods: int, seed: int) -> list[Sent]:
+    """Return what honest devices of both plans send, with some of it sent again."""
+    source = random.Random(seed)
+    sent = [
+        one
+        for period in range(periods)
+        for each in range(devices)
+        for one in Device(small_plans()[each % 2], source).period(START + period * PERIOD)
+    ]
+    again = source.sample(sent, len(sent) // 10)
+    return sent + [Sent(append + source.randrange(DAY), message) for append, message in again]
+
+
+def shard_said(message: bytes) -> int:
+    return int.from_bytes(message[4:6], "little") if len(message) >= 40 else 0
+
+
+def records(epochs: str, seed: int, periods: int = 6) -> Logs:
+    """Return records of few devices over so many periods, with everything wrong at some."""
+    source = random.Random(seed)
+    sent = sorted(honest(4, periods, seed) + faulty(seed))
+    topics = EPOCHS[epochs]
+    half = START + periods * PERIOD // 2
+    logs: Logs = defaultdict(list)
+    for append, message in sent:
+        topic = topics[append > half if len(topics) > 1 else 0]
+        lane = Lane(str(topic), topic.partition(shard_said(message)))
+        # A broker's clock is set back now and then.
+        logs[lane].append(Record(append - source.choice([0, 0, 0, 60_000]), message))
+    for topic in topics:
+        # Something comes last in every lane, long after.
+        for each in range(topic.partitions):
+            logs[Lane(str(topic), each)].append(Record(half + 99 * DAY, f"{topic}/{each}".encode()))
+    return dict(logs)
+
+
+def deployment(epochs: str, **more: object) -> Deployment:
+    settings = {"every": 3_000, "slots": 3, "rows": 30, **more}
+    return Deployment("job", Registry(small_plans()), EPOCHS[epochs], **settings)
+
+
+def write(log: Path, logs: Mapping[Lane, Iterable[Record]]) -> None:
+    for lane, content in logs.items():
+        name = str(lane).replace("/", "-")
+        with LogWriter(log, name, fsync="never", segment_bytes=1 << 20) as writer:
+            for record in content:
+                writer.append(record.message, record.timestamp)
+
+
+@lru_cache
+def drained(epochs: str, seed: int) -> Outcome:
+    """Return what a drain makes of the records."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, state = Path(folder, "log"), Path(folder, "state")
+        write(log, records(epochs, seed))
+        result = drain(log, state, small_plans())
+        tables = projected(state)
+        rejects = [
+            reject
+            for entry in StateDirectory(state).manifest().quarantine
+            for reject in quarantine.unpack(
+                files.load(StateDirectory(state).quarantine(entry.generation), quarantine.KIND)
+            )
+        ]
+    return Outcome(
+        _rows(tables["windows"], "revision"),
+        _rows(tables["estimates"], "revision"),
+        _rows(tables["periods"], "closed"),
+        _fates(result.tally, result.rejects),
+        _poison(rejects),
+    )
+
+
+def streamed(runner: Runner) -> Outcome:
+    """Return what a consumer of the outside has of a finished job."""
+    documents = list(runner.documents.values())
+    windows = [each for each in documents if isinstance(each, WindowDocument) and each.estimates]
+    periods = [each.period for each in documents if isinstance(each, PeriodDocument)]
+    (rejects,) = (each for each in documents if isinstance(each, RejectsDocument))
+    (health,) = (each for each in documents if isinstance(each, HealthDocument))
+    tally = Tally(*(health.health[name] for name in Tally._fields))  # type: ignore[arg-type]
+    return Outcome(
+        _rows([each.window for each in windows], "revision"),
+        _rows([row for each in windows for row in each.estimates], "revision"),
+        _rows(periods, "closed"),
+        _fates(tally, rejects.rejects),
+        # At least once: what was rejected before a rollback is rejected again.
+        _poison(runner.rejects),
+    )
+
+
+def _rows(rows: Iterable[Mapping[str, object]], without: str) -> list[tuple[object, ...]]:
+    kept = [sorted((k, v) for k, v in row.items() if k != without) for row in rows]
+    return sorted((tuple((k, repr(v)) for k, v in row) for row in kept), key=repr)
+
+
+def _fates(tally: Tally, rejects: Mapping[str, int]) -> dict[str, int]:
+    revoked = [reason.label for reason in REVOKED]
+    fates = {**tally._asdict(), **{k: v for k, v in rejects.items() if k not in revoked}}
+    fates["superseded"] += sum(rejects.get(label, 0) for label in revoked)
+    return fates
+
+
+def _poison(rejects: Iterable[Reject]) -> set[Reject]:
+    return {reject for reject in rejects if reject.reason not in REVOKED}
