@@ -121,12 +121,24 @@ class Reader:
         self._lock = threading.RLock()
 
     def bounds(self, partitions: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
-        """Return where the first record of each is, and where the next one will be."""
+        """Return where the first record of each is, and where the next one will be.
+
+        Raises
+        ------
+        BrokerError
+            The broker does not say so of all of them, of new ones for example.
+        """
         with self._lock, told(self._broker):
             consumer = self._consumer()
             wanted = [_known(each) for each in partitions]
             first = consumer.beginning_offsets(wanted, timeout_ms=int(PATIENCE * 1000))
             last = consumer.end_offsets(wanted, timeout_ms=int(PATIENCE * 1000))
+        for each, known in zip(partitions, wanted, strict=True):
+            if known not in first or known not in last:
+                raise BrokerError(
+                    f"{each.topic} partition {each.number}: the broker does not say where it "
+                    "begins and ends; try again"
+                )
         return {each: (first[_known(each)], last[_known(each)]) for each in partitions}
 
     def pieces(

@@ -79,7 +79,9 @@ class KafkaTopics:
             The broker cannot be reached, or what is wrong with a topic, and what to do.
         """
         with connected(self.broker) as topics:
-            self._found = {topic: topics.check(topic, registry.horizon) for topic in self.topics}
+            self._found = {
+                topic: topics.check(topic, registry.horizon, draining=True) for topic in self.topics
+            }
             epochs = topics.epochs(self.topics[0].name)
             self._others = tuple(topic for topic in epochs if topic not in self._found)
         if not all(found.id for found in self._found.values()):

@@ -91,7 +91,7 @@ class Topics:
             id=str(described["topic_id"]),
         )
 
-    def check(self, topic: ReportTopic, horizon: int) -> FoundTopic:
+    def check(self, topic: ReportTopic, horizon: int, *, draining: bool = False) -> FoundTopic:
         """Return what the broker says of a topic that can be used.
 
         Parameters
@@ -99,6 +99,8 @@ class Topics:
         topic : ReportTopic
         horizon : int
             Milliseconds for which plans accept reports of an event.
+        draining : bool
+            Whether the topic is only read, whatever partitions were added to it.
 
         Raises
         ------
@@ -106,7 +108,7 @@ class Topics:
             It is not there, or something keeps it from being used: all of that, a line each.
         """
         found = self.find(topic)
-        if wrong := faults(topic, found, horizon):
+        if wrong := faults(topic, found, horizon, draining=draining):
             raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
         return found
 

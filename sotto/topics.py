@@ -124,7 +124,9 @@ def settings_for(retention: int) -> dict[str, str]:
     }
 
 
-def faults(topic: ReportTopic, found: FoundTopic, horizon: int) -> list[str]:
+def faults(
+    topic: ReportTopic, found: FoundTopic, horizon: int, *, draining: bool = False
+) -> list[str]:
     """Return what keeps a topic from being used, each with what to do; empty if nothing does.
 
     Parameters
@@ -133,10 +135,14 @@ def faults(topic: ReportTopic, found: FoundTopic, horizon: int) -> list[str]:
     found : FoundTopic
     horizon : int
         Milliseconds for which plans accept reports of an event: records must stay as long.
+    draining : bool
+        Whether the topic is only read. Nobody sends to partitions that were added to it, and what
+        is in the others must be counted all the same.
     """
     says = found.settings
     wrong = []
-    if found.partitions != topic.partitions:
+    added = found.partitions > topic.partitions
+    if found.partitions != topic.partitions and not (draining and added):
         wrong.append(
             f"it has {found.partitions} partitions, not {topic.partitions}: reports of one device "
             "would be in two; let it be and create the next epoch"

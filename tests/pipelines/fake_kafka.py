@@ -85,7 +85,7 @@ class FakeCluster:
         wanted = [self.topics[name] for name in names or self.topics]
         return KafkaTopics(Broker("fake:9092"), wanted, accept_loss, share)
 
-    def check(self, wanted: ReportTopic, horizon: int) -> FoundTopic:
+    def check(self, wanted: ReportTopic, horizon: int, *, draining: bool) -> FoundTopic:
         """Say that a topic can be used."""
         return FoundTopic(wanted.partitions, 1, {}, self.ids[str(wanted)])
 

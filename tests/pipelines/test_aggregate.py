@@ -299,7 +299,7 @@ def test_a_topic_is_followed_through_failures_of_its_broker(
     seen: list[str] = []
     real = FakeCluster.check
 
-    def check(self: FakeCluster, wanted: object, horizon: int) -> object:
+    def check(self: FakeCluster, wanted: object, horizon: int, **how: bool) -> object:
         seen.append("looked")
         if len(seen) == 2:
             raise BrokerError("it has gone")
@@ -308,7 +308,7 @@ def test_a_topic_is_followed_through_failures_of_its_broker(
                 cluster.partition(0).append(reports[0].append, one.message)
         if len(seen) == 4:
             os.kill(os.getpid(), signal.SIGTERM)
-        return real(self, wanted, horizon)
+        return real(self, wanted, horizon, **how)
 
     monkeypatch.setattr(FakeCluster, "check", check)
     given = ["--kafka", "localhost:9092", "--topic", "reports-e1-p1", "--follow", "--every", "1s"]

@@ -10,7 +10,7 @@ import pytest
 from drain_logs import START, Device, faulty, honest, write
 from drain_reference import expected
 from drain_states import committed, counted, projected
-from fake_kafka import FakeCluster, copied, install
+from fake_kafka import FakeCluster, FakeConsumer, copied, install
 from step_plans import DAY, HOUR, plans, registry
 
 from pipelines import partitions, quarantine
@@ -344,6 +344,15 @@ def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster: FakeCluster, tmp_p
         taken(cluster, tmp_path / "one")
     with pytest.raises(DrainError, match="another log"):
         drain(tmp_path / "log", tmp_path / "two", plans())
+
+
+def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_tried_again(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What kafka-python has not found in time it leaves out."""
+    monkeypatch.setattr(FakeConsumer, "end_offsets", lambda *_, **__: {})
+    with pytest.raises(BrokerError, match=r"reports-e1-p2 partition 0: .*try again"):
+        partitions.Reader(Broker("fake:9092")).bounds([partitions.Partition(NAME, 0)])
 
 
 def test_a_broker_that_falls_silent_is_an_error(cluster: FakeCluster, tmp_path: Path) -> None:
