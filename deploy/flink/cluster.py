@@ -64,6 +64,17 @@ class LocalFlink:
         return str(json.loads(self._endpoint_file.read_text("utf-8"))["rest"])
 
     @property
+    def client(self) -> dict[str, str]:
+        """What has to be in the environment of who submits jobs."""
+        return {
+            "FLINK_CONF_DIR": str(self._configuration),
+            "FLINK_LIB_DIR": str(self.library),
+            "FLINK_OPT_DIR": str(self.library),
+            "FLINK_LOG_DIR": str(self.folder),
+            "LOG4J_PROPERTIES": str(SOURCE / "log4j2.properties"),
+        }
+
+    @property
     def running(self) -> bool:
         """Whether a process of it lives."""
         return any(process.pid is not None for process in self._processes)

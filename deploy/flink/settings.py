@@ -12,10 +12,10 @@ from deploy.ports import HOST
 MAX_PARALLELISM = 128
 
 #: Megabytes of a task manager. Flink takes them from its start scripts' sums; here they are given.
-_HEAP = {"framework.heap.size": 96, "task.heap.size": 160}
-_DIRECT = {"framework.off-heap.size": 64, "task.off-heap.size": 32, "network": 32}
+_HEAP = {"framework.heap.size": 96, "task.heap.size": 416}
+_DIRECT = {"framework.off-heap.size": 64, "task.off-heap.size": 96, "network": 32}
 _METASPACE = 192
-_MANAGED = 64
+_MANAGED = 128
 _OVERHEAD = 64
 
 #: Megabytes of heap of the job manager.

@@ -1,0 +1,169 @@
+"""Count reports all the time, in a job on Apache Flink.
+
+A job reads the topics of one name and writes estimates and what it rejects to the topics beside
+them; sotto sink brings estimates into a database. What the job must not forget is in its folder
+(--state): its name, its plans, and, unless they are put elsewhere, its checkpoints and savepoints.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.cli.tables import table
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pipelines.flink.jobfolder import JobFolder, Known
+    from pipelines.flink.launch import Asked
+    from pipelines.flink.rest import JobManager
+
+HELP = "run, stop and look at the streaming job on Apache Flink"
+
+_EXAMPLES = """\
+examples:
+  sotto topics create reports --partitions 8 --plan plan.yaml --broker client.json --sinks
+      make what the job reads and writes, once
+  sotto flink run --state job --plan plan.yaml --broker client.json --topic reports-e1-p8
+      look at everything, say what is wrong, or submit the job
+  sotto flink status --state job
+      whether it runs, its last checkpoint, why it failed last
+  sotto flink stop --state job
+      end it with a savepoint
+  sotto flink run --state job --from latest --parallelism 2 --plan plan.yaml --plan new.yaml ...
+      go on where it was: with more slots, more plans, after a crash of the job manager
+
+A job that has run goes on --from latest, or from a savepoint. Without its state it would count all
+reports again, and is refused. PyFlink lives in an environment of its own: make flink-venv makes
+it, --python names another.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto flink``."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    run_ = actions.add_parser("run", help="submit a job, or go on with one")
+    status = actions.add_parser("status", help="how a job is")
+    savepoint = actions.add_parser("savepoint", help="write a job's state down; it goes on")
+    stop = actions.add_parser("stop", help="end a job with a savepoint")
+    cancel = actions.add_parser("cancel", help="end a job at once; its last checkpoint stays")
+    listing = actions.add_parser("list", help="show all jobs of a Flink")
+    listing.add_argument("--flink", default=_FLINK, metavar="URL", help=f"default: {_FLINK}")
+    for action in (run_, status, savepoint, stop, cancel):
+        action.add_argument(
+            "--state", type=Path, required=True, metavar="FOLDER", help="the job's folder"
+        )
+    for action in (status, savepoint, stop, cancel):
+        action.add_argument("--flink", metavar="URL", help="default: where it was submitted last")
+    _add_run(run_)
+
+
+_FLINK = "http://127.0.0.1:8081"
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    plans = "a plan (YAML) or a compiled one (.json); all that the job has ever had"
+    add("--plan", type=Path, action="append", required=True, metavar="FILE", help=plans)
+    add("--broker", type=Path, required=True, metavar="FILE", help="how to reach it (JSON)")
+    topics = "full name; several are epochs, of which old ones are left out once drained"
+    add("--topic", action="append", required=True, metavar="NAME", help=topics)
+    add("--flink", default=_FLINK, metavar="URL", help=f"the job manager (default: {_FLINK})")
+    add("--from", dest="restore", metavar="PATH", help="latest, a savepoint or a checkpoint")
+    add("--parallelism", type=int, default=1, metavar="N", help="slots to use (default: 1)")
+    where = "where state is: in the heap (hashmap, the default) or on disk"
+    add("--backend", choices=("hashmap", "rocksdb"), default="hashmap", help=where)
+    add("--checkpoints", metavar="URI", help="a folder that all of Flink reaches")
+    add("--checkpoint-every", default="10s", metavar="DURATION", help="default: 10s")
+    often = "how often a window is told anew at most (default: 30s)"
+    add("--every", default="30s", metavar="DURATION", help=often)
+    add("--python", metavar="PATH", help="of the environment with PyFlink")
+    add("--worker", metavar="PATH", help="the same on the task managers, if it is elsewhere there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto flink`` and return its exit status."""
+    from pipelines.flink.rest import JobManager
+
+    if args.action == "list":
+        return _list(JobManager(args.flink))
+    from pipelines.flink.jobfolder import JobFolder
+
+    folder = JobFolder(args.state)
+    if args.action == "run":
+        from pipelines.flink.launch import submit
+
+        print(f"submitted: {submit(folder, _asked(args))}")
+        return 0
+    known = folder.known
+    if not known.id:
+        raise ParameterError(f"{args.state} knows of no job: sotto flink run submits one")
+    manager = JobManager(args.flink or known.flink)
+    return {"status": _status, "savepoint": _save, "stop": _save, "cancel": _cancel}[args.action](
+        args, folder, known, manager
+    )
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    from pipelines.flink.launch import Asked
+    from sotto.cli.aggregate import load
+    from sotto.durations import parse_duration
+    from sotto.topics import ReportTopic
+
+    loaded = [load(path) for path in args.plan]
+    return Asked(
+        plans=[plan for plan, _ in loaded],
+        candidates={plan.fingerprint: strings for plan, strings in loaded},
+        broker=args.broker,
+        topics=[ReportTopic.parse(name) for name in args.topic],
+        flink=args.flink,
+        parallelism=args.parallelism,
+        restore=args.restore,
+        backend=args.backend,
+        checkpoints=args.checkpoints,
+        checkpoint_every=parse_duration(args.checkpoint_every),
+        every=parse_duration(args.every),
+        python=args.python,
+        worker=args.worker,
+    )
+
+
+def _list(manager: JobManager) -> int:
+    jobs = manager.jobs()
+    if not jobs:
+        print(f"no job on {manager.url}")
+        return 0
+    rows = [(job.id, job.name, job.state.lower(), f"{job.running}/{job.tasks}") for job in jobs]
+    print("\n".join(table(["id", "name", "state", "tasks"], rows)))
+    return 0
+
+
+def _status(args: argparse.Namespace, folder: JobFolder, known: Known, manager: JobManager) -> int:
+    job = manager.job(known.id)
+    made = manager.checkpoints(known.id)
+    last = made["latest"].get("completed")
+    print(f"{job.name}: {job.state.lower()}, {job.running} of {job.tasks} tasks run")
+    print(f"topics: {', '.join(known.topics)}; plans: {', '.join(known.plans.values())}")
+    if last:
+        size, took = last["state_size"] / 1e6, last["end_to_end_duration"] / 1e3
+        print(f"last checkpoint: {last['id']}, {size:,.1f} MB in {took:.1f} s")
+    print(f"checkpoints that failed: {made['counts']['failed']}")
+    if failure := manager.failure(known.id):
+        print(f"failed last: {failure}")
+    return 0 if job.well else 1
+
+
+def _save(args: argparse.Namespace, folder: JobFolder, known: Known, manager: JobManager) -> int:
+    place = known.places[-1]
+    made = manager.savepoint(known.id, place, stop=args.action == "stop")
+    print(f"savepoint: {made}")
+    return 0
+
+
+def _cancel(args: argparse.Namespace, folder: JobFolder, known: Known, manager: JobManager) -> int:
+    manager.cancel(known.id)
+    manager.wait(known.id, "CANCELED")
+    print("cancelled; sotto flink run --from latest goes on from its last checkpoint")
+    return 0
