@@ -25,6 +25,8 @@ COMMANDS = (
     "design",
     "topics",
     "exporter",
+    "flink",
+    "sink",
 )
 
 #: What a missing module is part of.
