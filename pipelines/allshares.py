@@ -100,6 +100,7 @@ def summed(manifests: Sequence[Manifest]) -> Manifest:
         expired=_rows(manifest.expired for manifest in manifests),
         lineage=(hashlib.sha256(digests.encode()).hexdigest()[:32],),
         tally=reduce(Tally.plus, (manifest.tally for manifest in manifests)),
+        requeued=_rows(manifest.requeued for manifest in manifests),
     )
 
 
@@ -114,13 +115,18 @@ def _audits(manifests: Sequence[Manifest]) -> dict[int, Totals]:
 
 def _quarantine(manifests: Sequence[Manifest]) -> tuple[Quarantined, ...]:
     """Return the numbers of quarantine by generation, each a share's own."""
-    by_generation: dict[int, Counter[str]] = {}
+    by_generation: dict[int, list[Quarantined]] = {}
     for manifest in manifests:
         for entry in manifest.quarantine:
-            by_generation.setdefault(entry.generation, Counter()).update(entry.rows)
+            by_generation.setdefault(entry.generation, []).append(entry)
     return tuple(
-        Quarantined(generation, None, dict(sorted(rows.items())))
-        for generation, rows in sorted(by_generation.items())
+        Quarantined(
+            generation,
+            None,
+            _rows(entry.rows for entry in entries),
+            tuple(mark for entry in entries for mark in entry.requeued),
+        )
+        for generation, entries in sorted(by_generation.items())
     )
 
 
