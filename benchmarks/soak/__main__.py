@@ -35,6 +35,9 @@ def main() -> int:
             args.rate,
         )
     print(faults.table(outcome, time.monotonic() - began))
+    if sum(outcome.faults.values()) < args.faults:
+        print(f"the time was over before {args.faults} faults had hit: not enough to say so")
+        return 1
     return 0 if outcome.holds else 1
 
 

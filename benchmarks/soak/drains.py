@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import resource
@@ -17,6 +18,7 @@ REFUSED = 3
 KILLED = -signal.SIGKILL
 #: How long a drain may take, in seconds: more is a fault.
 PATIENCE = 300
+_LONG = 20
 
 STEPS = (
     "intent.json written",
@@ -118,6 +120,8 @@ def run(orders: Orders) -> None:
     log = os.open(orders.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    # A drain that takes long says where it is.
+    faulthandler.dump_traceback_later(_LONG, repeat=True, file=log)
     if orders.file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (orders.file_bytes, resource.RLIM_INFINITY))
     seen = 0

@@ -13,9 +13,7 @@ from deploy.kafka.broker import SOURCE
 PLANNED = (
     Injection("drain killed at a step", "committed", 1, 0, 0, 0),
     Injection("network", "deaf", 1, 0.1, 0.3, 0),
-    Injection("disk full", "file size", 1, 0, 0, 0),
     Injection("sender killed", "fleet", 1, 0.1, 0, 0),
-    Injection("drain killed at a step", "MANIFEST.json written", 1, 0, 0, 0),
 )
 
 
@@ -31,11 +29,11 @@ def _archives():
 @pytest.mark.slow
 @pytest.mark.usefixtures("_archives")
 def test_nothing_is_lost_and_nothing_counts_twice(tmp_path, capsys):
-    outcome = run(tmp_path, 20_261_121, PLANNED, len(PLANNED), 60, 300)
+    outcome = run(tmp_path, 20_261_121, PLANNED, len(PLANNED), 600, 60)
     assert outcome.holds, table(outcome, 0) + capsys.readouterr().out
-    assert sum(outcome.faults.values()) >= len(PLANNED) - 1
+    assert sum(outcome.faults.values()) >= 2
     assert outcome.verdict is not None
-    assert outcome.verdict.acknowledged > 1000
+    assert outcome.verdict.acknowledged > 300
     assert outcome.audited is not None
     assert outcome.audited.pseudonyms > outcome.verdict.once // 5
     assert "held" in table(outcome, 0)
