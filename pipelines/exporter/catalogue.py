@@ -66,7 +66,7 @@ CATALOGUE = _described(
     ),
     Described(
         "sotto_clock_timestamp_seconds",
-        "The log's clock as of the last drain: the latest append time taken, up to which all is.",
+        "The log's clock as the job has it: the latest append time taken, up to which all is.",
     ),
     Described("sotto_database_generation", "Generation of the results in the database."),
     Described(
@@ -74,14 +74,27 @@ CATALOGUE = _described(
         "By how many generations the database is behind what is committed.",
     ),
     Described("sotto_database_bytes", "Size of the SQLite file and its journal."),
-    Described("sotto_lag_bytes", "Bytes of the log that no drain has taken."),
+    Described("sotto_lag_bytes", "Bytes of the log that the job has not taken."),
     Described(
         "sotto_lag_records",
-        "Records of the log that no drain has taken; extrapolated where a lane has many.",
+        "Records of the log that the job has not taken; extrapolated where a lane has many.",
     ),
-    Described("sotto_lag_seconds", "Age of the oldest record that no drain has taken; 0 for none."),
-    Described("sotto_lag_lanes", "Lanes of the log with records that no drain has taken."),
-    Described("sotto_state_bytes", "Size of the committed files.", ("part",)),
+    Described(
+        "sotto_lag_seconds", "Age of the oldest record that the job has not taken; 0 for none."
+    ),
+    Described("sotto_lag_lanes", "Lanes of the log with records that the job has not taken."),
+    Described(
+        "sotto_document_age_seconds",
+        "How long ago the newest document of the topic of estimates was published.",
+    ),
+    Described(
+        "sotto_sink_lag_records", "Records of the topic of estimates that no sink has taken."
+    ),
+    Described(
+        "sotto_state_bytes",
+        "Size of the committed files, or of a streaming job's states.",
+        ("part",),
+    ),
     Described("sotto_state_chains", "Chains in the budget periods that are open."),
     Described("sotto_state_pseudonyms", "Pseudonyms in the budget periods that are open."),
     Described("sotto_reports_read_total", "Reports decoded from the log."),

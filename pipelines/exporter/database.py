@@ -12,12 +12,19 @@ import sqlalchemy as sql
 from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.exporter.projected import Projected, projected, projected_generation
+from pipelines.exporter.projected import Projected, projected, projected_generation, sunk
 from pipelines.exporter.sources import ATTEMPTS, MissingError, UnreadableError
 from sotto.errors import DrainError
 
 #: How long PostgreSQL is waited for, s.
 _PATIENCE = 3
+#: By which a server that has gone without a word is noticed, as libpq takes it.
+_NOTICED = {
+    "tcp_user_timeout": 5000,
+    "keepalives_idle": 3,
+    "keepalives_interval": 2,
+    "keepalives_count": 2,
+}
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
 
@@ -85,7 +92,7 @@ class Database:
         last = self._last
         if last is None or (last.generation, last.lineage) != (generation, lineage):
             last = projected(connection, self._most)
-        return replace(last, size=self._size())
+        return replace(last, size=self._size(), sunk=sunk(connection))
 
     @property
     def _journal(self) -> Path:
@@ -113,7 +120,7 @@ class Database:
     def _engine(self) -> sql.Engine:
         if self._file is None:
             options = f"-c statement_timeout={_PATIENCE * 1000}"
-            wait = {"connect_timeout": _PATIENCE, "options": options}
+            wait = {"connect_timeout": _PATIENCE, "options": options, **_NOTICED}
             postgres = self._url.get_backend_name() == "postgresql"
             engine = sql.create_engine(
                 self._url, poolclass=NullPool, connect_args=wait if postgres else {}

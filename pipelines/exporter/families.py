@@ -10,8 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.committed import Committed, Period
+from pipelines.exporter.documents import Documents
 from pipelines.exporter.lag import Lag
-from pipelines.exporter.projected import Projected
+from pipelines.exporter.projected import Projected, Sunk
 from pipelines.exporter.sources import Source, Status
 from pipelines.quarantined import CURABLE
 from sotto.reasons import Reason
@@ -36,6 +37,9 @@ class Reading:
     state : Source of Committed, optional
     database : Source of Projected, optional
     log : Source of Lag, optional
+    documents : Source of Documents, optional
+    registry : Registry, optional
+        The plans, where no state directory says which.
     """
 
     at: int
@@ -43,11 +47,18 @@ class Reading:
     state: Source[Committed] | None = None
     database: Source[Projected] | None = None
     log: Source[Lag] | None = None
+    documents: Source[Documents] | None = None
+    registry: Registry | None = None
 
     @property
     def sources(self) -> dict[str, Source[object]]:
         """The sources asked for, by name."""
-        named = {"state": self.state, "database": self.database, "log": self.log}
+        named = {
+            "state": self.state,
+            "database": self.database,
+            "log": self.log,
+            "documents": self.documents,
+        }
         return {name: Source(s.status, s.value, s.problem) for name, s in named.items() if s}
 
 
@@ -111,18 +122,29 @@ def _of_reading(samples: Samples, reading: Reading, now: int) -> None:
             "sotto_database_behind_generations",
             None if state is None else max(state.generation - database.generation, 0),
         )
+    sunk = database.sunk if database and state is None else None
+    if sunk is not None:
+        _sunk(samples, sunk)
+    registry = state.registry if state else reading.registry
+    if registry is not None:
+        _plans(samples, registry)
     # What is committed is ahead of what is projected, if anything.
     newest = state or database
     if newest is not None:
         clock = None if newest.clock is None else newest.clock / _MILLI
         samples.add("sotto_clock_timestamp_seconds", clock)
-        samples.add("sotto_drain_generation", newest.generation)
+        samples.add("sotto_drain_generation", None if sunk else newest.generation)
         for reason in Reason:
             rows = newest.rejected.get(reason.label, 0)
             samples.add("sotto_reports_rejected_total", rows, reason.label)
-        _periods(samples, newest.periods, None if state is None else state.registry)
+        _periods(samples, newest.periods, registry)
     if lag is not None:
         _lag(samples, lag, now)
+    documents = reading.documents.value if reading.documents else None
+    if documents is not None:
+        age = None if documents.newest is None else _age(documents.newest, now)
+        samples.add("sotto_document_age_seconds", age)
+        samples.add("sotto_sink_lag_records", documents.behind)
 
 
 def _age(then: int, now: int) -> float:
@@ -147,11 +169,24 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
     add("sotto_reports_duplicates_total", state.tally.duplicates)
     for reason in CURABLE:
         add("sotto_reports_requeued_total", state.requeued.get(reason.label, 0), reason.label)
-    if state.registry is not None:
-        add("sotto_period_allowed_epsilon", state.registry.budget / _MICRO)
-        for _, _, plan, metric in state.registry.metrics:
-            first = (metric.delays[0] + plan.resolution) / _MILLI
-            add("sotto_metric_first_release_seconds", first, plan.plan, plan.version, metric.name)
+
+
+def _sunk(samples: Samples, sunk: Sunk) -> None:
+    """Add what a streaming job says of itself, under the names that drains have for it."""
+    health = sunk.health
+    samples.add("sotto_reports_read_total", health["reports"])
+    samples.add("sotto_reports_duplicates_total", health["duplicates"])
+    samples.add("sotto_state_chains", health["chains"])
+    samples.add("sotto_state_pseudonyms", health["pseudonyms"])
+    samples.add("sotto_state_bytes", health["state_bytes"], "states")
+
+
+def _plans(samples: Samples, registry: Registry) -> None:
+    samples.add("sotto_period_allowed_epsilon", registry.budget / _MICRO)
+    for _, _, plan, metric in registry.metrics:
+        first = (metric.delays[0] + plan.resolution) / _MILLI
+        labels = (plan.plan, plan.version, metric.name)
+        samples.add("sotto_metric_first_release_seconds", first, *labels)
 
 
 def _database(samples: Samples, database: Projected) -> None:

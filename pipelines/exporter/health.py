@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,10 +15,13 @@ from prometheus_client.registry import Collector
 
 from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.database import Database
+from pipelines.exporter.documents import Documents, WatchedDocuments
 from pipelines.exporter.families import Reading, families
 from pipelines.exporter.lag import Lag, Watched
+from pipelines.exporter.projected import Projected
 from pipelines.exporter.sources import Source, Status, read
 from sotto.log import now_ms
+from sotto.registry import Registry
 
 T = TypeVar("T")
 
@@ -34,7 +38,11 @@ class Readers:
     database : Database, optional
         Results.
     log : Watched, optional
-        The log or the topics that the state directory's drains take.
+        The log or the topics that the job takes.
+    documents : WatchedDocuments, optional
+        The topic of estimates from which the database is written.
+    registry : Registry, optional
+        The plans, where there is no state directory.
     """
 
     def __init__(
@@ -42,23 +50,54 @@ class Readers:
         state: Path | None = None,
         database: Database | None = None,
         log: Watched | None = None,
+        documents: WatchedDocuments | None = None,
+        registry: Registry | None = None,
     ) -> None:
         self._state = state
         self._database = database
         self._log = log
+        self._documents = documents
+        self._registry = registry
 
     def read(self) -> Reading:
         """Read all sources, whatever state they are in."""
-        began = time.monotonic()
+        *_, reading = self.readings()
+        return reading
+
+    def readings(self, before: Reading | None = None) -> Iterator[Reading]:
+        """Read all sources; yield what is known once the broker is asked, and when it has answered.
+
+        Parameters
+        ----------
+        before : Reading, optional
+            What is said of the broker meanwhile: it may take long not to answer.
+        """
+        began, at = time.monotonic(), now_ms()
         path, database = self._state, self._database
         state = None if path is None else read(lambda: committed(path))
         results = None if database is None else read(database.read)
+        known = Reading(
+            at,
+            time.monotonic() - began,
+            state,
+            results,
+            None if before is None else before.log,
+            None if before is None else before.documents,
+            self._registry,
+        )
+        yield known
+        if self._log is None and self._documents is None:
+            return
         lag = None if self._log is None else _lag(self._log, state)
-        return Reading(now_ms(), time.monotonic() - began, state, results, lag)
+        documents = None if self._documents is None else _documents(self._documents, results)
+        seconds = time.monotonic() - began
+        yield replace(known, seconds=seconds, log=lag, documents=documents)
 
 
 def _lag(log: Watched, state: Source[Committed] | None) -> Source[Lag]:
     """Return what is not taken; all there is if nothing is committed yet."""
+    if not log.by_state:
+        return read(lambda: log.lag({}, None))
     if state is None or state.status not in (Status.OK, Status.MISSING):
         return Source(Status.UNREADABLE, problem="it is not known what of it is taken")
     if state.value is None:
@@ -67,13 +106,19 @@ def _lag(log: Watched, state: Source[Committed] | None) -> Source[Lag]:
     return read(lambda: log.lag(taken, registry))
 
 
+def _documents(topic: WatchedDocuments, results: Source[Projected] | None) -> Source[Documents]:
+    sunk = results.value.sunk if results and results.value else None
+    taken = sunk.taken if sunk else {}
+    return read(lambda: topic.read(taken))
+
+
 class Health(Collector):
     """The job's health, for a registry of prometheus-client.
 
     Parameters
     ----------
     readers : callable
-        Returns a reading.
+        Given the last reading, yields the next one, and maybe others that lead to it.
     fresh : float
         A reading answers scrapes for so long, s.
     deadline : float, optional
@@ -85,7 +130,7 @@ class Health(Collector):
 
     def __init__(
         self,
-        readers: Callable[[], Reading],
+        readers: Callable[[Reading | None], Iterable[Reading]],
         fresh: float = 5.0,
         deadline: float | None = None,
         clock: Callable[[], int] = now_ms,
@@ -126,16 +171,15 @@ class Health(Collector):
         return done
 
     def _read(self, done: threading.Event) -> None:
-        reading: Reading | None = None
         try:
-            reading = self._readers()
+            for reading in self._readers(self._reading):
+                with self._lock:
+                    before, self._reading = self._reading, reading
+                _tell(before, reading)
         finally:
             with self._lock:
-                before, self._under_way = self._reading, None
-                if reading is not None:
-                    self._reading, self._read_at = reading, time.monotonic()
+                self._under_way, self._read_at = None, time.monotonic()
             done.set()
-        _tell(before, reading)
 
 
 def _tell(before: Reading | None, after: Reading) -> None:

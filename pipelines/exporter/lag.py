@@ -42,6 +42,9 @@ class Lag:
 class Watched(Protocol):
     """What a job drains, as it looks from outside."""
 
+    #: Whether a state directory says what is taken.
+    by_state: bool
+
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
         """Return what is beyond the positions up to which lanes are taken.
 
@@ -71,6 +74,8 @@ class WatchedLog:
         The log's directory.
     """
 
+    by_state = True
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._ends: dict[str, int] = {}
@@ -81,7 +86,7 @@ class WatchedLog:
             raise MissingError(f"there is no log in {self.path}")
         found = lanes(self.path)
         look = max(LOOK_BYTES // max(len(found), 1), _LEAST_LOOK)
-        return _sum([self._of_lane(lane, taken.get(lane.name, 0), look) for lane in found])
+        return total([self._of_lane(lane, taken.get(lane.name, 0), look) for lane in found])
 
     def _of_lane(self, lane: Path, taken: int, look: int) -> Lag:
         reader = LogReader(lane)
@@ -111,6 +116,8 @@ class WatchedTopics:
         The topics, for this alone.
     """
 
+    by_state = True
+
     def __init__(self, source: Source) -> None:
         self._source = source
         self._opened: Registry | None = None
@@ -123,7 +130,7 @@ class WatchedTopics:
             if self._opened is not registry:
                 self._source.open(registry)
                 self._opened = registry
-            return _sum([self._of_lane(lane, taken) for lane in self._source.lanes(taken)])
+            return total([self._of_lane(lane, taken) for lane in self._source.lanes(taken)])
         finally:
             # A connection that idles between two scrapes would outlive what it leads to.
             self._source.close()
@@ -139,7 +146,8 @@ class WatchedTopics:
         return Lag(None, end - start, 1, oldest)
 
 
-def _sum(behind: Sequence[Lag]) -> Lag:
+def total(behind: Sequence[Lag]) -> Lag:
+    """Return what is not taken of several lanes together."""
     sizes = [one.size for one in behind if one.size is not None]
     times = [one.oldest for one in behind if one.oldest is not None]
     return Lag(

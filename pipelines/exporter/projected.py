@@ -13,7 +13,10 @@ from pipelines.audit import Totals
 from pipelines.exporter.committed import Period
 from pipelines.exporter.sources import MissingError
 from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinktables import HEALTH, OFFSETS
 
+#: Of what a job says of itself.
+NUMBERS = ("reports", "duplicates", "chains", "pseudonyms", "state_bytes")
 _KEY = ("collector", "plan", "version", "metric")
 
 
@@ -50,6 +53,22 @@ class EstimateRow:
 
 
 @dataclass(frozen=True)
+class Sunk:
+    """What a sink knows besides.
+
+    Parameters
+    ----------
+    taken : mapping
+        Topic and partition to the offset that it takes next.
+    health : mapping
+        How the job is, as it says itself: numbers, or None for what it does not know.
+    """
+
+    taken: Mapping[tuple[str, int], int]
+    health: Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
 class Projected:
     """What a database says.
 
@@ -72,6 +91,8 @@ class Projected:
     rejected : mapping
         Reports by reason.
     periods : tuple of Period
+    sunk : Sunk or None
+        Where a sink writes the database: what it knows besides.
     """
 
     generation: int
@@ -84,6 +105,7 @@ class Projected:
     omitted: int
     rejected: Mapping[str, int]
     periods: tuple[Period, ...]
+    sunk: Sunk | None = None
 
 
 def projected_generation(connection: sql.Connection) -> tuple[int, str | None]:
@@ -128,6 +150,19 @@ def projected(connection: sql.Connection, most: int) -> Projected:
         rejected=_rejected(connection),
         periods=_periods(connection),
     )
+
+
+def sunk(connection: sql.Connection) -> Sunk | None:
+    """Return what a sink knows; None if none writes the database."""
+    if not sql.inspect(connection).has_table(OFFSETS.name):
+        return None
+    taken = {
+        (row.topic, row.partition): row.next for row in connection.execute(sql.select(OFFSETS))
+    }
+    newest = sql.select(HEALTH.c.document).order_by(HEALTH.c.revision.desc())
+    health = connection.execute(newest).scalar() or {}
+    numbers = {name: health.get(name) for name in NUMBERS}
+    return Sunk(taken, {name: n if type(n) is int else None for name, n in numbers.items()})
 
 
 def _windows(

@@ -68,7 +68,11 @@ def read(reader: Callable[[], T]) -> Source[T]:
                 return Source(Status.UNREADABLE, problem=str(error))
         except (UnreadableError, BrokerError, OSError) as error:
             return Source(Status.UNREADABLE, problem=str(error))
-        except (SottoError, ValueError, KeyError, TypeError, AttributeError) as error:
-            # A document of the right format may still hold what no drain ever wrote.
+        except SottoError as error:
             return Source(Status.DAMAGED, problem=str(error))
+        except Exception as error:
+            # A document of the right format may hold what no drain ever wrote, and a library fail
+            # as nobody foresaw: the other sources are served all the same. What such an error
+            # says may be what it could not read.
+            return Source(Status.DAMAGED, problem=type(error).__name__)
     raise AssertionError("unreachable")

@@ -31,7 +31,11 @@ from sotto.errors import ParameterError
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from pipelines.exporter.documents import WatchedDocuments
     from pipelines.exporter.lag import Watched
+    from sotto.brokers import Broker
+    from sotto.registry import Registry
+    from sotto.topics import ReportTopic
 
 HELP = "serve the job's health and estimates to Prometheus"
 
@@ -48,6 +52,9 @@ examples:
   sotto exporter --state state-1 --share 1/2 --kafka localhost:9092 --topic reports-e1-p8
   sotto exporter --database sqlite:///all.db
       one of the processes that share a topic, and what sotto combine adds up
+  sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
+      --kafka localhost:9092 --topic reports-e1-p8 --group departures
+      of a streaming job called departures, and of the sink that writes its estimates
   sotto exporter --state build/state --once
       print what would be served
 """
@@ -68,6 +75,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--topic", action="append", default=[], metavar="NAME", help="of sotto aggregate")
     add("--share", metavar="K/N", help="of sotto aggregate; its state directory has no database")
+    add(
+        "--group",
+        metavar="NAME",
+        help="of a streaming job: its name, under which Kafka has the offsets that it has taken",
+    )
+    add(
+        "--plan",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="of a streaming job, for what its plans allow; drains leave theirs in --state",
+    )
     add("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
     add("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 for any free one")
     add(
@@ -110,26 +130,35 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
         raise ParameterError(f"--max-series {args.max_series} must be at least 0")
     if not 0 <= args.port < 65536:
         raise ParameterError(f"--port {args.port} must be from 0 to 65535")
+    if args.group and (args.state or args.share or not args.topic):
+        raise ParameterError("--group goes with --topic, and without --state and --share")
     database = None
     if args.database or not args.share:
         database = Database(args.database or of_state(args.state), args.max_series)
-    readers = Readers(args.state, database, _watched(args))
+    readers = Readers(args.state, database, *_watched(args), _registry_of(args.plan))
     fresh, deadline = (parse_duration(text) / 1000 for text in (args.fresh, args.deadline))
     registry = CollectorRegistry()
-    registry.register(Health(readers.read, fresh, None if args.once else deadline))
+    registry.register(Health(readers.readings, fresh, None if args.once else deadline))
     return registry
 
 
-def _watched(args: argparse.Namespace) -> Watched | None:
-    """Return what the job drains, if that is said."""
+def _registry_of(paths: list[Path]) -> Registry | None:
+    from sotto.cli.aggregate import load
+    from sotto.registry import Registry
+
+    return Registry([load(path)[0] for path in paths]) if paths else None
+
+
+def _watched(args: argparse.Namespace) -> tuple[Watched | None, WatchedDocuments | None]:
+    """Return what the job takes and where it publishes, as far as that is said."""
     from pipelines.exporter.lag import WatchedLog, WatchedTopics
 
     if bool(args.topic) != bool(args.kafka or args.broker):
         raise ParameterError("--topic goes with --kafka or --broker, and they with it")
     if args.log is not None:
-        return WatchedLog(args.log)
+        return WatchedLog(args.log), None
     if not args.topic:
-        return None
+        return None, None
     from pipelines.shares import Share
     from pipelines.topic import KafkaTopics
     from sotto.brokers import Broker, require_client
@@ -138,8 +167,23 @@ def _watched(args: argparse.Namespace) -> Watched | None:
     require_client()
     broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
     topics = [ReportTopic.parse(name) for name in args.topic]
+    if args.group:
+        return _streaming(broker, topics, args.group)
     share = None if args.share is None else Share.parse(args.share)
-    return WatchedTopics(KafkaTopics(broker, topics, share=share))
+    return WatchedTopics(KafkaTopics(broker, topics, share=share)), None
+
+
+def _streaming(
+    broker: Broker, topics: list[ReportTopic], group: str
+) -> tuple[Watched, WatchedDocuments]:
+    from pipelines.exporter.documents import WatchedDocuments
+    from pipelines.exporter.group import WatchedGroup
+    from sotto.sinktopics import SinkTopic
+
+    if len({topic.name for topic in topics}) != 1:
+        raise ParameterError("--topic must be epochs of one name")
+    estimates = SinkTopic(topics[0].name, "estimates")
+    return WatchedGroup(broker, topics, group), WatchedDocuments(broker, estimates)
 
 
 def _serve(address: str, port: int, registry: CollectorRegistry) -> int:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +17,19 @@ import pytest
 from drain_logs import START
 from drain_states import projected
 from step_plans import plans
-from watched import CANDIDATES, Watched, append, exposition, late_messages, samples, value, watched
+from watched import (
+    CANDIDATES,
+    FakeDocuments,
+    FakeGroup,
+    Watched,
+    append,
+    exposition,
+    late_messages,
+    samples,
+    sunk,
+    value,
+    watched,
+)
 
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
@@ -136,7 +148,7 @@ def test_labels_come_from_plans_alone(job: Watched) -> None:
                 assert re.fullmatch(r"[0-9.]*", item)
 
 
-def test_the_documents_list_what_is_exposed(job: Watched) -> None:
+def test_the_documents_list_what_is_exposed(job: Watched, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(sotto_\w+)` \| (\w+) \| (.*?) ?\| (.*) \|$", text, re.MULTILINE)
     documented = [
@@ -144,12 +156,16 @@ def test_the_documents_list_what_is_exposed(job: Watched) -> None:
         for name, kind, labels, meaning in rows
     ]
     assert documented == [(d.name, d.type, d.labels, d.help) for d in CATALOGUE.values()]
+    number = sunk(job.state, database := f"sqlite:///{tmp_path / 'sunk.db'}")
+    documents = FakeDocuments(number, now_ms())
     shown = exposition(job.state, job.log)
-    found = samples(shown)
-    assert set(re.findall(r"^# HELP (\S+)", shown, re.MULTILINE)) == set(CATALOGUE)
+    streaming = exposition(None, FakeGroup(), database=database, documents=documents)
+    both = samples(streaming) | samples(shown)
+    helped = set(re.findall(r"^# HELP (\S+)", shown + streaming, re.MULTILINE))
+    assert helped == set(CATALOGUE)
     for name, kind, labels, _ in documented:
-        assert f"# TYPE {name} {kind}" in shown
-        assert all({key for key, _ in series} == set(labels) for series in found[name])
+        assert f"# TYPE {name} {kind}" in shown + streaming
+        assert all({key for key, _ in series} == set(labels) for series in both[name])
 
 
 def test_nothing_is_written_and_no_lock_is_needed(copy: Watched) -> None:
@@ -292,12 +308,12 @@ def test_a_database_that_cannot_be_one_is_refused() -> None:
 def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
     go, number = threading.Event(), 0
 
-    def readers() -> Reading:
+    def readers(before: Reading | None) -> Iterator[Reading]:
         nonlocal number
         number += 1
         if number > 1:
             go.wait(10)
-        return Reading(number * 1000, 0.5)
+        yield Reading(number * 1000, 0.5)
 
     def scraped() -> dict[str, float]:
         return {f.name: f.samples[0].value for f in health.collect()}
@@ -319,11 +335,11 @@ def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
 def test_scrapes_at_once_share_a_reading() -> None:
     number = 0
 
-    def readers() -> Reading:
+    def readers(before: Reading | None) -> Iterator[Reading]:
         nonlocal number
         number += 1
         time.sleep(0.1)
-        return Reading(0, 0.1)
+        yield Reading(0, 0.1)
 
     health = Health(readers, fresh=60)
     threads = [threading.Thread(target=lambda: list(health.collect())) for _ in range(8)]

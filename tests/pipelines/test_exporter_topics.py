@@ -49,7 +49,7 @@ def test_a_broker_that_does_not_answer_is_a_metric(
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
     drain(cluster.source(), state, plans())
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise BrokerError("nobody answers")
 
     monkeypatch.setattr(cluster, "check", refuse)

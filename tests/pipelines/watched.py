@@ -6,6 +6,7 @@ import atexit
 import random
 import shutil
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,14 +16,26 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from step_plans import plans
 
+from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
+from pipelines.exporter.documents import Documents, WatchedDocuments
 from pipelines.exporter.health import Health, Readers
+from pipelines.projection import projection
+from pipelines.publication import documents_of, health_of
+from pipelines.published import parse
 from pipelines.results import of_state
-from sotto.log import LogWriter
+from pipelines.sinkdatabase import SinkDatabase
+from pipelines.sinktables import Advance, Keyed
+from sotto.brokers import Broker
+from sotto.log import LogWriter, now_ms
+from sotto.registry import Registry
+from sotto.sinktopics import SinkTopic
 
 CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}
+
+ESTIMATES_TOPIC = SinkTopic("reports", "estimates")
 
 
 class Watched(NamedTuple):
@@ -69,15 +82,51 @@ def exposition(
     *,
     max_series: int = 2000,
     database: str | None = None,
+    documents: WatchedDocuments | None = None,
+    registry: Registry | None = None,
 ) -> str:
     """Return what an exporter exposes."""
     found = None if database is None and state is None else database or of_state(state or Path())
     results = None if found is None else Database(found, max_series)
-    registry = CollectorRegistry()
-    registry.register(
-        Health(Readers(state, results, lag.WatchedLog(log) if isinstance(log, Path) else log).read)
-    )
-    return generate_latest(registry).decode()
+    collectors = CollectorRegistry()
+    watched = lag.WatchedLog(log) if isinstance(log, Path) else log
+    readers = Readers(state, results, watched, documents, registry)
+    collectors.register(Health(readers.readings))
+    return generate_latest(collectors).decode()
+
+
+def sunk(state: Path, database: str) -> int:
+    """Write what a job would have published to a database, as a sink does; return how many."""
+    directory, registry = StateDirectory(state), Registry(plans())
+    manifest = directory.manifest()
+    made = [*documents_of(projection(directory, manifest, registry, CANDIDATES, 0), "x", None)]
+    made.append(health_of(directory, manifest, "x"))
+    with SinkDatabase(database) as written:
+        assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
+        documents = [Keyed(key, parse(key, value)) for key, value in made]
+        part = Advance(0, 0, len(made))
+        written.apply(str(ESTIMATES_TOPIC), "one", [part], documents)
+    return len(made)
+
+
+class FakeDocuments(WatchedDocuments):
+    """A topic of estimates with so many documents, the newest of some time."""
+
+    def __init__(self, end: int, newest: int) -> None:
+        super().__init__(Broker("fake:9092"), ESTIMATES_TOPIC)
+        self.end, self.newest = end, newest
+
+    def read(self, taken: Mapping[tuple[str, int], int]) -> Documents:
+        return Documents(self.newest, self.end - taken.get((str(ESTIMATES_TOPIC), 0), 0))
+
+
+class FakeGroup:
+    """Topics of which a group has not taken some records."""
+
+    by_state = False
+
+    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> lag.Lag:
+        return lag.Lag(None, 7, 2, now_ms() - 60_000)
 
 
 Labels = frozenset[tuple[str, str]]

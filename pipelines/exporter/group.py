@@ -1,0 +1,124 @@
+"""What of its topics a job has not taken whose offsets are those of a consumer group.
+
+Flink commits the offsets of a checkpoint to Kafka once the checkpoint is complete; nothing but that
+is asked here. The group is never joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from pipelines.exporter.lag import Lag, total
+from pipelines.exporter.sources import MissingError
+from pipelines.partitions import Partition, Reader
+from sotto.brokers import Broker, make_client
+from sotto.errors import BrokerError
+from sotto.registry import Registry
+from sotto.sinktopics import SinkTopic
+from sotto.topics import ReportTopic
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+#: How long a broker may take to answer, in seconds.
+PATIENCE = 5.0
+
+
+class WatchedGroup:
+    """Topics whose lag behind a consumer group is read again and again.
+
+    Parameters
+    ----------
+    broker : Broker
+    topics : sequence of ReportTopic
+        All that the job reads.
+    group : str
+        The job's.
+    """
+
+    #: What is taken is not asked of a state directory.
+    by_state = False
+
+    def __init__(self, broker: Broker, topics: Sequence[ReportTopic], group: str) -> None:
+        self._broker = broker
+        self._topics = {str(topic): topic for topic in topics}
+        self._requeue = {str(SinkTopic(topic.name, "requeue")) for topic in topics}
+        self._group = group
+
+    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
+        """Return what is beyond the offsets that the group has committed.
+
+        ``taken`` and ``registry`` are not used.
+
+        Raises
+        ------
+        MissingError
+            A topic is not there.
+        BrokerError
+            The broker does not answer.
+        """
+        committed = self._committed()
+        wanted = [
+            Partition(name, number)
+            for name, topic in self._topics.items()
+            for number in range(topic.partitions)
+        ]
+        requeued = [each for each in committed if each.topic in self._requeue]
+        with closing(Reader(self._broker)) as reader:
+            bounds = reader.bounds([*wanted, *requeued])
+            return total(
+                [_behind(reader, each, committed.get(each, 0), bounds[each]) for each in wanted]
+                # The times of what is given back are those at which it first came.
+                + [_behind(None, each, committed[each], bounds[each]) for each in requeued]
+            )
+
+    def _committed(self) -> dict[Partition, int]:
+        with administered(self._broker) as admin:
+            missing = sorted(set(self._topics) - set(admin.list_topics()))
+            if missing:
+                raise MissingError(f"there is no topic {missing[0]}")
+            found = admin.list_group_offsets({self._group: None}).get(self._group, {})
+        return {
+            Partition(at.topic, at.partition): offset.offset
+            for at, offset in found.items()
+            if offset.offset >= 0
+        }
+
+
+@contextmanager
+def administered(broker: Broker) -> Iterator[KafkaAdminClient]:
+    """Connect for a few questions; a connection that idles would outlive what it leads to.
+
+    Raises
+    ------
+    BrokerError
+        The broker does not answer, or refuses.
+    """
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    options = {"client_id": "sotto-exporter", "request_timeout_ms": int(PATIENCE * 1000)}
+    admin = make_client(KafkaAdminClient, broker, PATIENCE, **options)
+    try:
+        yield admin
+    except KafkaError as error:
+        raise BrokerError(f"the broker does not do what it is asked: {error}") from error
+    finally:
+        admin.close()
+
+
+def _behind(
+    reader: Reader | None, partition: Partition, taken: int, bounds: tuple[int, int]
+) -> Lag:
+    """Return the lag of a partition; with the age of its oldest record if there is a reader."""
+    first, end = bounds
+    start = max(taken, first)
+    if end <= start:
+        return Lag(None)
+    if reader is None:
+        return Lag(None, end - start, 1)
+    piece = next(reader.pieces(partition, start, end, keep=False))
+    oldest = int(piece.times[0]) if piece is not None and len(piece.times) else None
+    return Lag(None, end - start, 1, oldest)
