@@ -1,0 +1,1 @@
+"""What is sent to the deployment in containers, to see it at work."""

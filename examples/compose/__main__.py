@@ -1,0 +1,96 @@
+"""Play some devices that report to the deployment in containers: ``python -m examples.compose``.
+
+Every device draws its values by itself, records each once, and sends its reports when they are
+due: the first ones at once, the sharper ones a minute later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from clientsdk import Client, CompiledPlan, KafkaPublisher, Publisher
+from sotto.log import now_ms
+from sotto.plan import load_plan
+
+PLAN = Path(__file__).with_name("plan.yaml")
+#: True shares, for whoever compares the estimates with them.
+THEMES = {"light": 0.55, "dark": 0.35, "high-contrast": 0.1}
+SATISFIED = {"yes": 0.6, "no": 0.3, None: 0.1}
+_TICK_MS = 1000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Send the reports of some devices and say how many were sent."""
+    parser = argparse.ArgumentParser(prog="python -m examples.compose", description=__doc__)
+    parser.add_argument("--servers", default="127.0.0.1:9092", help="default: 127.0.0.1:9092")
+    parser.add_argument("--topic", default="reports-e1-p4", help="default: reports-e1-p4")
+    parser.add_argument("--devices", type=int, default=300, help="default: 300")
+    args = parser.parse_args(arguments)
+    publisher = KafkaPublisher(args.servers, args.topic)
+    try:
+        sent = send(load_plan(PLAN).compile(), publisher, args.devices)
+    finally:
+        publisher.close()
+    print(f"{args.devices} devices sent {sent} reports")
+    return 0
+
+
+def send(
+    plan: CompiledPlan,
+    publisher: Publisher,
+    number: int,
+    clock: Callable[[], int] = now_ms,
+    wait: Callable[[float], None] = time.sleep,
+) -> int:
+    """Let devices record and send until nothing is left to be sent.
+
+    Parameters
+    ----------
+    plan : CompiledPlan
+    publisher : Publisher
+    number : int
+        How many devices.
+    clock : callable
+        Says what now is, ms.
+    wait : callable
+        Takes the seconds to wait.
+
+    Returns
+    -------
+    int
+        Reports that were sent.
+    """
+    chance = random.Random()
+    devices = [_device(plan, publisher, clock, chance) for _ in range(number)]
+    sent = 0
+    try:
+        while dues := [due for device in devices if (due := device.next_due()) is not None]:
+            wait(max(0, min(dues) + _TICK_MS - clock()) / 1000)
+            results = [device.flush() for device in devices]
+            sent += sum(result.sent for result in results)
+            for result in results:
+                if result.error is not None:
+                    raise result.error
+    finally:
+        for device in devices:
+            device.close()
+    return sent
+
+
+def _device(
+    plan: CompiledPlan, publisher: Publisher, clock: Callable[[], int], chance: random.Random
+) -> Client:
+    client = Client(plan, state=None, publisher=publisher, clock=clock)
+    client.give_consent()
+    client.record("theme", chance.choices([*THEMES], [*THEMES.values()])[0])
+    client.record("start_time", chance.gammavariate(2, 1))
+    client.record("satisfied", chance.choices([*SATISFIED], [*SATISFIED.values()])[0])
+    return client
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
