@@ -48,13 +48,7 @@ class Process:
             pid = int(self._pid_file.read_text("ascii"))
         except (FileNotFoundError, ValueError):
             return None
-        found = subprocess.run(
-            ["ps", "-ww", "-o", "stat=,command=", "-p", str(pid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        ).stdout
-        if self._mark in found and not found.startswith("Z"):
+        if os.fsencode(self._mark) in _command_line(pid):
             return pid
         if self._child is not None and self._child.pid == pid:
             # It ended between the two looks.
@@ -126,3 +120,15 @@ class Process:
                 return False
             time.sleep(0.05)
         return True
+
+
+def _command_line(pid: int) -> bytes:
+    """Return what a process was started with, words separated by spaces; empty if it has ended."""
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        except (FileNotFoundError, ProcessLookupError):
+            return b""
+    command = ["ps", "-ww", "-o", "stat=,command=", "-p", str(pid)]
+    found = subprocess.run(command, capture_output=True, check=False).stdout
+    return b"" if found.startswith(b"Z") else found
