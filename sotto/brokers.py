@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sotto.clientlogs import restrain
+from sotto.clientlogs import Secret, restrain
 from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
@@ -23,16 +23,9 @@ if TYPE_CHECKING:
 OLDEST_BROKER = (4, 0)
 OLDEST_CLIENT = 3
 
+#: OpenSSL's codes for certificates of another host or address.
+_ANOTHER_NAME = (62, 64)
 _MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
-
-
-class _Secret(str):
-    """A password as kafka-python is given it, which logs its configuration."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'...'"
 
 
 @dataclass(frozen=True)
@@ -146,7 +139,7 @@ class Broker:
         if self.password is not None:
             options["sasl_mechanism"] = self.mechanism
             options["sasl_plain_username"] = self.user
-            options["sasl_plain_password"] = _Secret(self.password)
+            options["sasl_plain_password"] = Secret(self.password)
         return options
 
     def reach(self, seconds: float) -> None:
@@ -165,9 +158,12 @@ class Broker:
                 self._connect(host, port, seconds / len(self.addresses))
                 return
             except ssl.SSLCertVerificationError as error:
+                remedy = "give the authority that signed it as ca"
+                if error.verify_code in _ANOTHER_NAME:
+                    remedy = "reach it by a name that is in it"
                 said.append(
                     f"the certificate of {host}:{port} is not trusted ({error.verify_message}): "
-                    "give the authority that signed it as ca"
+                    f"{remedy}"
                 )
             except ssl.SSLError as error:
                 said.append(f"{host}:{port} does not speak TLS with us ({error.reason})")

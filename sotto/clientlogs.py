@@ -15,6 +15,15 @@ import time
 QUIET = 60.0
 
 
+class Secret(str):
+    """A password as kafka-python is given it, which logs its configuration."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'...'"
+
+
 class _Discreet(logging.Filter):
     """Lets no debug line through, and of the others each line of code once in a while."""
 

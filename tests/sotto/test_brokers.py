@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import ssl
+import threading
 
 import pytest
 
+from deploy.kafka import certificates
 from sotto.brokers import Broker, require_version
 from sotto.errors import BrokerError, ParameterError
 
@@ -122,3 +126,21 @@ def test_files_that_cannot_be_used_are_told(tmp_path):
         for name, why in (("missing.pem", "No such file"), ("empty.pem", "NO_CERTIFICATE")):
             with pytest.raises(BrokerError, match=f"{name} cannot be used .{why}"):
                 Broker(where, ca=str(tmp_path / name)).reach(1)
+
+
+def test_a_certificate_of_another_host_is_told(tmp_path):
+    keys = certificates.make(tmp_path / "keys")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(keys.server)
+    with socket.create_server(("127.0.0.2", 0)) as server:
+
+        def answer():
+            with contextlib.suppress(OSError):
+                context.wrap_socket(server.accept()[0], server_side=True).close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        where = f"127.0.0.2:{server.getsockname()[1]}"
+        with pytest.raises(BrokerError, match=r"mismatch.*reach it by a name that is in it"):
+            Broker(where, ca=str(keys.authority)).reach(5)
+        thread.join(10)
