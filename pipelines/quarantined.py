@@ -93,6 +93,19 @@ def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Rec
     return Record(_digest(reject) if key is None else key, value, headers)
 
 
+def key_of(generation: int, number: int, reject: Reject) -> bytes:
+    """Return the key of what a drain rejected: its place in a generation's file, and a digest.
+
+    The digest tells apart what two copies of a state directory rejected that went different ways.
+
+    Examples
+    --------
+    >>> key_of(7, 0, Reject(Reason.LATE, b"what", 5, 1))
+    b'7.0.204d3a4c'
+    """
+    return b"%d.%d.%s" % (generation, number, _digest(reject).hex()[:8].encode())
+
+
 def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> Entry:
     """Return what a record of the quarantine topic says.
 
