@@ -12,6 +12,7 @@
       quarantine/    GENERATION
       results.db     the default database; a projection of all this, which can be made again
       drain.json     how the last drain went, for those who watch; nothing depends on it
+      published.json up to where results are published; without it they are published again
 
 A commit is: the files of a generation, made durable; then the manifest, renamed; then what is no
 longer named is removed. A crash before the rename leaves the last commit, one after it the new.
@@ -43,7 +44,8 @@ _FOLDERS = ("plans", "states", "counts", "quarantine")
 
 #: By folder, the names that drains give to what a commit may leave behind. Nothing else is removed.
 _LEFT_BEHIND = {
-    "": r"(MANIFEST|intent)\.json\.new(\.tmp)?|drain\.json\.tmp|summary\.\d+\.tmp(\.tmp)?",
+    "": r"(MANIFEST|intent|published(-quarantine)?)\.json\.new(\.tmp)?|drain\.json\.tmp"
+    r"|summary\.\d+\.tmp(\.tmp)?",
     "plans": r"[0-9a-f]{64}\.json\.new(\.tmp)?",
     "states": r"-?\d+\.\d+\.\d+(\.tmp)?",
     "counts": r"-?\d+\.\d+(\.tmp)?",

@@ -21,6 +21,7 @@ from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
 from pipelines.intent import Intent
 from pipelines.lanes import Source, source_of
+from pipelines.publishing import Publish
 from pipelines.results import Results, of_state
 from pipelines.shares import Share
 from pipelines.source import FrozenLog
@@ -60,6 +61,8 @@ class DrainResult:
         Lanes that hold records from the future, which were left, with all that follows them.
     unit : str
         ``bytes`` of a log or ``messages`` of topics.
+    unpublished : str
+        Why results could not be published, if so: all is committed, and the next drain tries again.
     """
 
     generation: int
@@ -70,6 +73,7 @@ class DrainResult:
     seconds: float = 0.0
     ahead: tuple[str, ...] = ()
     unit: str = "bytes"
+    unpublished: str = ""
 
     def plus(self, intent: Intent, written: Written) -> DrainResult:
         """Return this with one more drain."""
@@ -99,6 +103,7 @@ def drain(
     checkpoint: Checkpoint | None = None,
     *,
     candidates: Candidates | None = None,
+    publish: Publish | None = None,
     stop: Callable[[], bool] = lambda: False,
     trust: int = TRUST,
     clock: Callable[[], int] = now_ms,
@@ -127,6 +132,8 @@ def drain(
         Told of every step of a commit; tests stop the process there.
     candidates : mapping, optional
         Strings to look for, by plan fingerprint and metric.
+    publish : Publish, optional
+        Publishes what is committed: :class:`~pipelines.publishing.EstimatesTopic`.
     stop : callable
         Asked after every drain; draining ends where it says so.
     trust : int
@@ -153,15 +160,16 @@ def drain(
     source = source_of(log)
     if source.share is not None and database is not None:
         raise DrainError("a share has no database of its own: sotto combine writes that of all")
+    if source.share is not None and publish is not None:
+        raise DrainError("a share has a part of what is counted: it publishes no estimates")
     directory = StateDirectory(state_dir)
     registry = Registry(plans)
     source.open(registry)
     began = time.monotonic()
     with directory.lock(), results_of(source.share, database, directory) as results:
         try:
-            driver = Driver(
-                directory, registry, candidates or {}, results, checkpoint or _ignore, source.share
-            )
+            note, share = checkpoint or _ignore, source.share
+            driver = Driver(directory, registry, candidates or {}, results, note, share, publish)
             trusted = clock() + trust if as_of is None else None
             result = _drain(driver, source, as_of, trusted, max_reports, progress or _ignore, stop)
         except (OSError, FormatError) as error:
@@ -214,4 +222,5 @@ def _drain(
         result = result.plus(intent, driver.commit(intent, source))
         progress(result.size, total)
     driver.note()
-    return replace(result, ahead=() if trusted is None else frozen.ahead)
+    ahead = () if trusted is None else frozen.ahead
+    return replace(result, ahead=ahead, unpublished=driver.unpublished)

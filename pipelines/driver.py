@@ -21,6 +21,7 @@ from pipelines.lastdrain import LastDrain
 from pipelines.manifest import Terms, advance
 from pipelines.plannames import check_plans, names_of
 from pipelines.projection import projection
+from pipelines.publishing import Publish
 from pipelines.results import Results
 from pipelines.shares import Share
 from pipelines.withheld import Withheld
@@ -46,11 +47,15 @@ class Driver:
         Told of every step of a commit; tests stop the process there.
     share : Share or None
         Of which the directory is.
+    publish : Publish, optional
+        What is committed is published by it, if by anything.
 
     Attributes
     ----------
     manifest : Manifest
         What is committed.
+    unpublished : str
+        Why it could not be published, if so; then that is not tried again.
 
     Raises
     ------
@@ -66,18 +71,22 @@ class Driver:
         results: Results | None,
         checkpoint: Checkpoint,
         share: Share | None,
+        publish: Publish | None = None,
     ) -> None:
         self.directory = directory
         self.registry = registry
         self.candidates = candidates
         self.results = results
         self.checkpoint = checkpoint
+        self.unpublished = ""
+        self._to_topic = publish
         self.manifest = directory.open(share)
         self._noted = _noted(directory.path)
         self._names = names_of(registry)
         check_plans(self.manifest, registry)
         directory.keep_plans(registry.plans)
         self._project()
+        self._publish()
 
     def undertaken(self) -> Intent | None:
         """Return what an interrupted process has left to do."""
@@ -114,6 +123,7 @@ class Driver:
         self.checkpoint("collected")
         self._project()
         self.note(time.monotonic() - began)
+        self._publish()
         return written
 
     def _taken(self, intent: Intent, source: Source | None) -> tuple[Ranges, tuple[WorkItem, ...]]:
@@ -138,6 +148,17 @@ class Driver:
             note = replace(self._noted, looked=now)
         note.leave(self.directory.path)
         self._noted = note
+
+    def _publish(self) -> None:
+        """Bring the topic of estimates to what is committed, if it can be reached."""
+        if self._to_topic is None or self.unpublished:
+            return
+        try:
+            self._to_topic(self.directory, self.manifest, self.registry, self.candidates)
+        except BrokerError as error:
+            self.unpublished = str(error)
+        else:
+            self.checkpoint("published")
 
     def _project(self) -> None:
         """Bring the database to what is committed, if it is behind."""

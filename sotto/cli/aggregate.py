@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli import publishing
 from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
@@ -41,8 +42,14 @@ examples:
   sotto aggregate ... --topic reports-e1-p8 --share 1/2 --state state-1 --follow
       one of two processes that drain a topic together; sotto combine adds their results up
 
+  sotto aggregate ... --publish reports-estimates --follow
+      publish what changes to a compacted topic, which sotto sink takes to other databases
+
 One process drains a topic, all its partitions or a share of them: offsets and counts are committed
 together, in one state directory. A share has no database of its own.
+
+What is published is committed before: where the topic cannot be reached, that is told, and tried
+again at the next drain.
 
 An interrupt (or SIGTERM) ends the command after the drain that is under way, a second one at
 once; neither loses anything.
@@ -84,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--state", type=Path, required=True, metavar="DIR", help="where state and results are kept")
     add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
+    publishing.add_arguments(parser)
     add("--follow", action="store_true", help="go on with what comes, until interrupted")
     add("--every", default="10s", metavar="DURATION", help="how often to look (default: 10s)")
     add("--as-of", metavar="TIME", help="take only what was appended up to then")
@@ -105,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = [load(path) for path in args.plan]
     plans = [plan for plan, _ in loaded]
     candidates = {plan.fingerprint: strings for plan, strings in loaded}
-    source = _source(args)
+    source, publish = _source(args), publishing.publish_of(args)
     quiet_beam()
     from pipelines.drain import drain
     from pipelines.memory import keep_freed_memory
@@ -122,6 +130,7 @@ def run(args: argparse.Namespace) -> int:
             max_reports=args.max_reports,
             progress=progress,
             candidates=candidates,
+            publish=publish,
             stop=stopped.is_set,
         )
 
@@ -131,7 +140,10 @@ def run(args: argparse.Namespace) -> int:
             return 0
         with bar(source.unit) as progress:
             result = once(progress)
-        print("\n".join(summary(result)))
+        print("\n".join(summary(result)), flush=True)
+        if result.unpublished:
+            publishing.tell(result)
+            return 2
         return 130 if stopped.is_set() else 0
 
 
@@ -182,6 +194,8 @@ def _follow(
         if result.drains or result.ahead != ahead:
             ahead = result.ahead
             print("\n".join(summary(result)), flush=True)
+        if result.unpublished:
+            publishing.tell(result, "; it is tried again")
         stopped.wait(seconds)
 
 

@@ -1,0 +1,159 @@
+"""Publishes what drains commit to a compacted topic, beside the database.
+
+The topic may be out of reach: what is committed stands, and is published once it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pipelines.commit import StateDirectory
+from pipelines.estimates import Candidates
+from pipelines.manifest import Manifest
+from pipelines.projection import projection
+from pipelines.publication import Publication, documents_of, health_of
+from sotto.brokers import Broker, require_client
+from sotto.errors import BrokerError, ParameterError
+from sotto.producers import end_producer, make_producer
+from sotto.registry import Registry
+from sotto.sinktopics import MAX_DOCUMENT, SinkTopic, Stay
+from sotto.topicadmin import connected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka import KafkaProducer
+
+#: Within which a document is acknowledged, in seconds.
+PATIENCE = 15.0
+#: Bytes sent and not acknowledged.
+_IN_FLIGHT = 16 << 20
+_BATCH = 256 << 10
+
+
+class Publish(Protocol):
+    """Publishes what is committed and has not been published."""
+
+    def __call__(
+        self,
+        directory: StateDirectory,
+        manifest: Manifest,
+        registry: Registry,
+        candidates: Candidates,
+    ) -> None:
+        """Publish, and note that it is done.
+
+        Raises
+        ------
+        BrokerError
+            It could not be, or only in part; it can be tried again.
+        """
+
+
+@dataclass
+class EstimatesTopic:
+    """A topic of estimates to publish to.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : SinkTopic
+        Of the kind ``estimates``.
+
+    Raises
+    ------
+    ParameterError
+        It is of another kind.
+    ModuleNotFoundError
+        kafka-python is not installed.
+    """
+
+    broker: Broker
+    topic: SinkTopic
+
+    def __post_init__(self) -> None:
+        if self.topic.kind != "estimates":
+            raise ParameterError(f"topic {self.topic} is not one of estimates: its name ends so")
+        require_client()
+
+    def __call__(
+        self,
+        directory: StateDirectory,
+        manifest: Manifest,
+        registry: Registry,
+        candidates: Candidates,
+    ) -> None:
+        """Publish what has changed since what the state directory's note says."""
+        if manifest.generation == 0:
+            return
+        id = self._id()
+        note = Publication.of(directory)
+        since = 0 if note is None else note.since(str(self.topic), id, manifest)
+        if since == manifest.generation:
+            return
+        changed = projection(directory, manifest, registry, candidates, since)
+        before = note.clock if note is not None and since else None
+        with producer_for(self.broker) as producer:
+            collector = registry.collector
+            self._send(producer, documents_of(changed, collector, before))
+            # Whoever has read this one has read all that belongs to its revision.
+            self._send(producer, [health_of(directory, manifest, collector)])
+        done = Publication(
+            str(self.topic), id, manifest.generation, manifest.clock, changed.lineage
+        )
+        done.leave(directory.path)
+
+    def _id(self) -> str:
+        """Return the topic's id, if it can be used."""
+        with connected(self.broker) as topics:
+            return topics.check_sink(self.topic, Stay(0, 0)).id
+
+    def _send(self, producer: KafkaProducer, documents: Iterable[tuple[bytes, bytes]]) -> None:
+        """Send documents and have all of them acknowledged."""
+        waiting: list[Any] = []
+        size = 0
+        for key, value in documents:
+            if len(key) + len(value) > MAX_DOCUMENT - _BATCH:
+                raise BrokerError(
+                    f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
+                    "look for fewer candidates"
+                )
+            waiting.append(producer.send(str(self.topic), key=key, value=value))
+            size += len(key) + len(value)
+            if size > _IN_FLIGHT:
+                acknowledged(waiting)
+                waiting, size = [], 0
+        acknowledged(waiting)
+
+
+def acknowledged(waiting: Iterable[Any]) -> None:
+    """Return once the broker has acknowledged all records of which these are the futures."""
+    for future in waiting:
+        future.get(timeout=PATIENCE)
+
+
+@contextmanager
+def producer_for(broker: Broker) -> Iterator[KafkaProducer]:
+    """Return a producer, for a while.
+
+    Raises
+    ------
+    BrokerError
+        There, or within: the broker does not take records; what it says.
+    """
+    from kafka.errors import KafkaError, KafkaTimeoutError
+
+    producer = make_producer(
+        broker, PATIENCE, compression="zstd", batch=_BATCH, largest=MAX_DOCUMENT
+    )
+    try:
+        yield producer
+    except KafkaTimeoutError as error:
+        raise BrokerError("the broker did not acknowledge in time") from error
+    except KafkaError as error:
+        raise BrokerError(f"the broker did not take a record ({type(error).__name__})") from error
+    finally:
+        end_producer(producer)
