@@ -1,0 +1,116 @@
+"""Write a topic of estimates to a database.
+
+Drains (sotto aggregate --publish) and streaming jobs publish what they estimate to a compacted
+topic, such as reports-estimates. This takes it from there to SQLite or PostgreSQL: the tables that
+sotto estimates, sotto exporter and SQL clients read. How far the topic is taken is kept in the
+database, in the same transactions: the command may be killed at any moment, and goes on when it is
+started again. One sink writes to a database.
+
+A newer revision replaces an older one, never the other way round. Records that are no documents
+are counted and left. The results are those of one job, the first that the topic tells of; another
+job's documents are counted, and come in their place with --replace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sotto.errors import BrokerError
+
+if TYPE_CHECKING:
+    from pipelines.sink import Sink, Sunk
+
+HELP = "write a topic of estimates to a database"
+
+_EXAMPLES = """\
+examples:
+  sotto sink --topic reports-estimates --kafka localhost:9092 --database sqlite:///results.db
+      take all there is, and end
+  sotto sink --topic reports-estimates --broker client.json \\
+      --database postgresql+psycopg://sotto@db.example/sotto --follow
+      go on until interrupted; the password is best in PGPASSFILE
+  sotto sink ... --replace
+      the topic was made again, or the job began anew: forget what the database holds
+
+client.json is what sotto topics takes. PostgreSQL needs pip install 'sotto[postgres]'.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto sink``."""
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--kafka", metavar="HOST:PORT", help="brokers, in the clear, without a name")
+    where.add_argument("--broker", type=Path, metavar="FILE", help="how to reach brokers (JSON)")
+    add("--topic", required=True, metavar="NAME", help="a topic of estimates, by its full name")
+    add("--database", required=True, metavar="URL", help="sqlite:///FILE or postgresql+psycopg://…")
+    add("--follow", action="store_true", help="go on with what comes, until interrupted")
+    add("--every", default="1s", metavar="DURATION", help="how often to look (default: 1s)")
+    add(
+        "--replace",
+        action="store_true",
+        help="put another topic's or job's results in the place of those in the database",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``sotto sink`` and return its exit status."""
+    from pipelines.sink import Sink
+    from pipelines.sinkdatabase import SinkDatabase
+    from sotto.brokers import Broker, require_client
+    from sotto.cli.aggregate import stopping
+    from sotto.durations import parse_duration
+    from sotto.sinktopics import SinkTopic
+
+    seconds = parse_duration(args.every) / 1000
+    topic = SinkTopic.parse(args.topic)
+    require_client()
+    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    with (
+        stopping() as stopped,
+        SinkDatabase(args.database) as database,
+        Sink(broker, topic, database, replace=args.replace) as sink,
+    ):
+        if args.follow:
+            _follow(sink, stopped, seconds)
+            return 0
+        print("\n".join(summary(sink.drain(stopped.is_set))))
+        return 130 if stopped.is_set() else 0
+
+
+def _follow(sink: Sink, stopped: threading.Event, seconds: float) -> None:
+    from pipelines.results import ProjectionError
+
+    begun = False
+    while not stopped.is_set():
+        try:
+            done = sink.drain(stopped.is_set)
+        except (ProjectionError, BrokerError) as error:
+            # What cannot be used at the start is for a person to put right.
+            if not begun:
+                raise
+            print(f"sotto: error: {error}; it is tried again", file=sys.stderr, flush=True)
+        else:
+            if done.records or done.lost or not begun:
+                print("\n".join(summary(done)), flush=True)
+            begun = True
+        stopped.wait(seconds)
+
+
+def summary(done: Sunk) -> list[str]:
+    """Return what taking a topic came to, in lines."""
+    applied = done.applied
+    numbers = {
+        "no newer than what is there": applied.stale,
+        "of another job, left; --replace takes the newest job's": applied.others,
+        "that are no documents": done.poison,
+        "that the database cannot store": applied.refused,
+        "deleted by the broker before they were taken": done.lost,
+    }
+    lines = [f"{done.records:,} records, {applied.written:,} documents written"]
+    return lines + [f"{number:>9,}  {what}" for what, number in numbers.items() if number]

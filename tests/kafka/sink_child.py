@@ -1,0 +1,46 @@
+"""A sink, and one in a process of its own that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from pipelines import sink as module
+from pipelines.sink import Sink, Sunk
+from pipelines.sinkdatabase import SinkDatabase
+from sotto.brokers import Broker
+from sotto.sinktopics import SinkTopic
+
+
+def sunk(broker: Broker, topic: SinkTopic, url: str, **options: object) -> Sunk:
+    """Take a topic to a database."""
+    with SinkDatabase(url) as database, Sink(broker, topic, database, **options) as sink:  # type: ignore[arg-type]
+        return sink.drain()
+
+
+def killed_sink(file: str, topic: str, url: str, when: str, at: int) -> None:
+    """Take a topic record by record, and die before or after a transaction."""
+    seen = 0
+
+    def die(where: str) -> None:
+        nonlocal seen
+        seen += where == when
+        if seen == at and where == when:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    real = SinkDatabase.apply
+
+    def apply(self: SinkDatabase, *given: object) -> object:
+        die("before")
+        return real(self, *given)  # type: ignore[arg-type]
+
+    SinkDatabase.apply = apply  # type: ignore[method-assign,assignment]
+    made = module.make_consumer
+
+    def one_by_one(broker: Broker) -> object:
+        consumer = made(broker)
+        consumer.config["max_poll_records"] = 2
+        return consumer
+
+    module.make_consumer = one_by_one
+    sunk(Broker.from_file(file), SinkTopic.parse(topic), url, committed=lambda: die("after"))

@@ -1,0 +1,252 @@
+"""Drains that publish to a real broker, and sinks that take it from there: killed, away, anew."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from drained import publish
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
+from sink_child import killed_sink, sunk
+
+from clientsdk import Broker
+from clientsdk.testing import small_plan
+from deploy.kafka.broker import LocalBroker
+from pipelines.commit import StateDirectory
+from pipelines.drain import DrainResult, drain
+from pipelines.publication import Publication
+from pipelines.publishing import EstimatesTopic
+from pipelines.results import Results, of_state
+from pipelines.sink import Sunk
+from pipelines.topic import KafkaTopics
+from sotto.cli import main
+from sotto.errors import BrokerError, DrainError
+from sotto.sinktopics import SinkTopic, Stay
+from sotto.topicadmin import connected
+from sotto.topics import ReportTopic
+
+pytestmark = pytest.mark.slow
+
+#: Reports that a drain of these tests takes at most.
+MAX_REPORTS = 10
+
+
+def estimates_topic(broker: Broker, topic: ReportTopic) -> SinkTopic:
+    """Make the topic of estimates beside a topic of reports."""
+    made = SinkTopic(topic.name, "estimates")
+    with connected(broker) as topics:
+        assert topics.create_sink(made, 1, 1, Stay(1, 1))
+    return made
+
+
+@pytest.fixture
+def estimates(broker: Broker, topic: ReportTopic) -> SinkTopic:
+    return estimates_topic(broker, topic)
+
+
+def drained(
+    broker: Broker, topic: ReportTopic, state: Path, to: SinkTopic, **options: object
+) -> DrainResult:
+    """Drain a topic to its end, and publish."""
+    to_topic = EstimatesTopic(options.pop("at", broker), to)  # type: ignore[arg-type]
+    options = {"max_reports": MAX_REPORTS, "publish": to_topic, **options}
+    return drain(KafkaTopics(broker, [topic]), state, [small_plan()], **options)  # type: ignore[arg-type]
+
+
+def results(url: object) -> dict[str, list[dict[str, object]]]:
+    """Return what a database estimates, and of how much; not the way there."""
+    from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+
+    with Results(url, create=False) as found:  # type: ignore[arg-type]
+        tables = {t.name: found.table(t) for t in (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)}
+    for row in tables["meta"]:
+        del row["lineage"]
+    rejects: dict[object, int] = {}
+    for row in tables.pop("quarantine"):
+        rejects[row["reason"]] = rejects.get(row["reason"], 0) + int(str(row["rows"]))
+    return {**tables, "rejects": [rejects]}
+
+
+def test_a_sink_has_what_the_drain_has(
+    local: LocalBroker,
+    broker: Broker,
+    topic: ReportTopic,
+    estimates: SinkTopic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
+    publish(broker, topic, 12)
+    done = drained(broker, topic, state, estimates)
+    assert done.drains >= 2
+    assert done.unpublished == ""
+    first = sunk(broker, estimates, url)
+    assert first.poison == first.lost == first.applied.others == first.applied.refused == 0
+    assert results(url) == results(of_state(state))
+    publish(broker, topic, 3, first=12)
+    drained(broker, topic, state, estimates)
+    assert sunk(broker, estimates, url).applied.written > 0
+    assert results(url) == results(of_state(state))
+    assert sunk(broker, estimates, url) == Sunk()
+    assert main(["estimates", "--database", url]) == 0
+    assert "colour" in capsys.readouterr().out
+    assert main(["exporter", "--database", url, "--once"]) == 0
+    assert "sotto_estimate{" in capsys.readouterr().out
+
+
+def killed_drain(file: str, topic: str, state: str, step: str) -> None:
+    def kill_at(found: str) -> None:
+        if found == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    broker, reports = Broker.from_file(file), ReportTopic.parse(topic)
+    to = SinkTopic(reports.name, "estimates")
+    drained(broker, reports, Path(state), to, checkpoint=kill_at)
+
+
+def run_killed(target: object, *arguments: object) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=target, args=arguments)  # type: ignore[arg-type]
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_a_drain_killed_between_projection_and_publishing_publishes_what_is_missing(
+    local: LocalBroker, broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
+    publish(broker, topic, 4)
+    run_killed(killed_drain, str(local.client_file), str(topic), str(state), "projected")
+    assert Publication.of(StateDirectory(state)) is None
+    assert sunk(broker, estimates, url) == Sunk()
+    assert drained(broker, topic, state, estimates).unpublished == ""
+    sunk(broker, estimates, url)
+    assert results(url) == results(of_state(state))
+    # Without its note everything is published again, and changes nothing.
+    before = results(url)
+    (state / "published.json").unlink()
+    drained(broker, topic, state, estimates)
+    again = sunk(broker, estimates, url)
+    assert again.applied.stale == again.records > 0
+    assert results(url) == before
+
+
+def test_a_sink_killed_anywhere_goes_on(
+    local: LocalBroker, broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
+    publish(broker, topic, 8)
+    drained(broker, topic, state, estimates)
+    for when in ("before", "after"):
+        run_killed(killed_sink, str(local.client_file), str(estimates), url, when, 2)
+    sunk(broker, estimates, url)
+    assert results(url) == results(of_state(state))
+
+
+def test_a_broker_that_is_away_neither_blocks_nor_undoes_a_commit(
+    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
+    publish(broker, topic, 8)
+    began = time.monotonic()
+    away = drained(broker, topic, state, estimates, at=Broker("127.0.0.1:1"))
+    assert time.monotonic() - began < 30
+    assert away.drains >= 2
+    assert "Connection refused" in away.unpublished
+    assert results(of_state(state))["estimates"]
+    back = drained(broker, topic, state, estimates)
+    assert (back.drains, back.unpublished) == (0, "")
+    sunk(broker, estimates, url)
+    assert results(url) == results(of_state(state))
+
+
+def test_records_that_are_no_documents_are_counted_and_left(
+    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
+    producer = KafkaProducer(**broker.options(10))
+    for key, value in ((b"k", b"junk"), (b"k", None), (b"[]", b'{"schema":1}')):
+        producer.send(str(estimates), key=key, value=value)
+    producer.flush(10)
+    producer.close()
+    publish(broker, topic, 3)
+    drained(broker, topic, state, estimates)
+    assert sunk(broker, estimates, url).poison == 3
+    assert results(url) == results(of_state(state))
+
+
+def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
+    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
+    publish(broker, topic, 3)
+    drained(broker, topic, state, estimates)
+    sunk(broker, estimates, url)
+    before = results(url)
+    admin = KafkaAdminClient(**broker.options(10))
+    admin.delete_topics([str(estimates)])
+    deadline = time.monotonic() + 20
+    while str(estimates) in admin.list_topics():
+        assert time.monotonic() < deadline
+    admin.close()
+    with pytest.raises(BrokerError, match=f"there is no topic {estimates}: make it with sotto"):
+        sunk(broker, estimates, url)
+    estimates_topic(broker, topic)
+    assert drained(broker, topic, state, estimates).unpublished == ""
+    with pytest.raises(DrainError, match="deleted and made again"):
+        sunk(broker, estimates, url)
+    assert results(url) == before
+    sunk(broker, estimates, url, replace=True)
+    assert results(url) == before
+
+
+def test_a_topic_of_other_settings_is_told(
+    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    publish(broker, topic, 1)
+    admin = KafkaAdminClient(**broker.options(10))
+    changes = {"cleanup.policy": "delete"}
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, str(estimates), changes)])
+    admin.close()
+    told = drained(broker, topic, tmp_path / "state", estimates).unpublished
+    assert "cleanup.policy is delete: set it to compact" in told
+
+
+def test_the_commands(
+    local: LocalBroker,
+    broker: Broker,
+    topic: ReportTopic,
+    estimates: SinkTopic,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(small_plan().to_json())
+    where = ["--broker", str(local.client_file)]
+    publish(broker, topic, 3)
+    state = ["--topic", str(topic), "--state", str(tmp_path / "state")]
+    aggregate = ["aggregate", "--plan", str(plan), *where, *state, "--publish", str(estimates)]
+    assert main(aggregate) == 0
+    capfd.readouterr()
+    url = f"sqlite:///{tmp_path / 'sunk.db'}"
+    sink = ["sink", *where, "--topic", str(estimates), "--database", url]
+    assert main(sink) == 0
+    assert "documents written" in capfd.readouterr().out
+    assert main(["sink", *where, "--topic", str(topic), "--database", url]) == 2
+    assert "followed by -estimates" in capfd.readouterr().err
+    nowhere = ["sink", "--kafka", "127.0.0.1:1", "--topic", str(estimates), "--database", url]
+    assert main([*nowhere, "--follow"]) == 2
+    assert "is the broker running" in capfd.readouterr().err
+    timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    assert main([*sink, "--follow", "--every", "50ms"]) == 0
+    timer.join()
+    assert results(url) == results(of_state(tmp_path / "state"))

@@ -1,0 +1,100 @@
+"""Small documents of a topic of estimates, and checks of a database that they are written to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sql
+
+from pipelines.published import (
+    health_document,
+    parse,
+    period_document,
+    rejects_document,
+    window_document,
+)
+from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Results
+from pipelines.sinkdatabase import Applied, SinkDatabase
+from pipelines.sinktables import Advance, Keyed
+
+TOPIC, ID = "reports-estimates", "first"
+TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
+_PERIOD = ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed")
+
+
+def window(
+    revision: int, start: int = 0, items: Sequence[str] = ("red", "blue"), job: str = "job"
+) -> tuple[bytes, bytes]:
+    """Return key and value for a window whose values are its revision."""
+    row = {
+        "collector": "tests.example",
+        "plan": "small",
+        "version": 1,
+        "metric": "colour",
+        "window_start": start,
+        "window_end": start + 10,
+        "type": "category",
+        "mechanism": "grr",
+        "n": len(items),
+        "reports_by_level": [1, 2],
+    }
+    estimates = [
+        {
+            "kind": "share",
+            "item": item,
+            "position": at,
+            "value": float(revision),
+            "low": float("nan"),
+            "n": 3,
+            "reports_by_level": [1, 2],
+            "confounded_with": ["other"] if at else None,
+            "unit": "share",
+            "method": "unbiased",
+        }
+        for at, item in enumerate(items)
+    ]
+    return window_document(job, row, estimates, revision, "early")
+
+
+def rest(revision: int, rejects: int, job: str = "job") -> list[tuple[bytes, bytes]]:
+    """Return keys and values of a period, of what was rejected and of how the job is."""
+    period = {
+        "collector": "tests.example",
+        "period_start": 0,
+        "period_end": 7,
+        "closed": False,
+        **dict.fromkeys(_PERIOD, revision),
+        "over_budget": 0,
+        "equivocation": 1,
+    }
+    return [
+        period_document(job, period, revision),
+        rejects_document(job, "tests.example", {"late": rejects}, revision),
+        health_document(job, "tests.example", {"clock": 100 + revision}, revision),
+    ]
+
+
+class Feed:
+    """A partition from which a database is written, as a sink would."""
+
+    def __init__(self, database: SinkDatabase, topic: str = TOPIC, id: str = ID) -> None:
+        self.database, self.topic, self.id = database, topic, id
+
+    def give(self, *records: tuple[bytes, bytes], replace: bool = False) -> Applied:
+        """Write records that follow what the database has."""
+        at = self.database.offsets(self.topic, self.id, replace=replace).get(0, 0)
+        documents = [Keyed(key, parse(key, value)) for key, value in records]
+        read = [Advance(0, at, at + len(records))]
+        return self.database.apply(self.topic, self.id, read, documents)
+
+
+def held(url: str | sql.URL) -> dict[str, list[dict[str, object]]]:
+    """Return the tables of results."""
+    with Results(url, create=False) as results:
+        return {table.name: results.table(table) for table in TABLES}
+
+
+def values(url: str | sql.URL) -> dict[tuple[object, object], object]:
+    """Return the estimates by window and item."""
+    with Results(url, create=False) as results:
+        return {(row["window_start"], row["item"]): row["value"] for row in results.estimates()}
