@@ -1,0 +1,49 @@
+"""A real PostgreSQL server, started once for all tests of this folder; a database for each test.
+
+Where the server's programs are missing, the tests are skipped and say so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sql
+
+# What a state directory and a topic hold is told in the folders of their own tests.
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("pipelines", "kafka")]
+
+from local_postgres import PASSWORD, USER, LocalPostgres, binaries
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def _server() -> Iterator[LocalPostgres]:
+    programs = binaries()
+    if programs is None:
+        pytest.skip("no PostgreSQL server is installed: apt-get install postgresql")
+    server = LocalPostgres(programs)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def server(_server: LocalPostgres) -> LocalPostgres:
+    """The server, running."""
+    if not _server.running:
+        _server.start()
+    return _server
+
+
+@pytest.fixture
+def url(server: LocalPostgres) -> sql.URL:
+    """A database of its own for a test."""
+    name = f"test{next(_numbers)}"
+    server.execute("postgres", f"CREATE DATABASE {name}")
+    return sql.URL.create(
+        "postgresql+psycopg", USER, PASSWORD, "127.0.0.1", server.port, database=name
+    )
