@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sotto.durations import duration_text
 from sotto.errors import ParameterError
-from sotto.topics import MAX_BATCH, FoundTopic, ReportTopic
+from sotto.topics import MAX_BATCH, FoundTopic, ReportTopic, common_faults
 from sotto.wire import MAX_MESSAGE
 
 #: A document about a string metric of some ten thousand candidates fits.
@@ -90,7 +90,7 @@ class Stay:
 def settings_for(topic: SinkTopic, stay: Stay) -> dict[str, str]:
     """Return the settings that a topic is made with."""
     settings = {
-        "compression.type": "producer",
+        "compression.type": "zstd",
         "retention.bytes": "-1",
         "unclean.leader.election.enable": "false",
     }
@@ -118,7 +118,7 @@ def settings_for(topic: SinkTopic, stay: Stay) -> dict[str, str]:
 def faults(topic: SinkTopic, found: FoundTopic, stay: Stay) -> list[str]:
     """Return what keeps a topic from being used, each with what to do; empty if nothing does."""
     says, needs = found.settings, settings_for(topic, stay)
-    exact = ["cleanup.policy", "message.timestamp.type", "unclean.leader.election.enable"]
+    exact = ["cleanup.policy", "message.timestamp.type"]
     if topic.kind != "estimates":
         exact.append("retention.bytes")
     wrong = [
@@ -136,7 +136,7 @@ def faults(topic: SinkTopic, found: FoundTopic, stay: Stay) -> list[str]:
         wrong += _not_kept_for(found, stay.retention)
     if topic.kind == "requeue":
         wrong += _deleted_uncounted(found, stay.given_back)
-    return wrong
+    return wrong + common_faults(found)
 
 
 def _not_kept_for(found: FoundTopic, retention: int) -> list[str]:

@@ -154,8 +154,6 @@ def faults(
         )
     if says.get("cleanup.policy") != "delete":
         wrong.append(_set("cleanup.policy", says, "delete"))
-    if says.get("compression.type") not in _COMPRESSED:
-        wrong.append(_set("compression.type", says, "zstd"))
     retention = int(says.get("retention.ms", "0"))
     if 0 <= retention < horizon:
         wrong.append(
@@ -166,6 +164,15 @@ def faults(
         wrong.append(_set("retention.bytes", says, "-1"))
     if int(says.get("max.message.bytes", "0")) < MAX_BATCH:
         wrong.append(_set("max.message.bytes", says, f"at least {MAX_BATCH}"))
+    return wrong + common_faults(found)
+
+
+def common_faults(found: FoundTopic) -> list[str]:
+    """Return what keeps any topic from being used: who reads it, and what it confirms."""
+    says = found.settings
+    wrong = []
+    if says.get("compression.type") not in _COMPRESSED:
+        wrong.append(_set("compression.type", says, "zstd"))
     confirming, enough = int(says.get("min.insync.replicas", "1")), found.replicas // 2 + 1
     if not enough <= confirming <= found.replicas:
         wrong.append(

@@ -48,6 +48,7 @@ def test_another_kind_is_refused():
         ("estimates", {"cleanup_policy": "delete"}, "cleanup.policy is delete: set it to compact"),
         ("estimates", {"cleanup_policy": "compact,delete"}, "set it to compact"),
         ("estimates", {"max_message_bytes": "1048588"}, f"set it to at least {MAX_DOCUMENT}"),
+        ("estimates", {"compression_type": "producer"}, "compression.type is producer: set it to"),
         ("quarantine", {"retention_ms": "-1"}, f"stay for ever.*set retention.ms to {30 * DAY}"),
         ("quarantine", {"retention_ms": str(31 * DAY)}, "stay for 31d, plans want 30d"),
         ("quarantine", {"retention_ms": str(DAY)}, "stay for 1d, plans want 30d"),
