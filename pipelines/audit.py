@@ -9,7 +9,7 @@ fresh randomization of the value and costs that rung again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,25 @@ class ChainRecord:
 
 def audit(state: State) -> Audit:
     """Return what each pseudonym of a state costs; a function of the set of rows seen."""
+    pseudonyms, found = state.pseudonyms, _costs(state)
+    order = np.lexsort((pseudonyms["high"], pseudonyms["low"]))
+    return Audit(
+        pseudonym=np.stack([pseudonyms["low"], pseudonyms["high"]], axis=1)[order],
+        chains=found.chains[order],
+        accepted=pseudonyms["accepted"][order],
+        observed=found.observed[order],
+        reason=pseudonyms["reason"][order],
+    )
+
+
+class _Costs(NamedTuple):
+    """Of each pseudonym, in the order of the state: chains, micro-epsilon seen."""
+
+    chains: NDArray[np.int64]
+    observed: NDArray[np.int64]
+
+
+def _costs(state: State) -> _Costs:
     pseudonyms, entries = state.pseudonyms, state.entries
     certified, owner = state.catalog.certified, entries["pseudonym"]
     observed = np.zeros(pseudonyms.size, dtype=np.int64)
@@ -107,14 +126,7 @@ def audit(state: State) -> Audit:
     at, cost, opens = _conflicts(state)
     np.add.at(observed, owner[at], cost)
     np.add.at(chains, owner[at], opens)
-    order = np.lexsort((pseudonyms["high"], pseudonyms["low"]))
-    return Audit(
-        pseudonym=np.stack([pseudonyms["low"], pseudonyms["high"]], axis=1)[order],
-        chains=chains[order],
-        accepted=pseudonyms["accepted"][order],
-        observed=observed[order],
-        reason=pseudonyms["reason"][order],
-    )
+    return _Costs(chains, observed)
 
 
 def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
@@ -134,17 +146,19 @@ def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArr
     return entry.astype(np.intp), cost, (elsewhere & new_chain).astype(np.int64)
 
 
-def total(audit: Audit) -> Totals:
-    """Sum an audit up."""
+def total(state: State) -> Totals:
+    """Return the audit of a state, summed up."""
+    found = _costs(state)
+    accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]
     return Totals(
-        pseudonyms=len(audit.reason),
-        over_budget=int(np.count_nonzero(audit.reason == Reason.OVER_BUDGET)),
-        equivocation=int(np.count_nonzero(audit.reason == Reason.EQUIVOCATION)),
-        chains=int(audit.chains.sum()),
-        accepted=int(audit.accepted.sum()),
-        observed=int(audit.observed.sum()),
-        most_accepted=int(audit.accepted.max(initial=0)),
-        most_observed=int(audit.observed.max(initial=0)),
+        pseudonyms=len(reason),
+        over_budget=int(np.count_nonzero(reason == Reason.OVER_BUDGET)),
+        equivocation=int(np.count_nonzero(reason == Reason.EQUIVOCATION)),
+        chains=int(found.chains.sum()),
+        accepted=int(accepted.sum()),
+        observed=int(found.observed.sum()),
+        most_accepted=int(accepted.max(initial=0)),
+        most_observed=int(found.observed.max(initial=0)),
     )
 
 

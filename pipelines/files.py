@@ -49,7 +49,8 @@ def write(path: Path, parts: Sequence[Buffer]) -> None:
 
 
 def _write_all(descriptor: int, part: Buffer) -> None:
-    rest = memoryview(part).cast("B")
+    rest = memoryview(part)
+    rest = rest.cast("B") if rest.nbytes else memoryview(b"")
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 

@@ -108,9 +108,13 @@ class Snapshot:
 
     def to_bytes(self) -> bytes:
         """Return the bytes, of the format that the module describes."""
+        return b"".join(self.parts())
+
+    def parts(self) -> list[bytes | memoryview]:
+        """Return the bytes in parts, most of them views of the columns: to be used at once."""
         sizes = [len(self[table, column]) for table, column in _SIZED]
         tags = self["entries", "tags"]
-        parts = [
+        parts: list[bytes | memoryview] = [
             _HEADER.pack(
                 _MAGIC,
                 _VERSION,
@@ -122,14 +126,13 @@ class Snapshot:
                 self.key,
             ),
             *(_METRIC.pack(*metric) for metric in self.metrics),
-            *(
-                self[table, name].astype(kind, order="C", copy=False).tobytes()
-                for table, name, kind in LAYOUT
-            ),
-            *(self.payloads[width].tobytes() for width in sorted(self.payloads)),
+            *(_view(self[table, name], kind) for table, name, kind in LAYOUT),
+            *(_view(self.payloads[width], "u1") for width in sorted(self.payloads)),
         ]
-        body = b"".join(parts)
-        return body + _CRC.pack(zlib.crc32(body))
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        return [*parts, _CRC.pack(checksum)]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Snapshot:
@@ -292,6 +295,11 @@ class _Reader:
         array = np.frombuffer(self.data, kind, size, self.at).reshape(shape)
         self.at += array.nbytes
         return array
+
+
+def _view(column: NDArray[Any], kind: str) -> memoryview:
+    """Return a column's bytes as they are stored, without copying what is stored so already."""
+    return column.astype(kind, order="C", copy=False).reshape(-1).view(np.uint8).data
 
 
 def _inverse(order: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -154,7 +154,7 @@ class State:
 
     def totals(self) -> Totals:
         """Return the audit in few numbers."""
-        return total(self.audit())
+        return total(self)
 
     def chains(self, pseudonym: bytes) -> list[ChainRecord]:
         """Return the chains of one pseudonym of 16 bytes, for a person who asks."""
@@ -163,6 +163,10 @@ class State:
     def to_bytes(self) -> bytes:
         """Return the state as versioned bytes with a checksum: see :mod:`pipelines.snapshot`."""
         return self._snapshot().to_bytes()
+
+    def parts(self) -> list[bytes | memoryview]:
+        """Return these bytes in parts, most of them views: to be used before the next step."""
+        return self._snapshot().parts()
 
     def canonical(self) -> bytes:
         """Return bytes that all states of one set of rows share; a state can be read from them."""
