@@ -7,7 +7,7 @@ RUN apt-get update \
 WORKDIR /opt/sotto
 COPY deploy /opt/sotto/deploy
 COPY sotto /opt/sotto/sotto
-RUN SOTTO_CACHE=/opt/cache python -m deploy.images.node fetch \
+RUN SOTTO_CACHE=/opt/cache python -c "from deploy.flink import archives as a; a.archives(), a.connector()" \
  && rm -rf /opt/cache/maven
 RUN python -m venv .venv-flink \
  && .venv-flink/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check \

@@ -1,0 +1,359 @@
+"""The deployment in containers, as far as it can be checked without an engine for them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from check_jsonschema.builtin_schemas import get_builtin_schema
+
+from deploy.images import node
+from deploy.kafka import settings as kafka_settings
+from sotto.cli import _parser
+from sotto.plan import load_plan
+from sotto.topics import ReportTopic
+
+ROOT = Path(__file__).parent.parent.parent
+PROFILES = ("flink", "drain")
+GIB = 1 << 30
+
+
+def resolved(value: Any) -> Any:
+    """Return a part of the file with the defaults of its variables."""
+    if isinstance(value, dict):
+        return {name: resolved(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [resolved(each) for each in value]
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) if isinstance(value, str) else value
+
+
+COMPOSE: dict[str, Any] = resolved(
+    yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+)
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+
+
+def of_profile(profile: str) -> dict[str, dict[str, Any]]:
+    """Return the services that run in a profile."""
+    return {
+        name: service
+        for name, service in SERVICES.items()
+        if profile in service.get("profiles", [profile])
+    }
+
+
+def words(service: dict[str, Any]) -> list[str]:
+    """Return a command as it is given to the entry point."""
+    said = service.get("command", [])
+    return shlex.split(said) if isinstance(said, str) else [str(word) for word in said]
+
+
+def parsed(name: str) -> Namespace:
+    """Return a command's arguments, as the program that is started takes them."""
+    service, given = SERVICES[name], words(SERVICES[name])
+    if service["image"].startswith("sotto:"):
+        return _parser(given).parse_args(given)
+    module, *rest = given
+    if module == "deploy.images.node":
+        return node.parser().parse_args(rest)
+    assert module == "deploy.images.job"
+    return _parser(["flink"]).parse_args(["flink", "run", *rest])
+
+
+OURS = [name for name, service in SERVICES.items() if service["image"].startswith("sotto")]
+
+
+def mounts(service: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield source and target of what is mounted."""
+    for each in service.get("volumes", []):
+        source, target, *_ = each.split(":")
+        yield source, target
+
+
+def test_the_file_is_as_compose_wants_it() -> None:
+    document = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    schema = get_builtin_schema("vendor.compose-spec")
+    jsonschema.Draft202012Validator(schema).validate(document)
+    document["services"]["kafka"]["image"] = 3
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate(document)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_a_service_refers_to_is_there(name: str) -> None:
+    service = SERVICES[name]
+    if "build" in service:
+        assert (ROOT / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+    for source, target in mounts(service):
+        if source.startswith("."):
+            assert (ROOT / source).is_dir(), target
+        else:
+            assert source in COMPOSE["volumes"]
+
+
+def test_every_volume_is_used_and_every_file_of_an_environment_is_made(tmp_path: Path) -> None:
+    from deploy.images import passwords
+
+    used = {source for service in SERVICES.values() for source, _ in mounts(service)}
+    assert set(COMPOSE["volumes"]) <= used
+    wanted = {Path(f) for service in SERVICES.values() for f in service.get("env_file", [])}
+    assert {ROOT / path.parent for path in wanted} == {passwords.FOLDER}
+    passwords.make(tmp_path)
+    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(made) == {path.name for path in wanted}
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
+    database, client = (
+        made[f"{name}.env"].strip().split("=", 1) for name in ("postgres", "client")
+    )
+    assert database == ["POSTGRES_PASSWORD", client[1]]
+    assert client[0] == "PGPASSWORD"
+    assert len(client[1]) >= 32
+    assert client[1] not in made["grafana.env"]
+    passwords.make(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == made
+
+
+def test_no_secret_is_in_the_file() -> None:
+    for service in SERVICES.values():
+        for variable in service.get("environment", {}):
+            assert not re.search("PASSWORD|SECRET|TOKEN", variable)
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert not re.search(r"://\w+:[^/\s]*@", text)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ports_are_this_machine_s_alone_and_are_documented(profile: str) -> None:
+    document = (ROOT / "docs" / "compose.md").read_text(encoding="utf-8")
+    published = [
+        (name, port)
+        for name, service in of_profile(profile).items()
+        for port in service.get("ports", [])
+    ]
+    taken = []
+    for name, port in published:
+        address, outer, inner = port.split(":")
+        assert address == "127.0.0.1", name
+        assert outer == inner
+        assert f"127.0.0.1:{outer}" in document
+        taken.append(outer)
+    assert len(set(taken)) == len(taken)
+    assert {"9092", "9469", "9090", "3000", "5432"} <= set(taken)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_is_waited_for_runs_too(profile: str) -> None:
+    services = of_profile(profile)
+    for name, service in services.items():
+        for other, how in service.get("depends_on", {}).items():
+            assert other in services, name
+            if how["condition"] == "service_healthy":
+                assert "healthcheck" in services[other]
+            if how["condition"] == "service_completed_successfully":
+                assert services[other]["restart"] == "on-failure"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_all_of_it_fits_a_laptop(profile: str) -> None:
+    units = {"m": 1 << 20, "g": GIB}
+    total = 0
+    for name, service in of_profile(profile).items():
+        limit = service["mem_limit"]
+        total += int(limit[:-1]) * units[limit[-1]]
+        assert service["restart"] in ("unless-stopped", "on-failure"), name
+        assert service["logging"]["options"]["max-size"]
+    assert total <= 8 * GIB
+
+
+def test_versions_are_those_of_the_scripts() -> None:
+    images = {name: service["image"].rpartition(":")[::2] for name, service in SERVICES.items()}
+    assert all(version not in ("", "latest") for _, version in images.values())
+    pom = ElementTree.parse(ROOT / "deploy" / "kafka" / "pom.xml")
+    names = {"m": "http://maven.apache.org/POM/4.0.0"}
+    kafka = {
+        one.findtext("artifactId") or one.findtext("m:artifactId", namespaces=names): (
+            one.findtext("version") or one.findtext("m:version", namespaces=names)
+        )
+        for one in pom.iter()
+        if one.tag.endswith("dependency")
+    }
+    assert images["kafka"] == ("apache/kafka", kafka["kafka_2.13"])
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    version = re.search(r'^version = "(.*)"', project, re.MULTILINE)
+    assert version is not None
+    assert {images[name][1] for name in OURS} == {version[1]}
+    flink = (ROOT / "deploy" / "flink" / "requirements.txt").read_text(encoding="ascii")
+    job = (ROOT / "deploy" / "flink" / "job.requirements.lock").read_text(encoding="ascii")
+    (pinned,) = re.findall(r"^apache-flink-libraries==(\S+)", flink, re.MULTILINE)
+    assert re.search(rf"^apache-flink=={re.escape(pinned)} ", job, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("service", "program", "digits"), [("prometheus", "prometheus", 3), ("postgres", "psql", 1)]
+)
+def test_versions_are_those_that_are_tested_here(service: str, program: str, digits: int) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} on the path")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    assert found is not None
+    image = SERVICES[service]["image"].rpartition(":")[2].removeprefix("v")
+    assert image.split(".")[:digits] == found[0].split(".")[:digits]
+
+
+def test_the_lock_of_images_is_a_part_of_the_project_s() -> None:
+    def pins(path: Path) -> dict[str, frozenset[str]]:
+        text = path.read_text(encoding="ascii").replace("\\\n", " ")
+        found = re.findall(r"^(\S+==\S+)(.*)$", text, re.MULTILINE)
+        return {name: frozenset(re.findall(r"sha256:\w+", hashes)) for name, hashes in found}
+
+    whole = pins(ROOT / "requirements.lock")
+    part = pins(ROOT / "deploy" / "images" / "requirements.lock")
+    assert len(part) > 20
+    assert part.items() <= whole.items()
+    names = {name.partition("==")[0] for name in part}
+    assert {"apache-beam", "kafka-python", "prometheus-client", "psycopg-binary"} <= names
+    assert not names & {"pytest", "mypy", "ruff"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_command_is_one_that_its_program_takes(name: str) -> None:
+    parsed(name)
+
+
+def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
+    made = parsed("topics")
+    topic = str(ReportTopic(made.name, made.epoch, made.partitions))
+    assert made.sinks
+    for name in ("job", "exporter", "drain", "drain-exporter"):
+        assert parsed(name).topic == [topic], name
+    assert parsed("sink").topic == f"{made.name}-estimates"
+    databases = {parsed(n).database for n in ("sink", "exporter", "drain", "drain-exporter")}
+    (database,) = databases
+    user = SERVICES["postgres"]["environment"]["POSTGRES_USER"]
+    name = SERVICES["postgres"]["environment"]["POSTGRES_DB"]
+    assert database == f"postgresql+psycopg://{user}@postgres/{name}"
+    plan = made.plan
+    assert plan == parsed("job").plan == parsed("drain").plan == parsed("exporter").plan
+    for service in ("topics", "job", "drain", "exporter"):
+        (source,) = [s for s, t in mounts(SERVICES[service]) if t == str(plan[0].parent)]
+        load_plan(ROOT / source / plan[0].name)
+    assert parsed("drain").state == parsed("drain-exporter").state
+
+
+def test_all_commands_reach_the_broker_where_it_listens() -> None:
+    said = SERVICES["kafka"]["environment"]
+    advertised = dict(each.split("://") for each in said["KAFKA_ADVERTISED_LISTENERS"].split(","))
+    inside, outside = advertised["CLIENT"], advertised["HOST"]
+    assert f"{outside}:{outside.rpartition(':')[2]}" in SERVICES["kafka"]["ports"]
+    assert inside.partition(":")[0] == SERVICES["kafka"]["hostname"] == "kafka"
+    assert parsed("topics").servers == inside
+    for name in ("sink", "exporter", "drain", "drain-exporter"):
+        assert parsed(name).kafka == inside
+    broker = parsed("job").broker.relative_to("/opt/sotto")
+    assert json.loads((ROOT / broker).read_text("utf-8")) == {"servers": inside}
+    listeners = dict(each.split("://") for each in said["KAFKA_LISTENERS"].split(","))
+    for name, address in advertised.items():
+        assert listeners[name] == f":{address.rpartition(':')[2]}"
+    voter = said["KAFKA_CONTROLLER_QUORUM_VOTERS"]
+    assert voter == f"{said['KAFKA_NODE_ID']}@kafka{listeners['CONTROLLER']}"
+
+
+#: Where a container is not like a broker on loopback.
+ADDRESSES = {
+    "listeners",
+    "advertised.listeners",
+    "inter.broker.listener.name",
+    "controller.quorum.bootstrap.servers",
+    "log.dirs",
+}
+
+
+def test_the_broker_s_settings_are_those_of_the_script() -> None:
+    given = kafka_settings.common(Path("data"), 9092, 9093)
+    native = {name: str(value) for name, value in given.items() if name not in ADDRESSES}
+    said = {
+        name.removeprefix("KAFKA_").lower().replace("_", "."): value
+        for name, value in SERVICES["kafka"]["environment"].items()
+    }
+    assert {name: said.get(name) for name in native} == native
+    extra = {"heap.opts", "listener.security.protocol.map", "controller.quorum.voters"}
+    assert set(said) - set(native) - ADDRESSES == extra
+
+
+def test_what_watches_finds_what_it_watches() -> None:
+    scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text("utf-8"))
+    (target,) = scraped["scrape_configs"][0]["static_configs"][0]["targets"]
+    for profile, name in zip(PROFILES, ("exporter", "drain-exporter"), strict=True):
+        service = of_profile(profile)[name]
+        aliases = service.get("networks", {}).get("default", {}).get("aliases", [name])
+        assert target == f"{aliases[0]}:{parsed(name).port}"
+        assert parsed(name).listen == "0.0.0.0"
+    sources = yaml.safe_load(
+        (ROOT / "deploy/grafana/provisioning/datasources/prometheus.yml").read_text("utf-8")
+    )
+    assert sources["datasources"][0]["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load(
+        (ROOT / "deploy/grafana/provisioning/dashboards/sotto.yml").read_text("utf-8")
+    )["providers"]
+    assert provider["options"]["path"] in dict(map(reversed, mounts(SERVICES["grafana"])))  # type: ignore[arg-type]
+    assert dict(mounts(SERVICES["prometheus"]))["./deploy/prometheus"] == "/etc/prometheus"
+    assert "--config.file=/etc/prometheus/prometheus.yml" in words(SERVICES["prometheus"])
+
+
+def test_prometheus_takes_its_configuration() -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool on the path: apt-get install prometheus")
+    done = subprocess.run(
+        ["promtool", "check", "config", str(ROOT / "deploy/prometheus/prometheus.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+DOCKERFILES = sorted((ROOT / "deploy" / "images").glob("*.Dockerfile"))
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_an_image_is_made_of_what_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    steps = [line.split(maxsplit=1) for line in text.splitlines() if line and line[0] != "#"]
+    let_in = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.MULTILINE)
+    for word, rest in steps:
+        if word == "FROM":
+            version = re.match(r"python:(\d+\.\d+)\.\d+-slim-bookworm( |$)", rest)
+            assert version is not None
+            assert version[1] == ".".join(map(str, sys.version_info[:2]))
+        if word == "COPY" and "--from" not in rest:
+            *sources, _ = rest.split()
+            for source in sources:
+                assert (ROOT / source).exists(), source
+                assert source.split("/")[0] in let_in
+    users = [rest for word, rest in steps if word == "USER"]
+    assert users == ["sotto"]
+    installs = [rest for word, rest in steps if word == "RUN" and "pip install" in rest]
+    assert all("--require-hashes" in rest or "--no-deps" in rest for rest in installs)
+
+
+def test_images_are_made_as_the_makefile_makes_environments() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installs = "--no-deps --no-build-isolation -e ."
+    lock = "deploy/flink/job.requirements.lock"
+    for text in (makefile, (ROOT / "deploy/images/flink.Dockerfile").read_text("utf-8")):
+        assert installs in text
+        assert lock in text
+    assert "--output-file deploy/images/requirements.lock pyproject.toml" in makefile
