@@ -26,11 +26,11 @@ class Ledger:
     rejects : mapping
         Reports rejected, by reason.
     touched : tuple of int
-        Periods that have changed since the books were told.
+        Periods that have changed since the books were told of their audits.
     changed : bool
         Whether anything has.
-    told : int
-        When the books were told, ms of the wall clock.
+    told, audited : int
+        When the books were told, and when of audits, ms of the wall clock.
     """
 
     first_open: int | None = None
@@ -39,6 +39,7 @@ class Ledger:
     touched: tuple[int, ...] = ()
     changed: bool = False
     told: int = 0
+    audited: int = 0
 
     def plus(self, tally: Tally, rejects: Iterable[Reject], touched: Iterable[int]) -> Ledger:
         """Return this after more reports."""

@@ -45,6 +45,9 @@ from sotto.wire import HEADER, RUN, row_size
 
 #: So many waiting bytes are taken at once, however few rows they may be.
 WAITING = 1 << 20
+#: Bytes of states for which a shard waits a millisecond before it is audited again, which takes
+#: some hundredth of that.
+AUDITED = 100
 #: Of so many rejects one letter is made at most.
 REJECTS = 1_000
 
@@ -171,12 +174,18 @@ class ShardKeeper:
             yield Letter(Port.WINDOWS, slot, OPENED_HEAD.pack(OPENED, shard, first_open))
 
     def _tell(self, shard: int, now: int) -> Iterator[Letter]:
-        """Tell the books what has changed, if that is due."""
+        """Tell the books what has changed, if that is due; of audits seldom where they are long."""
         ledger = Ledger.from_json(self._states.ledger.get())
-        if ledger.changed and not 0 <= now - ledger.told < self._deployment.every:
+        if not ledger.changed or 0 <= now - ledger.told < self._deployment.every:
+            return
+        wait = max(self._deployment.every, self._size() // AUDITED)
+        if ledger.touched and 0 <= now - ledger.audited < wait:
+            yield self._report(shard, replace(ledger, touched=()))
+            ledger = replace(ledger, told=now)
+        else:
             yield self._report(shard, ledger)
-            ledger = replace(ledger, touched=(), changed=False, told=now)
-            self._states.ledger.set(ledger.to_json())
+            ledger = replace(ledger, told=now, audited=now, touched=(), changed=False)
+        self._states.ledger.set(ledger.to_json())
 
     def _report(self, shard: int, ledger: Ledger) -> Letter:
         """Return what the books are told, with the audits of all periods that have changed."""
@@ -184,10 +193,14 @@ class ShardKeeper:
             first_open=ledger.first_open,
             tally=ledger.tally,
             rejects=ledger.rejects,
-            size=sum(head.size + head.logged for head in self._journal.heads().values()),
+            size=self._size(),
             periods={p: self._journal.read(shard, p).totals() for p in ledger.touched},
         )
         return Letter(Port.BOOKS, 0, SHARD_HEAD.pack(SHARD, shard) + told.to_json())
+
+    def _size(self) -> int:
+        """Return the bytes of all states."""
+        return sum(head.size + head.logged for head in self._journal.heads().values())
 
 
 def _about(body: bytes) -> int:

@@ -30,10 +30,11 @@ from pipelines.streaming.letters import (
     unpack_change,
 )
 from pipelines.streaming.states import WindowStates
-from sotto.errors import FormatError
+from sotto.errors import FormatError, ParameterError
 from sotto.logreader import EARLIEST
 
 _CLOCK = struct.Struct("<qq")
+_SLOTS = struct.Struct("<I")
 _ENTRY = struct.Struct("<Qq??BB")
 
 
@@ -83,6 +84,8 @@ class WindowKeeper:
         ------
         FormatError
             A window would change that is closed, or be negative: state was lost.
+        ParameterError
+            Windows have been spread over another number of slots.
         """
         if body[:1] == CHANGE:
             _, window = CHANGE_HEAD.unpack_from(body)
@@ -109,6 +112,7 @@ class WindowKeeper:
 
     def _tick(self, clock: int, now: int) -> Iterator[Letter]:
         """Tell what is due, what has waited longest first."""
+        self._opened()  # Refuses other slots.
         time = self._time(clock, now)
         agenda = [(key, _Entry(*_ENTRY.unpack(each))) for key, each in self._states.agenda.items()]
         due = [
@@ -159,7 +163,7 @@ class WindowKeeper:
         opened = self._opened()
         before = opened.min()
         opened[shard] = max(int(opened[shard]), period)
-        self._states.opened.set(opened.tobytes())
+        self._states.opened.set(_SLOTS.pack(self._deployment.slots) + opened.tobytes())
         if opened.min() == before:
             return
         time = self._time(EARLIEST, now)
@@ -172,10 +176,14 @@ class WindowKeeper:
                 self._states.counts.remove(window)
 
     def _opened(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Return the first open period of each shard."""
         held = self._states.opened.get()
         if held is None:
             return np.full(self._registry.shards, EARLIEST, dtype=np.int64)
-        return np.frombuffer(held, dtype=np.int64).copy()
+        (slots,) = _SLOTS.unpack_from(held)
+        if slots != self._deployment.slots:
+            raise ParameterError(f"slots {self._deployment.slots} must be {slots}, as they were")
+        return np.frombuffer(held, dtype=np.int64, offset=_SLOTS.size).copy()
 
     def _entry(self, window: bytes) -> _Entry:
         held = self._states.agenda.get(window)
