@@ -14,13 +14,16 @@ FLINK := .venv-flink
 PROFILE ?= plain
 KAFKA_PORT ?= 9092
 FLINK_PORT ?= 8081
-# Of the fault run: how many have to hit, and within which time.
+# Of the containers: flink, or drain.
+ENGINE ?= flink
+# Of the fault runs: how many faults have to hit, and within which time.
 FAULTS ?= 220
+FLINK_FAULTS ?= 45
 MINUTES ?= 45
 PEERS_STAMP := $(PEERS)/.installed
 FLINK_STAMP := $(FLINK)/.installed
 
-.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-venv flink-stop soak lock clean
+.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-venv flink-stop soak compose-up compose-down lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -82,8 +85,9 @@ flink: flink-venv  ## start a Flink session on loopback (FLINK_PORT=8081)
 flink-stop:  ## stop it; checkpoints and savepoints stay in build/flink
 	$(PYTHON) -m deploy.flink stop
 
-soak: venv  ## drains under faults: nothing lost, nothing twice (FAULTS=220, MINUTES=45)
-	$(BIN)/python -m benchmarks.soak faults --faults $(FAULTS) --minutes $(MINUTES)
+soak: venv flink-venv  ## drains and the job on Flink under faults: nothing lost, nothing twice
+	$(BIN)/python -m benchmarks.soak drains --faults $(FAULTS) --minutes $(MINUTES)
+	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
 
 lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra demo --extra dev --generate-hashes --allow-unsafe \

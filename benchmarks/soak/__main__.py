@@ -1,42 +1,70 @@
-"""Run it: ``python -m benchmarks.soak faults``; the exit status says whether everything held."""
+"""Run it: ``python -m benchmarks.soak drains``; the exit status says whether everything held."""
 
 from __future__ import annotations
 
 import argparse
+import logging
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.soak import faults
-from benchmarks.soak.injections import schedule
+from benchmarks.soak.faults import Outcome, Play, run, table
+from benchmarks.soak.schedule import Injection, schedule
+
+#: Faults that are planned; as many of them as are wanted have to hit.
+_MOST = 5_000
 
 
 def main() -> int:
     """Run a subcommand and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("faults", help="drains from Kafka under faults")
-    run.add_argument("--faults", type=int, default=220, help="how many have to hit")
-    run.add_argument("--minutes", type=float, default=45, help="none begins later")
-    run.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    run.add_argument("--rate", type=float, default=150, help="messages of the fleet a second")
-    run.add_argument("--folder", type=Path, help="kept, if given")
+    for name, number, minutes, what in (
+        ("drains", 220, 45.0, "drains from Kafka under faults"),
+        ("flink", 40, 30.0, "the streaming job under faults"),
+    ):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("--faults", type=int, default=number, help="how many have to hit")
+        command.add_argument("--minutes", type=float, default=minutes, help="none begins later")
+        command.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+        command.add_argument("--rate", type=float, default=150, help="of the fleet's messages, 1/s")
+        command.add_argument("--folder", type=Path, help="kept, if given")
     args = parser.parse_args()
-    began = time.monotonic()
+    # Under faults connections fail all the time.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    # Whoever ends it with a signal leaves no broker behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     print(f"seed {args.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
-        outcome = faults.run(
-            args.folder or Path(temporary),
-            args.seed,
-            schedule(args.seed, 3 * args.faults),
-            args.faults,
-            args.minutes * 60,
-            args.rate,
-        )
-    print(faults.table(outcome, time.monotonic() - began))
+        play = _drains if args.command == "drains" else _flink
+        return play(args, args.folder or Path(temporary))
+
+
+def _drains(args: argparse.Namespace, folder: Path) -> int:
+    from benchmarks.soak.drained import Drained
+    from benchmarks.soak.injections import CHOICES, SHARES
+    from benchmarks.soak.world import World
+
+    with World(folder, args.seed, args.rate) as world:
+        return _played(args, Drained(world), schedule(args.seed, _MOST, SHARES, CHOICES))
+
+
+def _flink(args: argparse.Namespace, folder: Path) -> int:
+    from benchmarks.soak.flinkworld import FlinkWorld
+    from benchmarks.soak.streamed import CHOICES, SHARES, Streamed
+
+    with FlinkWorld(folder, args.seed, args.rate) as world:
+        return _played(args, Streamed(world), schedule(args.seed, _MOST, SHARES, CHOICES))
+
+
+def _played(args: argparse.Namespace, play: Play, planned: list[Injection]) -> int:
+    began = time.monotonic()
+    outcome: Outcome = run(play, planned, args.faults, args.minutes * 60)
+    print(table(outcome, play.kinds, time.monotonic() - began))
     if sum(outcome.faults.values()) < args.faults:
-        print(f"the time was over before {args.faults} faults had hit: not enough to say so")
+        print(f"the time was over before {args.faults} faults had hit")
         return 1
     return 0 if outcome.holds else 1
 

@@ -54,8 +54,7 @@ class Stage:
 
     def __enter__(self) -> Self:
         self.start_broker()
-        with connected(Broker.from_file(self.broker.client_file)) as topics:
-            topics.create(self.topic, replicas=1, retention=self.fleet.plan.horizon)
+        self.make_topics()
         for name in ("fleet", "devices"):
             self.start_sender(name)
         return self
@@ -71,6 +70,11 @@ class Stage:
             process.wait()
         self.proxy.close()
         self.broker.kill()
+
+    def make_topics(self) -> None:
+        """Make the topics of a run."""
+        with connected(Broker.from_file(self.broker.client_file)) as topics:
+            topics.create(self.topic, replicas=1, retention=self.fleet.plan.horizon)
 
     def start_broker(self) -> None:
         """Start the broker, and let the network lead to it."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.soak.drained import Drained
 from benchmarks.soak.faults import Outcome, run, table
-from benchmarks.soak.injections import KINDS, Injection, schedule
+from benchmarks.soak.injections import CHOICES, KINDS, SHARES
+from benchmarks.soak.schedule import Injection, schedule
+from benchmarks.soak.world import World
 from deploy import jars
 from deploy.errors import MissingToolError, UnavailableError
 from deploy.kafka.broker import SOURCE
 
 PLANNED = (
-    Injection("drain killed at a step", "committed", 1, 0, 0, 0),
-    Injection("network", "deaf", 1, 0.1, 0.3, 0),
-    Injection("sender killed", "fleet", 1, 0.1, 0, 0),
+    Injection("drain killed at a step", "committed"),
+    Injection("network", "deaf", delay=0.1, seconds=0.3),
+    Injection("sender killed", "fleet", delay=0.1),
 )
 
 
@@ -29,23 +32,24 @@ def _archives():
 @pytest.mark.slow
 @pytest.mark.usefixtures("_archives")
 def test_nothing_is_lost_and_nothing_counts_twice(tmp_path, capsys):
-    outcome = run(tmp_path, 20_261_121, PLANNED, len(PLANNED), 600, 60)
-    assert outcome.holds, table(outcome, 0) + capsys.readouterr().out
+    with World(tmp_path, seed=20_261_121, rate=60) as world:
+        outcome = run(Drained(world), PLANNED, len(PLANNED), 600)
+    assert outcome.holds, table(outcome, tuple(KINDS), 0) + capsys.readouterr().out
     assert sum(outcome.faults.values()) >= 2
     assert outcome.verdict is not None
     assert outcome.verdict.acknowledged > 300
     assert outcome.audited is not None
     assert outcome.audited.pseudonyms > outcome.verdict.once // 5
-    assert "held" in table(outcome, 0)
+    assert "held" in table(outcome, tuple(KINDS), 0)
 
 
 def test_a_schedule_follows_from_its_seed_and_has_every_kind():
-    planned = schedule(3, 40)
-    assert planned == schedule(3, 40) != schedule(4, 40)
+    planned = schedule(3, 40, SHARES, CHOICES)
+    assert planned == schedule(3, 40, SHARES, CHOICES) != schedule(4, 40, SHARES, CHOICES)
     assert {fault.kind for fault in planned} == set(KINDS)
     assert len(planned) == 40
 
 
 def test_a_run_without_a_check_has_not_held():
     assert not Outcome().holds
-    assert "DID NOT HOLD" in table(Outcome(), 0)
+    assert "DID NOT HOLD" in table(Outcome(), tuple(KINDS), 0)
