@@ -6,7 +6,7 @@ is asked here. The group is never joined.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,14 @@ from pipelines.exporter.sources import MissingError
 from pipelines.partitions import Partition, Reader
 from sotto.brokers import Broker, make_client
 from sotto.errors import BrokerError
-from sotto.registry import Registry
 from sotto.sinktopics import SinkTopic
 from sotto.topics import ReportTopic
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
+#: Before the name of a job in that of its group.
+PREFIX = "sotto-"
 #: How long a broker may take to answer, in seconds.
 PATIENCE = 5.0
 
@@ -34,32 +35,36 @@ class WatchedGroup:
     broker : Broker
     topics : sequence of ReportTopic
         All that the job reads.
-    group : str
-        The job's.
+    group : str, optional
+        The job's, if it is not known from what it has published.
     """
 
-    #: What is taken is not asked of a state directory.
-    by_state = False
-
-    def __init__(self, broker: Broker, topics: Sequence[ReportTopic], group: str) -> None:
+    def __init__(
+        self, broker: Broker, topics: Sequence[ReportTopic], group: str | None = None
+    ) -> None:
         self._broker = broker
         self._topics = {str(topic): topic for topic in topics}
         self._requeue = {str(SinkTopic(topic.name, "requeue")) for topic in topics}
         self._group = group
 
-    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
+    def lag(self, job: str | None) -> Lag:
         """Return what is beyond the offsets that the group has committed.
 
-        ``taken`` and ``registry`` are not used.
+        Parameters
+        ----------
+        job : str or None
+            Name of the job, as its documents carry it; None before the first one.
 
         Raises
         ------
         MissingError
-            A topic is not there.
+            A topic is not there, or the job is not known yet.
         BrokerError
             The broker does not answer.
         """
-        committed = self._committed()
+        if self._group is None and job is None:
+            raise MissingError("no job has published anything, so that its offsets are not known")
+        committed = self._committed(self._group or PREFIX + str(job))
         wanted = [
             Partition(name, number)
             for name, topic in self._topics.items()
@@ -74,12 +79,12 @@ class WatchedGroup:
                 + [_behind(None, each, committed[each], bounds[each]) for each in requeued]
             )
 
-    def _committed(self) -> dict[Partition, int]:
+    def _committed(self, group: str) -> dict[Partition, int]:
         with administered(self._broker) as admin:
             missing = sorted(set(self._topics) - set(admin.list_topics()))
             if missing:
                 raise MissingError(f"there is no topic {missing[0]}")
-            found = admin.list_group_offsets({self._group: None}).get(self._group, {})
+            found = admin.list_group_offsets({group: None}).get(group, {})
         return {
             Partition(at.topic, at.partition): offset.offset
             for at, offset in found.items()

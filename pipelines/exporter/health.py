@@ -17,8 +17,9 @@ from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.database import Database
 from pipelines.exporter.documents import Documents, WatchedDocuments
 from pipelines.exporter.families import Reading, families
+from pipelines.exporter.group import WatchedGroup
 from pipelines.exporter.lag import Lag, Watched
-from pipelines.exporter.projected import Projected
+from pipelines.exporter.projected import Sunk
 from pipelines.exporter.sources import Source, Status, read
 from sotto.log import now_ms
 from sotto.registry import Registry
@@ -37,8 +38,9 @@ class Readers:
         State directory.
     database : Database, optional
         Results.
-    log : Watched, optional
-        The log or the topics that the job takes.
+    log : Watched or WatchedGroup, optional
+        The log or the topics that the job takes: drains, as the state directory says, or a
+        streaming job, as Kafka does.
     documents : WatchedDocuments, optional
         The topic of estimates from which the database is written.
     registry : Registry, optional
@@ -49,7 +51,7 @@ class Readers:
         self,
         state: Path | None = None,
         database: Database | None = None,
-        log: Watched | None = None,
+        log: Watched | WatchedGroup | None = None,
         documents: WatchedDocuments | None = None,
         registry: Registry | None = None,
     ) -> None:
@@ -88,16 +90,19 @@ class Readers:
         yield known
         if self._log is None and self._documents is None:
             return
-        lag = None if self._log is None else _lag(self._log, state)
-        documents = None if self._documents is None else _documents(self._documents, results)
+        sunk = results.value.sunk if results and results.value else None
+        lag = None if self._log is None else _lag(self._log, state, sunk)
+        documents = None if self._documents is None else _documents(self._documents, sunk)
         seconds = time.monotonic() - began
         yield replace(known, seconds=seconds, log=lag, documents=documents)
 
 
-def _lag(log: Watched, state: Source[Committed] | None) -> Source[Lag]:
+def _lag(
+    log: Watched | WatchedGroup, state: Source[Committed] | None, sunk: Sunk | None
+) -> Source[Lag]:
     """Return what is not taken; all there is if nothing is committed yet."""
-    if not log.by_state:
-        return read(lambda: log.lag({}, None))
+    if isinstance(log, WatchedGroup):
+        return read(lambda: log.lag(sunk.job if sunk else None))
     if state is None or state.status not in (Status.OK, Status.MISSING):
         return Source(Status.UNREADABLE, problem="it is not known what of it is taken")
     if state.value is None:
@@ -106,10 +111,8 @@ def _lag(log: Watched, state: Source[Committed] | None) -> Source[Lag]:
     return read(lambda: log.lag(taken, registry))
 
 
-def _documents(topic: WatchedDocuments, results: Source[Projected] | None) -> Source[Documents]:
-    sunk = results.value.sunk if results and results.value else None
-    taken = sunk.taken if sunk else {}
-    return read(lambda: topic.read(taken))
+def _documents(topic: WatchedDocuments, sunk: Sunk | None) -> Source[Documents]:
+    return read(lambda: topic.read(sunk.taken if sunk else {}))
 
 
 class Health(Collector):

@@ -42,9 +42,6 @@ class Lag:
 class Watched(Protocol):
     """What a job drains, as it looks from outside."""
 
-    #: Whether a state directory says what is taken.
-    by_state: bool
-
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
         """Return what is beyond the positions up to which lanes are taken.
 
@@ -73,8 +70,6 @@ class WatchedLog:
     path : path
         The log's directory.
     """
-
-    by_state = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -115,8 +110,6 @@ class WatchedTopics:
     source : Source
         The topics, for this alone.
     """
-
-    by_state = True
 
     def __init__(self, source: Source) -> None:
         self._source = source

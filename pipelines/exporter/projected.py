@@ -58,12 +58,15 @@ class Sunk:
 
     Parameters
     ----------
+    job : str
+        The job whose results the database holds, as its documents name it.
     taken : mapping
         Topic and partition to the offset that it takes next.
     health : mapping
         How the job is, as it says itself: numbers, or None for what it does not know.
     """
 
+    job: str
     taken: Mapping[tuple[str, int], int]
     health: Mapping[str, int | None]
 
@@ -162,7 +165,8 @@ def sunk(connection: sql.Connection) -> Sunk | None:
     newest = sql.select(HEALTH.c.document).order_by(HEALTH.c.revision.desc())
     health = connection.execute(newest).scalar() or {}
     numbers = {name: health.get(name) for name in NUMBERS}
-    return Sunk(taken, {name: n if type(n) is int else None for name, n in numbers.items()})
+    job = connection.execute(sql.select(META.c.state)).scalar_one()
+    return Sunk(job, taken, {name: n if type(n) is int else None for name, n in numbers.items()})
 
 
 def _windows(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from pipelines.exporter.documents import WatchedDocuments
+    from pipelines.exporter.group import WatchedGroup
     from pipelines.exporter.lag import Watched
     from sotto.brokers import Broker
     from sotto.registry import Registry
@@ -53,8 +54,8 @@ examples:
   sotto exporter --database sqlite:///all.db
       one of the processes that share a topic, and what sotto combine adds up
   sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
-      --kafka localhost:9092 --topic reports-e1-p8 --group departures
-      of a streaming job called departures, and of the sink that writes its estimates
+      --kafka localhost:9092 --topic reports-e1-p8
+      of a streaming job, and of the sink that writes its estimates
   sotto exporter --state build/state --once
       print what would be served
 """
@@ -78,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--group",
         metavar="NAME",
-        help="of a streaming job: its name, under which Kafka has the offsets that it has taken",
+        help="of a streaming job: under which Kafka has its offsets, if not under sotto-JOB",
     )
     add(
         "--plan",
@@ -130,8 +131,8 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
         raise ParameterError(f"--max-series {args.max_series} must be at least 0")
     if not 0 <= args.port < 65536:
         raise ParameterError(f"--port {args.port} must be from 0 to 65535")
-    if args.group and (args.state or args.share or not args.topic):
-        raise ParameterError("--group goes with --topic, and without --state and --share")
+    if args.group and (args.state or not args.topic):
+        raise ParameterError("--group goes with --topic, and without --state")
     database = None
     if args.database or not args.share:
         database = Database(args.database or of_state(args.state), args.max_series)
@@ -149,7 +150,9 @@ def _registry_of(paths: list[Path]) -> Registry | None:
     return Registry([load(path)[0] for path in paths]) if paths else None
 
 
-def _watched(args: argparse.Namespace) -> tuple[Watched | None, WatchedDocuments | None]:
+def _watched(
+    args: argparse.Namespace,
+) -> tuple[Watched | WatchedGroup | None, WatchedDocuments | None]:
     """Return what the job takes and where it publishes, as far as that is said."""
     from pipelines.exporter.lag import WatchedLog, WatchedTopics
 
@@ -167,15 +170,15 @@ def _watched(args: argparse.Namespace) -> tuple[Watched | None, WatchedDocuments
     require_client()
     broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
     topics = [ReportTopic.parse(name) for name in args.topic]
-    if args.group:
+    if args.state is None:
         return _streaming(broker, topics, args.group)
     share = None if args.share is None else Share.parse(args.share)
     return WatchedTopics(KafkaTopics(broker, topics, share=share)), None
 
 
 def _streaming(
-    broker: Broker, topics: list[ReportTopic], group: str
-) -> tuple[Watched, WatchedDocuments]:
+    broker: Broker, topics: list[ReportTopic], group: str | None
+) -> tuple[WatchedGroup, WatchedDocuments]:
     from pipelines.exporter.documents import WatchedDocuments
     from pipelines.exporter.group import WatchedGroup
     from sotto.sinktopics import SinkTopic

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from step_plans import plans
 from watched import FakeDocuments, FakeGroup, Watched, exposition, samples, sunk, value, watched
 
+from pipelines.commit import StateDirectory
 from pipelines.exporter.catalogue import CATALOGUE
+from pipelines.exporter.database import Database
+from pipelines.exporter.group import PREFIX, WatchedGroup
 from pipelines.exporter.health import Health, Readers
 from pipelines.exporter.lag import Lag
-from pipelines.exporter.sources import Status, read
+from pipelines.exporter.sources import MissingError, Status, read
+from pipelines.flink.jobfolder import Known
+from sotto.brokers import Broker
 from sotto.cli import main
 from sotto.errors import BrokerError
 from sotto.log import now_ms
 from sotto.registry import Registry
+from sotto.topics import ReportTopic
 
 #: Of drains alone: generations, files, what is taken again, how old a drain is.
 DRAINS = {
@@ -62,9 +68,11 @@ def test_budgets_need_the_plans(database: str) -> None:
     assert "sotto_period_spent_max_ratio" not in streamed
 
 
-def test_lag_and_the_age_of_documents_are_kafkas(database: str) -> None:
+def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) -> None:
     documents = FakeDocuments(end=1000, newest=now_ms() - 30_000)
-    found = samples(exposition(None, FakeGroup(), database=database, documents=documents))
+    group = FakeGroup()
+    found = samples(exposition(None, group, database=database, documents=documents))
+    assert group.asked == [StateDirectory(job.state).manifest().state]
     for source in ("database", "log", "documents"):
         assert value(found, "sotto_source_status", source=source, status="ok") == 1
     assert value(found, "sotto_lag_records") == 7
@@ -75,15 +83,14 @@ def test_lag_and_the_age_of_documents_are_kafkas(database: str) -> None:
     assert 0 < taken < 1000
 
 
-class Silent:
+class Silent(FakeGroup):
     """A broker that takes its time not to answer."""
 
-    by_state = False
-
     def __init__(self) -> None:
+        super().__init__()
         self.go = threading.Event()
 
-    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
+    def lag(self, job: str | None) -> Lag:
         self.go.wait(20)
         raise BrokerError("nobody answers")
 
@@ -97,8 +104,6 @@ def scraped(health: Health) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def test_a_silent_broker_keeps_nothing_else_from_being_told(database: str) -> None:
-    from pipelines.exporter.database import Database
-
     broker = Silent()
     health = Health(Readers(None, Database(database, 100), broker).readings, 0.0, 0.5)
     began = time.monotonic()
@@ -134,3 +139,9 @@ def test_a_group_that_is_of_no_topic_or_beside_a_state_directory_is_refused(
 ) -> None:
     assert main(["exporter", *given]) == 2
     assert "--group" in capsys.readouterr().err
+
+
+def test_the_group_is_that_of_the_job() -> None:
+    assert Known("x").group == PREFIX + "x"
+    with pytest.raises(MissingError):
+        WatchedGroup(Broker("fake:9092"), [ReportTopic("reports", 1, 2)]).lag(None)

@@ -21,6 +21,7 @@ from pipelines.drain import drain
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
 from pipelines.exporter.documents import Documents, WatchedDocuments
+from pipelines.exporter.group import WatchedGroup
 from pipelines.exporter.health import Health, Readers
 from pipelines.projection import projection
 from pipelines.publication import documents_of, health_of
@@ -32,6 +33,7 @@ from sotto.brokers import Broker
 from sotto.log import LogWriter, now_ms
 from sotto.registry import Registry
 from sotto.sinktopics import SinkTopic
+from sotto.topics import ReportTopic
 
 CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}
 
@@ -78,7 +80,7 @@ def append(log: Path, lane: str, sent: list[Sent]) -> None:
 
 def exposition(
     state: Path | None,
-    log: Path | lag.Watched | None = None,
+    log: Path | lag.Watched | WatchedGroup | None = None,
     *,
     max_series: int = 2000,
     database: str | None = None,
@@ -120,12 +122,15 @@ class FakeDocuments(WatchedDocuments):
         return Documents(self.newest, self.end - taken.get((str(ESTIMATES_TOPIC), 0), 0))
 
 
-class FakeGroup:
+class FakeGroup(WatchedGroup):
     """Topics of which a group has not taken some records."""
 
-    by_state = False
+    def __init__(self) -> None:
+        super().__init__(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
+        self.asked: list[str | None] = []
 
-    def lag(self, taken: Mapping[str, int], registry: Registry | None) -> lag.Lag:
+    def lag(self, job: str | None) -> lag.Lag:
+        self.asked.append(job)
         return lag.Lag(None, 7, 2, now_ms() - 60_000)
 
 
