@@ -86,7 +86,7 @@ flink-stop:  ## stop it; checkpoints and savepoints stay in build/flink
 	$(PYTHON) -m deploy.flink stop
 
 soak: venv flink-venv  ## drains and the job on Flink under faults: nothing lost, nothing twice
-	$(BIN)/python -m benchmarks.soak faults --faults $(FAULTS) --minutes $(MINUTES)
+	$(BIN)/python -m benchmarks.soak drains --faults $(FAULTS) --minutes $(MINUTES)
 	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
 
 lock: venv  ## write requirements.lock again from pyproject.toml
