@@ -89,6 +89,13 @@ soak: venv flink-venv  ## drains and the job on Flink under faults: nothing lost
 	$(BIN)/python -m benchmarks.soak drains --faults $(FAULTS) --minutes $(MINUTES)
 	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
 
+compose-up:  ## start all of it in containers (ENGINE=flink, or drain; docs/compose.md)
+	$(PYTHON) -m deploy.images.passwords
+	docker compose --profile $(ENGINE) up --build --detach
+
+compose-down:  ## stop it; volumes keep what has been counted
+	docker compose --profile flink --profile drain down
+
 lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
