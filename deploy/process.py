@@ -42,19 +42,22 @@ class Process:
     @property
     def pid(self) -> int | None:
         """Its process id; None if it does not live."""
-        if self._child is not None and self._child.poll() is not None:
+        if self._child is not None:
+            # Its command line may not be there yet; that it is ours says enough.
+            if self._child.poll() is None:
+                return self._child.pid
             self._child = None
         try:
             pid = int(self._pid_file.read_text("ascii"))
         except (FileNotFoundError, ValueError):
             return None
-        if os.fsencode(self._mark) in _command_line(pid):
-            return pid
-        if self._child is not None and self._child.pid == pid:
-            # It ended between the two looks.
-            self._child.wait()
-            self._child = None
-        return None
+        found = subprocess.run(
+            ["ps", "-ww", "-o", "stat=,command=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        return pid if self._mark in found and not found.startswith("Z") else None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start it; what it says is added to its log.
