@@ -49,8 +49,7 @@ def write(path: Path, parts: Sequence[Buffer]) -> None:
 
 
 def _write_all(descriptor: int, part: Buffer) -> None:
-    rest = memoryview(part)
-    rest = rest.cast("B") if rest.nbytes else memoryview(b"")
+    rest = memoryview(part).cast("B")
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 

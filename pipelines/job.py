@@ -188,7 +188,7 @@ class Step(_Stage):
         period, shard = _STATE_KEY.unpack(key)
         stepped = step_blocks(self.job.load(period, shard), blocks)
         path = self.job.directory.state(period, shard, self.job.generation)
-        files.write(path, stepped.state.parts())
+        files.write(path, [stepped.state.to_bytes()])
         for window, changes in stepped.changes.items():
             yield window.to_bytes(), counts.pack_matrix(changes)
         totals = {(period, shard): stepped.state.totals()}

@@ -108,10 +108,6 @@ class Snapshot:
 
     def to_bytes(self) -> bytes:
         """Return the bytes, of the format that the module describes."""
-        return b"".join(self.parts())
-
-    def parts(self) -> list[bytes | memoryview]:
-        """Return the bytes in parts, most of them views of the columns: to be used at once."""
         sizes = [len(self[table, column]) for table, column in _SIZED]
         tags = self["entries", "tags"]
         parts: list[bytes | memoryview] = [
@@ -132,7 +128,7 @@ class Snapshot:
         checksum = 0
         for part in parts:
             checksum = zlib.crc32(part, checksum)
-        return [*parts, _CRC.pack(checksum)]
+        return b"".join([*parts, _CRC.pack(checksum)])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Snapshot:

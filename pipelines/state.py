@@ -164,10 +164,6 @@ class State:
         """Return the state as versioned bytes with a checksum: see :mod:`pipelines.snapshot`."""
         return self._snapshot().to_bytes()
 
-    def parts(self) -> list[bytes | memoryview]:
-        """Return these bytes in parts, most of them views: to be used before the next step."""
-        return self._snapshot().parts()
-
     def canonical(self) -> bytes:
         """Return bytes that all states of one set of rows share; a state can be read from them."""
         return self._snapshot().canonical().to_bytes()
