@@ -51,13 +51,7 @@ class Process:
             pid = int(self._pid_file.read_text("ascii"))
         except (FileNotFoundError, ValueError):
             return None
-        found = subprocess.run(
-            ["ps", "-ww", "-o", "stat=,command=", "-p", str(pid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        ).stdout
-        return pid if self._mark in found and not found.startswith("Z") else None
+        return pid if os.fsencode(self._mark) in _command_line(pid) else None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start it; what it says is added to its log.

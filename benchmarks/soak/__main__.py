@@ -31,15 +31,19 @@ def main() -> int:
         command.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
         command.add_argument("--rate", type=float, default=150, help="of the fleet's messages, 1/s")
         command.add_argument("--folder", type=Path, help="kept, if given")
+    steady = commands.add_parser("steady", help="the streaming job under a steady load")
+    steady.add_argument("--minutes", type=float, default=30)
+    steady.add_argument("--rate", type=float, default=20_000, help="of reports, 1/s")
+    steady.add_argument("--parallelism", type=int, default=1)
+    steady.add_argument("--folder", type=Path, help="kept, if given")
     args = parser.parse_args()
     # Under faults connections fail all the time.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     # Whoever ends it with a signal leaves no broker behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    print(f"seed {args.seed}", flush=True)
+    plays = {"drains": _drains, "flink": _flink, "steady": _steady}
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
-        play = _drains if args.command == "drains" else _flink
-        return play(args, args.folder or Path(temporary))
+        return plays[args.command](args, args.folder or Path(temporary))
 
 
 def _drains(args: argparse.Namespace, folder: Path) -> int:
@@ -59,7 +63,16 @@ def _flink(args: argparse.Namespace, folder: Path) -> int:
         return _played(args, Streamed(world), schedule(args.seed, _MOST, SHARES, CHOICES))
 
 
+def _steady(args: argparse.Namespace, folder: Path) -> int:
+    from benchmarks.soak.steady import Steady
+
+    held = Steady(folder, args.rate, args.parallelism).run(args.minutes * 60)
+    print("held" if held else "DID NOT HOLD")
+    return 0 if held else 1
+
+
 def _played(args: argparse.Namespace, play: Play, planned: list[Injection]) -> int:
+    print(f"seed {args.seed}", flush=True)
     began = time.monotonic()
     outcome: Outcome = run(play, planned, args.faults, args.minutes * 60)
     print(table(outcome, play.kinds, time.monotonic() - began))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.partitions import make_consumer
 from pipelines.published import Document, parse
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
 _POLL_MS = 200
+
+D = TypeVar("D", bound=Document)
 
 
 class Follower:
@@ -38,7 +40,7 @@ class Follower:
         #: How many documents came.
         self.records = 0
 
-    def of(self, kind: type[Document]) -> list[Document]:
+    def of(self, kind: type[D]) -> list[D]:
         """Return the newest documents of a kind."""
         return [each for each in self.newest.values() if isinstance(each, kind)]
 

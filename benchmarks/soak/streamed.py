@@ -29,27 +29,27 @@ PATIENCE = 240
 
 
 def _task_manager(world: FlinkWorld, fault: Injection) -> bool:
-    world.kill_task_manager()
-    world.wait_until_well()
+    world.job.kill_task_manager()
+    world.job.wait_until_well()
     return True
 
 
 def _worker(world: FlinkWorld, fault: Injection) -> bool:
-    killed = world.kill_workers()
+    killed = world.job.kill_workers()
     # Flink notices within a moment, and only then is the job not well.
     time.sleep(2)
-    world.wait_until_well()
+    world.job.wait_until_well()
     return killed > 0
 
 
 def _job_manager(world: FlinkWorld, fault: Injection) -> bool:
-    world.wait_for_checkpoint()
-    world.kill_job_manager()
+    world.job.wait_for_checkpoint()
+    world.job.kill_job_manager()
     return True
 
 
 def _rescale(world: FlinkWorld, fault: Injection) -> bool:
-    world.rescale()
+    world.job.rescale()
     return True
 
 
@@ -81,11 +81,11 @@ def _repeated(world: FlinkWorld, fault: Injection) -> bool:
 
 def _behind(world: FlinkWorld, fault: Injection) -> bool:
     """Let much be sent while no task runs; then let them run, and kill them on the way."""
-    world.session.task_manager.kill()
+    world.job.session.task_manager.kill()
     begun = world.books.number("messages")
     wait_until(lambda: world.books.number("messages") > begun + 2_000 * fault.occurrence, 60)
-    world.session.start()
-    world.wait_until_well()
+    world.job.session.start()
+    world.job.wait_until_well()
     time.sleep(fault.delay)
     return _task_manager(world, fault)
 
@@ -131,16 +131,14 @@ class Streamed:
 
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
         """Wait until what is published is settled, and return what it counts."""
-        self._world.wait_until_well()
+        self._world.job.wait_until_well()
         self._world.estimates.read_until(lambda: settled(self._published()), PATIENCE)
         return self._published()
 
     def rejected(self) -> int:
         """Return how many reports the job has rejected."""
         documents = self._world.estimates.of(RejectsDocument)
-        return sum(
-            sum(each.rejects.values()) for each in documents if isinstance(each, RejectsDocument)
-        )
+        return sum(sum(each.rejects.values()) for each in documents)
 
     def audited(self, counted: NDArray[np.int64]) -> Audited:
         """Compare the audits of budget periods with counts and devices' ledgers."""
@@ -148,8 +146,7 @@ class Streamed:
         expected = _expected(world, counted)
 
         def told() -> dict[int, tuple[int, int, int]]:
-            documents = world.estimates.of(PeriodDocument)
-            rows = [each.period for each in documents if isinstance(each, PeriodDocument)]
+            rows = [each.period for each in world.estimates.of(PeriodDocument)]
             return {
                 _whole(row, "period_start") // world.fleet.plan.period: (
                     _whole(row, "pseudonyms"),
@@ -177,8 +174,7 @@ class Streamed:
         return stray + int(np.count_nonzero((there != counted).any(axis=(0, 2))))
 
     def _published(self) -> Windows:
-        documents = self._world.estimates.of(WindowDocument)
-        windows = [each for each in documents if isinstance(each, WindowDocument)]
+        windows = self._world.estimates.of(WindowDocument)
         return list(decoded.windows_of(windows, self._world.fleet))
 
 

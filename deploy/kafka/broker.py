@@ -86,6 +86,11 @@ class LocalBroker:
         """Whether its process lives."""
         return self._process.pid is not None
 
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None if it does not live."""
+        return self._process.pid
+
     def start(self, port: int = 0) -> None:
         """Start it and return once it answers.
 

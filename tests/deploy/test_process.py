@@ -27,3 +27,14 @@ def test_one_is_known_to_others_and_ended(tmp_path, monkeypatch, name):
         starter.kill()
     assert other.pid is None
     assert starter.pid is None
+
+
+def test_a_child_is_known_before_its_command_line_can_be_read(tmp_path):
+    """Amid a start the system shows none, or that of the parent."""
+    process = Process(tmp_path, "program", "not in its command line")
+    process.start([sys.executable, "-c", WAITS], {})
+    try:
+        assert process.pid is not None
+    finally:
+        process.kill()
+    assert process.pid is None
