@@ -71,6 +71,9 @@ class Process:
                 stderr=log,
                 start_new_session=True,
             )
+        # For a moment amid its start a program has no command line to be known by.
+        while self._child.poll() is None and not _command_line(self._child.pid):
+            time.sleep(0.001)
         self._pid_file.write_text(str(self._child.pid), encoding="ascii")
 
     def stop(self) -> bool:
