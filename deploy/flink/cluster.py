@@ -72,6 +72,8 @@ class LocalFlink:
             "FLINK_OPT_DIR": str(self.library),
             "FLINK_LOG_DIR": str(self.folder),
             "LOG4J_PROPERTIES": str(SOURCE / "log4j2.properties"),
+            # It lives for seconds.
+            "JVM_ARGS": "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         }
 
     @property
