@@ -104,10 +104,10 @@ class Messages(NamedTuple):
         return Messages(self.append[at], self.message[at])
 
 
-def week(plan: CompiledPlan, number: int, source: SeededSource) -> Messages:
+def week(plan: CompiledPlan, number: int, source: SeededSource, devices: int) -> Messages:
     """Return all that the devices of one week send, now or later."""
-    pseudonyms = source.words(2 * DEVICES).reshape(-1, 2)
-    moments = (source.words(DEVICES) % np.uint64(PERIOD)).astype(np.int64)
+    pseudonyms = source.words(2 * devices).reshape(-1, 2)
+    moments = (source.words(devices) % np.uint64(PERIOD)).astype(np.int64)
     events = (FIRST + number) * PERIOD + moments // HOUR * HOUR
     runs = []
     for metric in plan.metrics:
@@ -117,27 +117,27 @@ def week(plan: CompiledPlan, number: int, source: SeededSource) -> Messages:
         runs.append((metric.name, np.dtype([*head, *row, ("payload", "u1", width)])))
     header = [("magic", "S2"), ("version", "u1"), ("flags", "u1"), ("shard", "<u2")]
     layout = np.dtype([*header, ("runs", "<u2"), ("fingerprint", "S32"), *runs])
-    messages = np.zeros((3, DEVICES), dtype=layout)
+    messages = np.zeros((3, devices), dtype=layout)
     messages["magic"], messages["version"] = MAGIC, VERSION
     messages["shard"] = shards_of(pseudonyms, plan.shards)
     messages["runs"], messages["fingerprint"] = len(runs), plan.fingerprint
     for metric in plan.metrics:
         run = messages[metric.name]
-        chains = source.words(2 * DEVICES).reshape(-1, 2)
-        values = _values(metric, source)
+        chains = source.words(2 * devices).reshape(-1, 2)
+        values = _values(metric, source, devices)
         payloads = metric.mechanism.randomize(values, chains, pseudonyms, source)
         run["metric"], run["width"], run["count"] = metric.index, payloads.shape[2], 1
         run["level"] = np.arange(3)[:, None]
         run["pseudonym"], run["chain"], run["event"] = pseudonyms, chains, events
         run["payload"] = payloads.transpose(1, 0, 2)
     delays = np.array(plan.metrics[0].delays)[:, None]
-    jitter = (source.words(3 * DEVICES) % np.uint64(HOUR)).astype(np.int64).reshape(3, -1)
+    jitter = (source.words(3 * devices) % np.uint64(HOUR)).astype(np.int64).reshape(3, -1)
     return Messages((events + HOUR + delays + jitter).ravel(), messages.ravel())
 
 
-def _values(metric: CompiledMetric, source: SeededSource) -> object:
+def _values(metric: CompiledMetric, source: SeededSource, devices: int) -> object:
     """Return skewed values of a metric, one a device."""
-    uniform = source.words(DEVICES).astype(np.float64) / 2.0**64
+    uniform = source.words(devices).astype(np.float64) / 2.0**64
     if metric.type in ("category", "boolean"):
         return (uniform**2 * len(metric.labels)).astype(np.int64)
     if metric.type == "string":
@@ -145,15 +145,15 @@ def _values(metric: CompiledMetric, source: SeededSource) -> object:
     return uniform**2
 
 
-def stream(plan: CompiledPlan, reports: int) -> Iterator[Messages]:
+def stream(plan: CompiledPlan, reports: int, devices: int = DEVICES) -> Iterator[Messages]:
     """Yield messages in the order of their append times, as many as make up the reports."""
     source = SeededSource(SEED)
     left = reports // len(plan.metrics)
-    held = week(plan, 0, source)
+    held = week(plan, 0, source, devices)
     number = 0
     while left > 0:
         number += 1
-        more = week(plan, number, source)
+        more = week(plan, number, source, devices)
         held = Messages(*(np.concatenate(pair) for pair in zip(held, more, strict=True)))
         due = held.append < (FIRST + number) * PERIOD
         part = held.select(np.flatnonzero(due))

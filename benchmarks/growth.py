@@ -1,0 +1,64 @@
+"""What a million reports costs while the live state grows: all of them are of one budget period.
+
+The devices of ``benchmarks.drain``, but all in one week, so that no state is ever dropped: the
+more reports there are, the more chains each further drain finds, reads and writes again. What is
+measured is CPU time, user and system, of a process bound to one core.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.drain import MILLIONS, SEED, Measured, plan, week
+from mechanisms.testing import SeededSource
+from sotto.compiled import CompiledPlan
+from sotto.log import LogWriter
+
+LANES = 4
+
+
+def write(log: Path, plan: CompiledPlan, reports: int) -> int:
+    """Write a log of one week's devices and return its number of reports."""
+    source = SeededSource(SEED)
+    rows = len(plan.metrics) * plan.metrics[0].sent
+    devices = reports // rows // LANES
+    for lane in range(LANES):
+        sent = week(plan, 0, source, devices)
+        sent = sent.select(np.argsort(sent.append, kind="stable"))
+        size, raw = sent.message.itemsize, sent.message.tobytes()
+        with LogWriter(log, f"lane-{lane}", fsync="never") as writer:
+            for number, append in enumerate(sent.append.tolist()):
+                writer.append(raw[number * size : (number + 1) * size], append)
+    return devices * LANES * rows
+
+
+def main() -> None:
+    """Print the table."""
+    head = ("reports", "drains", "live chains", "CPU s", "CPU s/million", "peak MB")
+    print("  ".join(f"{name:>13}" for name in head))
+    with tempfile.TemporaryDirectory() as folder:
+        for millions in MILLIONS:
+            log = Path(folder) / f"log-{millions}"
+            write(log, plan(), millions * 1_000_000)
+            command = [sys.executable, "-m", "benchmarks.drain", str(log), f"{folder}/{millions}"]
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            got = Measured(*json.loads(output))
+            cells = (
+                f"{got.reports:,}",
+                f"{got.drains}",
+                f"{got.counted:,}",
+                f"{got.cpu:.2f}",
+                f"{got.cpu / got.reports * 1e6:.2f}",
+                f"{got.peak:,.0f}",
+            )
+            print("  ".join(f"{cell:>13}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
