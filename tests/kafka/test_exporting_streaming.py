@@ -1,0 +1,108 @@
+"""The exporter beside a sink and a job whose offsets a real broker keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from drained import publish
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+from prometheus_client.parser import text_string_to_metric_families
+
+from clientsdk import Broker
+from clientsdk.testing import small_plan
+from deploy.kafka.broker import LocalBroker
+from pipelines.commit import StateDirectory
+from pipelines.drain import drain
+from pipelines.exporter.group import PREFIX
+from pipelines.publishing import EstimatesTopic
+from pipelines.sink import Sink
+from pipelines.sinkdatabase import SinkDatabase
+from pipelines.topic import KafkaTopics
+from sotto.cli import main
+from sotto.sinktopics import SinkTopic, Stay
+from sotto.topicadmin import connected
+from sotto.topics import ReportTopic
+
+pytestmark = pytest.mark.slow
+
+
+class Exposed:
+    """What an exporter of a streaming job says now."""
+
+    def __init__(self, local: LocalBroker, topic: ReportTopic, database: str, plan: Path) -> None:
+        self._given = ["exporter", "--broker", str(local.client_file), "--topic", str(topic)]
+        self._given += ["--database", database, "--plan", str(plan), "--once"]
+
+    def read(self, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
+        """Return samples without labels, and which sources are what."""
+        assert main(self._given) == 0
+        found = {}
+        for family in text_string_to_metric_families(capsys.readouterr().out):
+            for sample in family.samples:
+                if not sample.labels:
+                    found[sample.name] = sample.value
+                elif sample.name == "sotto_source_status" and sample.value:
+                    found[f"{sample.labels['source']} {sample.labels['status']}"] = sample.value
+        return found
+
+
+def commit(broker: Broker, topic: ReportTopic, group: str, left: int) -> int:
+    """Commit offsets for a group as Flink does, of all but some records; return how many remain."""
+    options = {**broker.options(10), "group_id": group, "enable_auto_commit": False}
+    consumer = KafkaConsumer(**options)
+    try:
+        partitions = [TopicPartition(str(topic), at) for at in range(topic.partitions)]
+        ends = consumer.end_offsets(partitions)
+        taken = {at: max(0, end - left) for at, end in ends.items()}
+        consumer.assign(partitions)
+        consumer.commit({at: OffsetAndMetadata(offset, "", -1) for at, offset in taken.items()})
+    finally:
+        consumer.close(autocommit=False)
+    return sum(end - taken[at] for at, end in ends.items())
+
+
+def test_lag_sink_and_documents_are_told(
+    local: LocalBroker,
+    broker: Broker,
+    topic: ReportTopic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan, database = tmp_path / "plan.json", f"sqlite:///{tmp_path / 'results.db'}"
+    plan.write_bytes(small_plan().to_json())
+    exposed = Exposed(local, topic, database, plan)
+    found = exposed.read(capsys)
+    assert {"database missing", "log missing", "documents missing"} <= set(found)
+    estimates = SinkTopic(topic.name, "estimates")
+    with connected(broker) as topics:
+        topics.create_sink(estimates, 1, 1, Stay(1, 1))
+    found = exposed.read(capsys)
+    assert {"log missing", "documents ok"} <= set(found)
+    assert found["sotto_sink_lag_records"] == 0
+    assert "sotto_document_age_seconds" not in found
+
+    # Whoever publishes them, documents are the same; a drain is quicker to start than Flink.
+    read = publish(broker, topic, 4)
+    state = tmp_path / "state"
+    job = EstimatesTopic(broker, estimates)
+    drain(KafkaTopics(broker, [topic]), state, [small_plan()], publish=job)
+    found = exposed.read(capsys)
+    assert found["sotto_sink_lag_records"] > 2
+    assert 0 <= found["sotto_document_age_seconds"] < 120
+    with SinkDatabase(database) as written, Sink(broker, estimates, written) as sink:
+        sink.drain()
+    group = PREFIX + StateDirectory(state).manifest().state
+    behind = commit(broker, topic, group, left=1)
+    found = exposed.read(capsys)
+    assert {"database ok", "log ok", "documents ok"} <= set(found)
+    assert found["sotto_sink_lag_records"] == 0
+    assert found["sotto_reports_read_total"] == read
+    assert found["sotto_lag_records"] == behind > 0
+    assert 0 < found["sotto_lag_lanes"] <= topic.partitions
+    assert 0 < found["sotto_lag_seconds"] < 120
+    assert found["sotto_period_allowed_epsilon"] > 0
+    assert commit(broker, topic, group, left=0) == 0
+    found = exposed.read(capsys)
+    assert found["sotto_lag_records"] == found["sotto_lag_seconds"] == 0
