@@ -22,7 +22,7 @@ def test_its_commands_about_topics_work(local, tmp_path, monkeypatch, capsys):
     (tmp_path / "plan.yaml").write_text(plan, encoding="utf-8")
     assert main(["plan", "compile", "plan.yaml"]) == 0
     commands = re.findall(r"^sotto (topics .*)$", DOCUMENT, re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 5
     for command in commands:
         typed = command.replace("build/kafka/plain/client.json", str(local.client_file))
         assert main(shlex.split(typed)) == 0, capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +15,11 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 from sink_child import killed_sink, sunk
 
+# A server of PostgreSQL is told in the folder of its own tests.
+sys.path.append(str(Path(__file__).parent.parent / "postgres"))
+
+from local_postgres import PASSWORD, USER, LocalPostgres, binaries
+
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
@@ -22,8 +27,9 @@ from pipelines.commit import StateDirectory
 from pipelines.drain import DrainResult, drain
 from pipelines.publication import Publication
 from pipelines.publishing import EstimatesTopic
-from pipelines.results import Results, of_state
-from pipelines.sink import Sunk
+from pipelines.results import ProjectionError, Results, of_state
+from pipelines.sink import Sink, Sunk
+from pipelines.sinkdatabase import SinkDatabase
 from pipelines.topic import KafkaTopics
 from sotto.cli import main
 from sotto.errors import BrokerError, DrainError
@@ -220,6 +226,34 @@ def test_a_topic_of_other_settings_is_told(
     assert "cleanup.policy is delete: set it to compact" in told
 
 
+def test_the_same_in_postgresql_while_that_goes_and_comes_back(
+    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    programs = binaries()
+    if programs is None:
+        pytest.skip("no PostgreSQL server is installed: apt-get install postgresql")
+    state, server = tmp_path / "state", LocalPostgres(programs)
+    try:
+        server.start()
+        where = f"{USER}:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{server.port}/postgres"
+        url = f"postgresql+psycopg://{where}"
+        publish(broker, topic, 4)
+        drained(broker, topic, state, estimates)
+        with SinkDatabase(url) as database, Sink(broker, estimates, database) as sink:
+            assert sink.drain().applied.written > 0
+            server.stop(crash=True)
+            publish(broker, topic, 3, first=4)
+            drained(broker, topic, state, estimates)
+            with pytest.raises(ProjectionError, match="Connection refused"):
+                sink.drain()
+            server.start()
+            assert sink.drain().applied.written > 0
+            assert sink.drain() == Sunk()
+        assert results(url) == results(of_state(state))
+    finally:
+        server.remove()
+
+
 def test_the_commands(
     local: LocalBroker,
     broker: Broker,
@@ -227,6 +261,7 @@ def test_the_commands(
     estimates: SinkTopic,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = tmp_path / "plan.json"
     plan.write_bytes(small_plan().to_json())
@@ -245,8 +280,13 @@ def test_the_commands(
     nowhere = ["sink", "--kafka", "127.0.0.1:1", "--topic", str(estimates), "--database", url]
     assert main([*nowhere, "--follow"]) == 2
     assert "is the broker running" in capfd.readouterr().err
-    timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
+    drain_once = Sink.drain
+
+    def interrupted(self: Sink, *given: object) -> Sunk:
+        done = drain_once(self, *given)  # type: ignore[arg-type]
+        os.kill(os.getpid(), signal.SIGTERM)
+        return done
+
+    monkeypatch.setattr(Sink, "drain", interrupted)
     assert main([*sink, "--follow", "--every", "50ms"]) == 0
-    timer.join()
     assert results(url) == results(of_state(tmp_path / "state"))
