@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,10 @@ from pipelines.combine import Combined, combine
 from pipelines.commit import StateDirectory
 from pipelines.drain import DrainResult, drain
 from pipelines.manifest import Manifest
+from pipelines.results import ProjectionError
 from pipelines.shares import Share
+from sotto.cli import main
+from sotto.cli.combine import _follow
 from sotto.decode import Reject
 from sotto.errors import DrainError, ParameterError
 from sotto.reasons import Reason
@@ -272,6 +276,44 @@ def test_what_a_commit_removes_is_read_again(
     assert combine(states(tmp_path, 2), plans(), database).generations == (1, 2)
     drain(cluster.source(), tmp_path / "one", plans())
     assert results(database) == results(tmp_path / "one")
+
+
+def test_the_command_says_what_it_did(
+    cluster: FakeCluster, tmp_path: Path, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(cluster, [chain(seed, shard=seed) for seed in range(2)])
+    for share in ("1/2", "2/2"):
+        share_of(cluster, share, tmp_path)
+    given = ["combine", "--database", database]
+    for number, plan in enumerate(plans()):
+        (tmp_path / f"{number}.json").write_bytes(plan.to_json())
+        given += ["--plan", str(tmp_path / f"{number}.json")]
+    both = [word for state in states(tmp_path, 2) for word in ("--state", str(state))]
+    for said in ("1 windows estimated", "nothing new"):
+        assert main([*given, *both]) == 0
+        assert capsys.readouterr().out == f"generation 2 (shares: 1, 1): {said}\n"
+    assert main([*given, *both[:2]]) == 2
+    assert "1/2 is missing" in capsys.readouterr().err
+
+
+def test_a_database_that_does_not_answer_is_tried_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stopped = threading.Event()
+    answers = iter([ProjectionError("no answer"), Combined((1, 1)), Combined((2, 1), True, 3)])
+
+    def once() -> Combined:
+        answer = next(answers)
+        if isinstance(answer, ProjectionError):
+            raise answer
+        if answer.changed:
+            stopped.set()
+        return answer
+
+    _follow(once, stopped, 0.001)
+    said = capsys.readouterr()
+    assert said.out == "generation 3 (shares: 2, 1): 3 windows estimated\n"
+    assert said.err == "sotto: error: no answer; it is tried again\n"
 
 
 def test_shares_are_written_k_of_n() -> None:
