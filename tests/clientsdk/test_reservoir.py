@@ -39,6 +39,7 @@ def test_every_value_is_kept_equally_often():
     check_counts(kept_positions(1500, 4, seed), [1 / 4] * 4, label=seed)
 
 
+@pytest.mark.slow
 def test_a_biased_reservoir_would_be_seen(monkeypatch):
     """The planted fault: the coin is 1/2 from the third value on."""
     monkeypatch.setattr(

@@ -130,6 +130,7 @@ def test_no_image_is_learned_from_and_tested_with() -> None:
     assert train.features.max() <= 1
 
 
+@pytest.mark.slow
 def test_a_small_run() -> None:
     results = run(1500, [1, 2], [8.0], [1.0])
     by_name: dict[str, Result] = {result.sender.name: result for result in results}

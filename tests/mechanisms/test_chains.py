@@ -91,6 +91,7 @@ def test_the_marginals_of_a_chain_are_its_rungs(case: Case) -> None:
             assert [tuple(pair) for pair in mechanism.rung_probabilities(level)] == floats
 
 
+@pytest.mark.slow
 @every_case
 def test_rungs_are_degradations_by_the_thresholds_that_are_drawn_with(case: Case) -> None:
     """Solved from the rungs' matrices alone, the degradation is the one in integers."""

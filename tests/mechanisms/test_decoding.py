@@ -124,6 +124,7 @@ def test_estimates_errors_and_the_family_wise_rate(
     check_normal(off.mean(axis=0), np.zeros(106), 1.1 * stated, label=label)
 
 
+@pytest.mark.slow
 def test_every_planted_string_is_found_where_the_floor_says_so() -> None:
     mechanism, repeats = rappor([8_000_000]), 60
     hits = np.zeros(10)

@@ -33,6 +33,7 @@ def weak_and_strong(inputs: dict[str, Any]) -> tuple[Channel, Channel]:
     )
 
 
+@pytest.mark.slow
 @vectors("degradable")
 def test_blackwells_criterion(vector: Vector) -> None:
     weak, strong = channel(vector.inputs["C1"]), channel(vector.inputs["C2"])

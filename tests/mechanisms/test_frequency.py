@@ -58,6 +58,7 @@ def test_mixed_levels_have_equal_weights(vector: Vector) -> None:
     vector.check(1 / sum(weights), vector.expected["mean_ivw_noise_var"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "sue", "oue"])
 def test_unbiased_and_of_the_stated_variance_exactly(name: str) -> None:
     """Four clients at two levels, one of them alone at its level; every outcome enumerated."""
@@ -159,6 +160,7 @@ def test_small_intervals_cover_exactly_when_levels_depend_on_values(allocation: 
         assert covered >= 0.95 - 1e-3, (holders, covered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("others", "holders"), [("there", 0), ("elsewhere", 0), ("there", 8)])
 def test_small_intervals_cover_exactly_where_only_a_block_answers(
     others: str, holders: int
@@ -222,6 +224,7 @@ def law_of_ones(pair: NDArray[np.float64], holders: int, n: int) -> NDArray[np.f
     return np.convolve(mine, stats.binom.pmf(np.arange(n - holders + 1), n - holders, q))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "sue", "oue"])
 def test_replicas_at_mixed_levels(name: str) -> None:
     """Levels depend on values as they please: unbiased, of the stated variance, covered."""

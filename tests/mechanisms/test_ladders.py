@@ -196,6 +196,7 @@ def test_forward_draws_have_the_exact_law(case: Case) -> None:
     check_counts([counts[outputs] for outputs in law], list(law.values()), label=f"seed {SEED}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sampled", "split", "split-missing"])
 def test_values_between_grid_points(name: str) -> None:
     """Scalar, vectorised and forward draws agree where the value is rounded at random."""

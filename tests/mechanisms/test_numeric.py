@@ -64,6 +64,7 @@ def test_mean_from_a_share(vector: Vector, name: str) -> None:
     vector.check(numeric(mechanism, [counts], vector.inputs["l"], vector.inputs["h"]).mean.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["UNIFORM", "SKEWED", "ATOMS"])
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("epsilon", [1, 4])
@@ -88,6 +89,7 @@ def test_replicas(name: str, data: str, epsilon: int) -> None:
     assert 0.95 * stated <= plugged <= 1.15 * (stated + slack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("name", SPECS)
 def test_replicas_at_mixed_levels(name: str, missing: bool) -> None:
@@ -122,6 +124,7 @@ def test_replicas_at_mixed_levels(name: str, missing: bool) -> None:
         check_at_least(covered, repeats, 0.94, label=label)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 7, 39, 199])
 @pytest.mark.parametrize("name", ["threshold", "sampled_bit"])
 def test_small_samples_cover(name: str, n: int) -> None:

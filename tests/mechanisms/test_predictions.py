@@ -49,6 +49,7 @@ def test_shares(number: int, epsilon: float) -> None:
         check_variance(found[:, category], stated[category], label=f"{label}, {category}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("epsilon", [1, 2, 5])
 @pytest.mark.parametrize("number", range(10))

@@ -112,6 +112,7 @@ def test_nothing_is_lost_from_tiny_to_huge(m: int, first: float, second: float) 
     assert worst_error(got, precise(m, one, two)) <= 2e-15 + (one + two) * 3e-16
 
 
+@pytest.mark.slow
 @given(st.integers(2, 10**6), st.lists(EPSILONS, min_size=1, max_size=6, unique=True), st.data())
 def test_chains_lose_nothing(m: int, epsilons: list[float], data: st.DataObject) -> None:
     epsilons = sorted(epsilons)

@@ -228,6 +228,7 @@ def test_supports_are_those_of_a_walk_through_the_domain(m: int, blocks: int) ->
         assert concerned[:, x].tolist() == table[:, block].sum(axis=1).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism", [subset(30, 6), hadamard(30, 1), hadamard(30, 4)], ids=["subset", "one", "four"]
 )

@@ -33,6 +33,7 @@ def quantile(values: NDArray[np.float64], tau: float) -> float:
     return float(kept[math.ceil(tau * len(kept)) - 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize(
     ("ladder", "missing"), [([1_000_000], False), ([500_000, 4_000_000], True)]

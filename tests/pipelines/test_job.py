@@ -72,6 +72,7 @@ def test_bundles_that_run_again_write_the_same(
     assert world.run() == once
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_jobs(world: World) -> None:
     def objects() -> int:
         world.run()

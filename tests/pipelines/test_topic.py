@@ -171,6 +171,7 @@ def test_partitions_are_merged_by_time_and_drains_bounded(
     source.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [0, 1 << 20])
 def test_what_was_looked_at_is_read_once_if_there_is_room(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int

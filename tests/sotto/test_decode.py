@@ -132,12 +132,14 @@ anything = st.one_of(
 appends = st.sampled_from([NOW, NOW, NOW + DAY, NOW - DAY, 0, -(2**63), 2**63 - 1])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(anything, appends), max_size=12))
 def test_arrays_give_what_a_person_would(pairs):
     check([message for message, _ in pairs], [append for _, append in pairs])
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(anything, appends), max_size=12))
 def test_whole_arrays_give_the_same(pairs):

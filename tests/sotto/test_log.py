@@ -213,6 +213,7 @@ def test_every_byte_of_a_damaged_range_is_in_a_record_or_yielded_as_corrupt():
         assert covered == there
 
 
+@pytest.mark.slow
 def test_a_damaged_lane_can_be_written_and_loses_nothing_by_it():
     for directory, _, _ in damaged_logs():
         before = bodies_of(read(directory))

@@ -284,6 +284,7 @@ EVERY = PLAN + "".join(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_plan_with_anything_in_it_is_loaded_or_refused_in_words(data):

@@ -135,6 +135,7 @@ def test_amounts_are_exactly_what_is_written(written, micro):
     assert parse_plan(text).compile().metric("dep_delay").ladder[0].epsilon == micro
 
 
+@pytest.mark.slow
 @given(st.integers(1, 20_000_000))
 def test_six_decimals_survive(micro):
     written = Decimal(micro).scaleb(-6)
@@ -212,6 +213,7 @@ class TestChooser:
         assert larger.spec["name"] == "subset"
         assert larger.why.startswith("least variance at the last rung (n times")
 
+    @pytest.mark.slow
     def test_what_has_more_counts_than_fit_is_not_chosen(self):
         asked = category(100_000, 4_000_000)
         assert choose_category(asked).spec["name"] == "local_hashing"

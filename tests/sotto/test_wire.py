@@ -69,6 +69,7 @@ def test_anything_is_decoded_or_refused(data):
     assert encode_message(*message) == data
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(messages(), st.data())
 def test_a_damaged_message_is_decoded_to_what_it_says_or_refused(message, data):

@@ -50,6 +50,7 @@ def refreshed(law: Law) -> dict[int, Law]:
     }
 
 
+@pytest.mark.slow
 @every_spec
 def test_what_is_sent_in_a_period_does_not_see_the_value(name: str) -> None:
     mechanism = mechanism_of(name)

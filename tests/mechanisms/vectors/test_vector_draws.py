@@ -148,6 +148,7 @@ def test_a_whole_chain_costs_its_strongest_rung(spec: dict[str, Any]) -> None:
     assert loss_micro(worst) == mechanism.certified(1)
 
 
+@pytest.mark.slow
 @every_spec
 def test_scalar_vectorised_and_forward_draws_have_one_law(spec: dict[str, Any]) -> None:
     mechanism, n = ladder(spec), 6_000
