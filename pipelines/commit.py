@@ -13,6 +13,7 @@
       results.db     the default database; a projection of all this, which can be made again
       drain.json     how the last drain went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
+      published-quarantine.json  the same of what was rejected
 
 A commit is: the files of a generation, made durable; then the manifest, renamed; then what is no
 longer named is removed. A crash before the rename leaves the last commit, one after it the new.

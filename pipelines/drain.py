@@ -133,7 +133,8 @@ def drain(
     candidates : mapping, optional
         Strings to look for, by plan fingerprint and metric.
     publish : Publish, optional
-        Publishes what is committed: :class:`~pipelines.publishing.EstimatesTopic`.
+        Publishes what is committed: :class:`~pipelines.publishing.EstimatesTopic`,
+        :class:`~pipelines.quarantinetopic.QuarantineTopic`.
     stop : callable
         Asked after every drain; draining ends where it says so.
     trust : int
@@ -160,7 +161,7 @@ def drain(
     source = source_of(log)
     if source.share is not None and database is not None:
         raise DrainError("a share has no database of its own: sotto combine writes that of all")
-    if source.share is not None and publish is not None:
+    if source.share is not None and publish is not None and publish.of_all:
         raise DrainError("a share has a part of what is counted: it publishes no estimates")
     directory = StateDirectory(state_dir)
     registry = Registry(plans)

@@ -5,7 +5,7 @@ The topic may be out of reach: what is committed stands, and is published once i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -37,6 +37,11 @@ _BATCH = 256 << 10
 class Publish(Protocol):
     """Publishes what is committed and has not been published."""
 
+    @property
+    def of_all(self) -> bool:
+        """Whether it is of all that is counted, which a share has only a part of."""
+        ...
+
     def __call__(
         self,
         directory: StateDirectory,
@@ -51,6 +56,41 @@ class Publish(Protocol):
         BrokerError
             It could not be, or only in part; it can be tried again.
         """
+
+
+@dataclass(frozen=True)
+class Several:
+    """Publishes by several ways, each whether or not the others fail."""
+
+    ways: Sequence[Publish]
+
+    @property
+    def of_all(self) -> bool:
+        """Whether any is of all that is counted."""
+        return any(way.of_all for way in self.ways)
+
+    def __call__(
+        self,
+        directory: StateDirectory,
+        manifest: Manifest,
+        registry: Registry,
+        candidates: Candidates,
+    ) -> None:
+        """Publish by all of them.
+
+        Raises
+        ------
+        BrokerError
+            What kept any of them from it.
+        """
+        failed = []
+        for way in self.ways:
+            try:
+                way(directory, manifest, registry, candidates)
+            except BrokerError as error:
+                failed.append(str(error))
+        if failed:
+            raise BrokerError("; ".join(failed))
 
 
 @dataclass
@@ -73,6 +113,7 @@ class EstimatesTopic:
 
     broker: Broker
     topic: SinkTopic
+    of_all = True
 
     def __post_init__(self) -> None:
         if self.topic.kind != "estimates":

@@ -67,6 +67,9 @@ class RequeueTopics:
         Those that the streaming job has now.
     reasons : collection of Reason
         Some of those that can be cured.
+    again : bool
+        Whether what has been given back already is given back once more, for a job that did not
+        have the plan then: what it has counted since are duplicates.
 
     Raises
     ------
@@ -77,7 +80,12 @@ class RequeueTopics:
     """
 
     def __init__(
-        self, broker: Broker, name: str, plans: Sequence[CompiledPlan], reasons: Collection[Reason]
+        self,
+        broker: Broker,
+        name: str,
+        plans: Sequence[CompiledPlan],
+        reasons: Collection[Reason],
+        again: bool = False,
     ) -> None:
         check_reasons(reasons)
         self.origin = SinkTopic(name, "quarantine")
@@ -86,6 +94,7 @@ class RequeueTopics:
         self._plans = {plan.fingerprint for plan in plans}
         self._stay = Stay(Registry(plans).horizon, min(plan.retention for plan in plans))
         self._reasons = frozenset(reasons)
+        self._again = again
 
     def waiting(self, progress: Callable[[int, int], None]) -> Found:
         """Return what there is, and send nothing.
@@ -173,7 +182,7 @@ class RequeueTopics:
             seen.add(known)
             into = found.done if known in back else found.waiting
             into[reject.reason.label, plan.hex()] += max(reject.rows, 1)
-            if known not in back:
+            if known not in back or self._again:
                 yield entry
 
     def _records(

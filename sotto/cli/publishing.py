@@ -19,6 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--publish", metavar="NAME", help="also to a topic of estimates, by its full name")
     add(
+        "--publish-quarantine",
+        metavar="NAME",
+        help="what is rejected also to a topic of quarantine, by its full name",
+    )
+    add(
         "--publish-broker",
         type=Path,
         metavar="FILE",
@@ -28,21 +33,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def publish_of(args: argparse.Namespace) -> Publish | None:
     """Return what publishes the results, if anything is to."""
-    if args.publish is None:
+    if args.publish is None and args.publish_quarantine is None:
         if args.publish_broker is not None:
-            raise ParameterError("--publish-broker goes with --publish")
+            raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
         return None
-    if args.share is not None:
+    if args.publish is not None and args.share is not None:
         raise ParameterError("--publish does not go with --share: a share has a part of the counts")
-    from pipelines.publishing import EstimatesTopic
+    from pipelines.publishing import EstimatesTopic, Several
+    from pipelines.quarantinetopic import QuarantineTopic
     from sotto.brokers import Broker
     from sotto.sinktopics import SinkTopic
 
     file = args.publish_broker or args.broker
     if file is None and args.kafka is None:
-        raise ParameterError("--publish-broker is missing: where is the topic of --publish?")
+        raise ParameterError("--publish-broker is missing: where is the topic to publish to?")
     broker = Broker(args.kafka) if file is None else Broker.from_file(file)
-    return EstimatesTopic(broker, SinkTopic.parse(args.publish))
+    ways: list[Publish] = []
+    if args.publish is not None:
+        ways.append(EstimatesTopic(broker, SinkTopic.parse(args.publish)))
+    if args.publish_quarantine is not None:
+        ways.append(QuarantineTopic(broker, SinkTopic.parse(args.publish_quarantine)))
+    return Several(ways)
 
 
 def tell(result: DrainResult, what_now: str = "") -> None:

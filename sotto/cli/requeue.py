@@ -70,6 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REASON",
         help="unknown_plan or unknown_version; again for the other (default: both)",
     )
+    add(
+        "--again",
+        action="store_true",
+        help="with --topic: also what was given back before the job had its plan",
+    )
     add("--dry-run", action="store_true", help="say what waits, and change nothing")
     add(
         "--max-reports",
@@ -94,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError(f"--max-reports {args.max_reports} must be at least 1")
     if args.state is None:
         return _of_topic(args, [plan for plan, _ in loaded], reasons)
-    if args.topic is not None:
-        raise ParameterError("--topic goes with --kafka or --broker")
+    if args.topic is not None or args.again:
+        raise ParameterError("--topic and --again go with --kafka or --broker")
     if args.dry_run:
         print("\n".join(_waiting(args.state, [plan for plan, _ in loaded], reasons)))
         return 0
@@ -220,7 +225,8 @@ def _of_topic(args: argparse.Namespace, plans: list[CompiledPlan], reasons: list
 
     require_client()
     broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
-    topics = RequeueTopics(broker, ReportTopic.parse(args.topic).name, plans, reasons)
+    name = ReportTopic.parse(args.topic).name
+    topics = RequeueTopics(broker, name, plans, reasons, args.again)
     with bar("messages", "requeue") as progress:
         found = topics.waiting(progress) if args.dry_run else topics.requeue(progress)
     if args.dry_run:

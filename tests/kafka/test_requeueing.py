@@ -6,18 +6,22 @@ import json
 import time
 
 import pytest
-from drained import HOUR, drained, projected
+from drained import HOUR, drained, produce, projected
 from kafka import KafkaProducer
 
-from clientsdk import KafkaPublisher
+from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from pipelines import files, quarantine
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
-from pipelines.quarantined import quarantine_record
+from pipelines.publishing import Several
+from pipelines.quarantined import parse
+from pipelines.quarantinetopic import NAME, QuarantineTopic
 from pipelines.topic import KafkaTopics
 from sotto.cli import main
+from sotto.columns import Reject
 from sotto.compiled import CompiledPlan
+from sotto.errors import ParameterError
 from sotto.sinktopics import SinkTopic, Stay
 from sotto.topicadmin import connected
 from sotto.topics import ReportTopic
@@ -86,6 +90,23 @@ def test_a_topic_with_an_unknown_plan_is_drained_and_requeued(
     assert drain(KafkaTopics(broker, [topic]), state, both).tally.counted == DEVICES
 
 
+def rejected(state) -> list[Reject]:
+    directory = StateDirectory(state)
+    return [
+        reject
+        for entry in directory.manifest().quarantine
+        for reject in quarantine.unpack(
+            files.load(directory.quarantine(entry.generation), quarantine.KIND)
+        )
+    ]
+
+
+def published(broker, topic, state, **options) -> str:
+    """Drain and publish what is rejected; return why that could not be done, if so."""
+    to = QuarantineTopic(broker, SinkTopic(topic.name, "quarantine"))
+    return drained(broker, topic, state, publish=to, **options).unpublished
+
+
 @pytest.fixture
 def sinks(broker, topic) -> tuple[ReportTopic, ReportTopic]:
     """The topics of quarantine and of requeue, as all their records are read."""
@@ -113,15 +134,12 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
 ):
     """With the first append times, once, whatever else is in its quarantine."""
     origin, target = sinks
-    directory = StateDirectory(state)
-    (entry,) = directory.manifest().quarantine
-    content = files.load(directory.quarantine(entry.generation), quarantine.KIND)
-    rejects = list(quarantine.unpack(content))
+    published(broker, topic, state)
+    # Without its note all is published again, as after a crash.
+    (state / NAME).unlink()
+    published(broker, topic, state)
+    rejects = rejected(state)
     producer = KafkaProducer(**broker.options(10))
-    for number, reject in enumerate(rejects[:1] + rejects):
-        # The first is published twice, as after a crash.
-        record = quarantine_record(reject, "job", b"1.%d" % max(number - 1, 0))
-        producer.send(str(origin), record.value, key=record.key, headers=list(record.headers))
     producer.send(str(origin), b"poison", key=b"poison")
     producer.send(str(origin), None, key=b"poison", headers=[("append", b"soon")])
     producer.flush(10)
@@ -143,3 +161,42 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     assert {record.timestamp_type for record in found} == {0}
     assert main([*command, "--dry-run"]) == 0
     assert "0 reports would be requeued" in capsys.readouterr().out
+    assert main([*command, "--again"]) == 0
+    assert len(read_all(broker, target)) == 2 * len(found)
+
+
+def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks, read_all):
+    origin, _ = sinks
+    assert published(broker, topic, state) == ""
+    first = read_all(broker, origin)
+    entries = [parse(record.key, record.value, record.headers) for record in first]
+    assert sorted(entry.reject for entry in entries) == sorted(rejected(state))
+    assert {entry.job for entry in entries} == {StateDirectory(state).manifest().state}
+    assert published(broker, topic, state) == ""
+    produce(broker, topic, b"no report")
+    assert published(broker, topic, state) == ""
+    both = read_all(broker, origin)
+    assert len(both) == len(first) + 1
+    # All again after a crash before the note: nobody who looks at keys takes it for more.
+    (state / NAME).unlink()
+    assert published(broker, topic, state) == ""
+    again = read_all(broker, origin)
+    assert len(again) == 2 * len(both)
+    assert {record.key for record in again} == {record.key for record in both}
+    assert len({record.key for record in both}) == len(both)
+
+
+def test_no_topic_of_quarantine_keeps_a_drain_from_its_commit(broker, topic, state):
+    produce(broker, topic, b"no report")
+    assert "there is no topic" in published(broker, topic, state)
+    assert StateDirectory(state).manifest().generation == 2
+    away = QuarantineTopic(Broker("127.0.0.1:1"), SinkTopic(topic.name, "quarantine"))
+    produce(broker, topic, b"none, either")
+    result = drained(broker, topic, state, publish=Several([away, away]))
+    assert result.generation == 3
+    assert result.unpublished.count("is the broker running") == 2
+
+
+def test_another_kind_of_topic_is_refused(broker):
+    with pytest.raises(ParameterError, match="not one of quarantine"):
+        QuarantineTopic(broker, SinkTopic("reports", "estimates"))

@@ -63,7 +63,7 @@ def test_what_waits_is_told_and_then_counted(
     [
         (("--state", "state", "--reason", "late"), "rejected as late would be rejected again"),
         (("--state", "state", "--reason", "whim"), "'whim' is none: malformed, "),
-        (("--state", "state", "--topic", "reports-e1-p8"), "--topic goes with"),
+        (("--state", "state", "--topic", "reports-e1-p8"), "--topic and --again go with"),
         (("--state", "state", "--max-reports", "0"), "--max-reports 0"),
         (("--state", "nowhere"), "holds no drain"),
         (("--state", "nowhere", "--dry-run"), "holds no drain"),
