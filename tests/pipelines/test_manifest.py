@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pipelines.audit import Totals
-from pipelines.intent import Intent, Mark, WorkItem
+from pipelines.intent import Intent, Mark, Requeue, WorkItem
 from pipelines.manifest import Held, Manifest, Quarantined, Terms, advance
 from pipelines.written import Tally, Written
 from sotto.errors import DrainError
@@ -128,3 +128,32 @@ def test_retention_begins_when_the_log_has_a_clock() -> None:
     first = advance(before, intent(1000), Written(), TERMS)
     assert first.quarantine == (Quarantined(5, 1000, {"corrupt_log": 1}),)
     assert advance(first, intent(1030), Written(), TERMS).expired == {"corrupt_log": 1}
+
+
+def test_a_requeue_marks_what_it_takes_and_moves_nothing_else() -> None:
+    taken = (Requeue(2, "late", "ab", 1), Requeue(4, "late", "cd", 1), Requeue(2, "late", "cd", 2))
+    requeue = Intent(5, 40, (), requeue=taken)
+    assert Intent.from_json(requeue.to_json()) == requeue
+    after = advance(manifest(), requeue, Written(tally=Tally(4)), TERMS)
+    assert after == replace(
+        manifest(),
+        generation=5,
+        tally=Tally(104, 50, 20, 5, 1),
+        quarantine=(
+            Quarantined(2, 15, {"late": 3}, (("late", "ab", 1), ("late", "cd", 2))),
+            Quarantined(4, 40, {"late": 1, "future": 2}, (("late", "cd", 1),)),
+        ),
+        requeued={"late": 4},
+        lineage=after.lineage,
+    )
+    assert Manifest.from_json(after.to_json()) == after
+    # The numbers stay when the files go.
+    much_later = advance(after, replace(intent(1000), generation=6), Written(), TERMS)
+    assert (much_later.quarantine, much_later.requeued) == ((), {"late": 4})
+
+
+def test_a_manifest_from_before_there_was_requeue_is_read() -> None:
+    older = json.loads(manifest().to_json())
+    del older["requeued"]
+    older["quarantine"] = [entry[:3] for entry in older["quarantine"]]
+    assert Manifest.from_json(json.dumps(older).encode()) == manifest()
