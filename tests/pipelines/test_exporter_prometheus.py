@@ -12,17 +12,33 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 from drain_logs import Sent
+from prometheus_client import CollectorRegistry, start_http_server
 from step_plans import plans
-from watched import CANDIDATES, Watched, append, exposition, late_messages, watched
+from watched import (
+    CANDIDATES,
+    FakeDocuments,
+    FakeGroup,
+    Watched,
+    append,
+    exposition,
+    late_messages,
+    sunk,
+    watched,
+)
 
 from pipelines.drain import drain
 from pipelines.exporter.catalogue import CATALOGUE
+from pipelines.exporter.database import Database
+from pipelines.exporter.health import Health, Readers
+from sotto.log import now_ms
+from sotto.registry import Registry
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 RULES = DEPLOY / "prometheus" / "alerts.yml"
@@ -115,9 +131,12 @@ FAULTS = {
     "SottoExporterDown": {'up{job="sotto"}': "0x200"},
     "SottoSourceBroken": {'sotto_source_status{source="state",status="damaged"}': "1x200"},
     "SottoReadingSlow": {"sotto_exporter_read_age_seconds": "500x200"},
+    "SottoReadingSlow, and none": {'up{job="sotto"}': "1x200"},
     "SottoNotLooking": {"sotto_drain_look_age_seconds": "901x200"},
     "SottoNoDrain": {"sotto_drain_age_seconds": "1801x200", "sotto_lag_lanes": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},
+    "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_lanes": "1x200"},
+    "SottoSinkBehind": {"sotto_sink_lag_records": "3x200"},
     "SottoDatabaseBehind": {"sotto_database_behind_generations": "1x200"},
     "SottoQuarantineRate": {
         'sotto_reports_rejected_total{reason="late"}': "0+6x200",
@@ -147,6 +166,8 @@ WELL = {
     "sotto_drain_age_seconds": "90000x200",
     "sotto_lag_lanes": "0x200",
     "sotto_lag_seconds": "0x200",
+    "sotto_document_age_seconds": "90000x200",
+    "sotto_sink_lag_records": "0 5 0 9 7 0 3x40 0x150",
     "sotto_database_behind_generations": "0x200",
     'sotto_reports_rejected_total{reason="late"}': "0+4x200",
     'sotto_reports_rejected_total{reason="unknown_plan"}': "7x200",
@@ -169,9 +190,10 @@ WELL = {
 @pytest.mark.slow
 def test_every_alert_fires_when_it_should_and_no_other_time(tmp_path: Path) -> None:
     """The expression with its delay: a fault each, and a job with which all is well."""
-    assert set(FAULTS) == set(alerts())
-    cases = [_case(series, {name: 1}) for name, series in FAULTS.items()]
-    cases.append(_case(WELL, dict.fromkeys(FAULTS, 0)))
+    named = [(name.partition(",")[0], series) for name, series in FAULTS.items()]
+    assert {name for name, _ in named} == set(alerts())
+    cases = [_case(series, {name: 1}) for name, series in named]
+    cases.append(_case(WELL, dict.fromkeys(alerts(), 0)))
     shutil.copy(RULES, tmp_path / "alerts.yml")
     document = {"rule_files": ["alerts.yml"], "evaluation_interval": "1m", "tests": cases}
     (tmp_path / "test.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -203,10 +225,11 @@ def _case(series: dict[str, str], firing: dict[str, int]) -> dict[str, object]:
 
 
 class Running(NamedTuple):
-    """A Prometheus that scrapes an exporter of a job."""
+    """A Prometheus that scrapes an exporter of a job, and another one of a streaming job."""
 
     job: Watched
     url: str
+    other: str
 
     def get(self, path: str, **parameters: str) -> Any:
         """Return what the API answers."""
@@ -231,11 +254,26 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _configured(folder: Path, target: str) -> Path:
-    """Write the deployment's configuration, for a target on loopback and a hurried scrape."""
+@contextmanager
+def streaming(state: Path, folder: Path) -> Iterator[str]:
+    """Serve what a streaming job with the same results has to say; return the address."""
+    url = f"sqlite:///{folder / 'sunk.db'}"
+    documents = FakeDocuments(sunk(state, url) + 3, now_ms())
+    registry = CollectorRegistry()
+    readers = Readers(None, Database(url, 2000), FakeGroup(), documents, Registry(plans()))
+    registry.register(Health(readers.readings, 0.2, 5))
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def _configured(folder: Path, *targets: str) -> Path:
+    """Write the deployment's configuration, for targets on loopback and a hurried scrape."""
     config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
     (scrape,) = config["scrape_configs"]
-    scrape["static_configs"] = [{"targets": [target]}]
+    scrape["static_configs"] = [{"targets": list(targets)}]
     hurried = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     config["global"] = hurried
     shutil.copy(RULES, folder / "alerts.yml")
@@ -249,18 +287,21 @@ def running(job: Watched, tmp_path: Path) -> Iterator[Running]:
     served = [sys.executable, "-m", "sotto.cli", "exporter", "--port", "0", "--fresh", "200ms"]
     served += ["--state", str(job.state), "--log", str(job.log)]
     address = f"127.0.0.1:{_free_port()}"
-    with subprocess.Popen(served, stdout=subprocess.PIPE, text=True) as exporter:
+    with (
+        streaming(job.state, tmp_path) as other,
+        subprocess.Popen(served, stdout=subprocess.PIPE, text=True) as exporter,
+    ):
         assert exporter.stdout is not None
         target = exporter.stdout.readline().strip().removeprefix("http://").removesuffix("/metrics")
         options = {
-            "config.file": _configured(tmp_path, target),
+            "config.file": _configured(tmp_path, target, other),
             "storage.tsdb.path": tmp_path / "data",
             "web.listen-address": address,
             "log.level": "warn",
         }
         command = ["prometheus", *(f"--{name}={value}" for name, value in options.items())]
         with subprocess.Popen(command) as prometheus:
-            yield Running(job, f"http://{address}")
+            yield Running(job, f"http://{address}", other)
             prometheus.terminate()
             prometheus.wait(20)
         exporter.terminate()
@@ -277,8 +318,11 @@ def test_prometheus_scrapes_it_and_every_query_has_data(running: Running) -> Non
             return False
 
     until(answers)
-    targets = running.get("targets")["activeTargets"]
-    assert [(t["health"], t["lastError"]) for t in targets] == [("up", "")]
+    until(lambda: _well(running) == 2)
+    (same,) = running.get("query", query="count(count by (item) (sotto_estimate))")["result"]
+    either = 'count(sotto_estimate{instance="%s"})'
+    (streamed,) = running.get("query", query=either % running.other)["result"]
+    assert int(streamed["value"][1]) >= int(same["value"][1]) > 10
     append(running.job.log, "lane-0", [*late_messages(5), Sent(0, b"no report")])
     drain(running.job.log, running.job.state, plans(), candidates=CANDIDATES)
     rate = 'rate(sotto_reports_rejected_total{reason="malformed"}[1m]) > 0'
@@ -290,6 +334,13 @@ def test_prometheus_scrapes_it_and_every_query_has_data(running: Running) -> Non
     for name, expression in alerts().items():
         running.get("query", query=expression)
         assert not [r for r in _rules(running) if r["name"] == name and r.get("lastError")]
+
+
+def _well(running: Running) -> int:
+    """Return how many targets are up, when no scrape has failed."""
+    targets = running.get("targets")["activeTargets"]
+    assert not any(target["lastError"] for target in targets)
+    return sum(target["health"] == "up" for target in targets)
 
 
 def _rules(running: Running) -> list[dict[str, Any]]:
