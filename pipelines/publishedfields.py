@@ -34,7 +34,7 @@ def _text(value: object) -> bool:
 
 
 def _surrogate(text: str) -> bool:
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _whole(low: int, high: int) -> Check:
