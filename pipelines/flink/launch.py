@@ -28,6 +28,8 @@ PYTHON = "SOTTO_FLINK_PYTHON"
 LATEST = "latest"
 
 _FLINK = "2.2"
+#: Where a checkout has what make flink makes.
+_CHECKOUT = Path(__file__).parent.parent.parent
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,9 @@ class Asked:
         Milliseconds: between checkpoints, and at least between documents about one thing.
     python, worker : str or None
         Pythons with PyFlink: of the client here, and of the workers where those are elsewhere.
-    environment : mapping
-        For the client: ``FLINK_LIB_DIR``, ``FLINK_CONF_DIR`` and the like.
+    environment : mapping, optional
+        For the client: ``FLINK_LIB_DIR``, ``FLINK_CONF_DIR`` and the like; those of the session
+        that ``make flink`` starts if not given.
     """
 
     plans: Sequence[CompiledPlan]
@@ -97,7 +100,7 @@ def submit(folder: JobFolder, asked: Asked) -> str:
     known = replace(known, topics=order.work.topics, places=places, flink=asked.flink)
     # Written before: a job that is submitted is never unknown, and counts as one that has run.
     folder.remember(known)
-    job = _client(python, order, asked.environment or {})
+    job = _client(python, order, _session() if asked.environment is None else asked.environment)
     folder.remember(replace(known, id=job))
     return job
 
@@ -195,13 +198,26 @@ def _python(asked: Asked) -> str:
         return given
     if importlib.util.find_spec("pyflink") is not None:
         return sys.executable
-    made = Path(__file__).parent.parent.parent / ".venv-flink" / "bin" / "python"
+    made = _CHECKOUT / ".venv-flink" / "bin" / "python"
     if made.exists():
         return str(made)
     raise FlinkError(
         "PyFlink is not installed: make flink-venv makes an environment with it here; for another "
         f"give --python or set {PYTHON}"
     )
+
+
+def _session() -> dict[str, str]:
+    """Return where Flink's archives are: as the environment says, or those of make flink."""
+    made = _CHECKOUT / "build" / "flink"
+    if {"FLINK_HOME", "FLINK_LIB_DIR"} & os.environ.keys() or not (made / "lib").is_dir():
+        return {}
+    archives = str(made / "lib")
+    return {
+        "FLINK_LIB_DIR": archives,
+        "FLINK_OPT_DIR": archives,
+        "FLINK_CONF_DIR": str(made / "conf"),
+    }
 
 
 def _client(python: str, order: Order, environment: Mapping[str, str]) -> str:
