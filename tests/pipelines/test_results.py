@@ -74,7 +74,7 @@ FIRST = Projection(
         ([window(0, 1), window(10, 3)], [estimate(0, "red", 0.25), estimate(10, "red", math.nan)])
     ],
     periods=[],
-    quarantine=[{"generation": 1, "reason": "late", "rows": 4}],
+    quarantine=[{"generation": 1, "reason": "late", "rows": 4, "requeued": 1}],
 )
 
 
@@ -101,7 +101,9 @@ def test_what_is_projected_is_there(database: Results) -> None:
     )
     assert unknown["value"] is None
     assert known["reports_by_level"] == [3, 4]
-    assert database.table(QUARANTINE) == [{"generation": 1, "reason": "late", "rows": 4}]
+    assert database.table(QUARANTINE) == [
+        {"generation": 1, "reason": "late", "rows": 4, "requeued": 1}
+    ]
 
 
 def test_changed_windows_are_replaced_and_others_left(database: Results) -> None:
@@ -145,14 +147,14 @@ def test_a_failure_leaves_everything_as_it_was(
 ) -> None:
     database.project(FIRST)
     before = content(database)
-    whole = results._insert
+    whole = results.insert_rows
 
     def fails(connection: sql.Connection, table: sql.Table, rows: object) -> None:
         if table is QUARANTINE:
             raise sql.exc.OperationalError("INSERT", {}, Exception("disk full"))
         whole(connection, table, rows)
 
-    monkeypatch.setattr(results, "_insert", fails)
+    monkeypatch.setattr(results, "insert_rows", fails)
     with pytest.raises(DrainError, match=r"generation 4 is committed.*disk full"):
         database.project(replace(FIRST, generation=4))
     assert content(database) == before
@@ -235,6 +237,7 @@ def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path: Path) -
         database.project(FIRST)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("ALTER TABLE estimates DROP COLUMN method")
+        connection.execute("ALTER TABLE quarantine DROP COLUMN requeued")
     with Results(f"sqlite:///{file}") as database:
         assert database.projected("mine") == 3
         assert {row["method"] for row in database.estimates()} == {None}
