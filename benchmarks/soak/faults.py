@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from benchmarks.soak.audits import Audited
 from benchmarks.soak.checker import Verdict, judge, spread
-from benchmarks.soak.schedule import Injection
+from benchmarks.soak.schedule import FaultError, Injection
 from benchmarks.soak.stage import Stage
 from pipelines.counts import Matrix, WindowKey
+from sotto.errors import SottoError
 
 #: After so many faults all that was acknowledged must be counted.
 CHECK_EVERY = 10
@@ -89,7 +90,20 @@ def run(play: Play, planned: Sequence[Injection], faults: int, seconds: float) -
     seconds : float
         No fault is begun after that.
     """
-    outcome, began = Outcome(), time.monotonic()
+    outcome = Outcome()
+    try:
+        _inject(play, planned, faults, seconds, outcome)
+        play.stage.finish_senders()
+        _compare(play, _check(play, outcome), outcome)
+    except (FaultError, SottoError) as error:
+        outcome.broken.append(f"{type(error).__name__}: {error}")
+    return outcome
+
+
+def _inject(
+    play: Play, planned: Sequence[Injection], faults: int, seconds: float, outcome: Outcome
+) -> None:
+    began = time.monotonic()
     for fault in planned:
         hit = sum(outcome.faults.values())
         if hit >= faults or outcome.broken or time.monotonic() - began > seconds:
@@ -101,15 +115,16 @@ def run(play: Play, planned: Sequence[Injection], faults: int, seconds: float) -
         print(f"{time.monotonic() - began:7.1f} s  {hit:4d}  {said}{fault}", flush=True)
         if done and hit % CHECK_EVERY == 0:
             _check(play, outcome)
-    play.stage.finish_senders()
-    counted = _check(play, outcome)
+
+
+def _compare(play: Play, counted: NDArray[np.int64], outcome: Outcome) -> None:
+    """Compare audits and other results with the counts, once all is sent and counted."""
     outcome.audited = play.audited(counted)
     if outcome.audited.wrong:
         outcome.broken.append(f"audits differ: {outcome.audited}")
     outcome.unlike = play.unlike(counted)
     if outcome.unlike:
         outcome.broken.append(f"{outcome.unlike} windows of other results are not as counted")
-    return outcome
 
 
 def _check(play: Play, outcome: Outcome) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from benchmarks.soak.schedule import FaultError
 from benchmarks.soak.stage import wait_until
 from deploy.flink.cluster import LocalFlink
 from pipelines.flink.jobfolder import JobFolder
@@ -112,11 +113,11 @@ class FlinkJob:
 
         Raises
         ------
-        RuntimeError
+        FaultError
             It does not, within ``PATIENCE``; why it failed last.
         """
         if not wait_until(self._well, PATIENCE):
-            raise RuntimeError(f"the job does not run again: {self._failure()}")
+            raise FaultError(f"the job does not run again: {self._failure()}")
 
     def _well(self) -> bool:
         try:
@@ -142,7 +143,7 @@ class FlinkJob:
 
         before = completed()
         if not wait_until(lambda: completed() > before, PATIENCE):
-            raise RuntimeError(f"no checkpoint within {PATIENCE} s: {self._failure()}")
+            raise FaultError(f"no checkpoint within {PATIENCE} s: {self._failure()}")
 
     def kill_task_manager(self) -> None:
         """Kill it, with all that it has started, and start another."""
@@ -161,7 +162,7 @@ class FlinkJob:
         self.session.start()
         # The task manager gives up what it did for the one that is gone, or the slots stay taken.
         if not wait_until(lambda: self.manager.slots() >= self.parallelism, PATIENCE):
-            raise RuntimeError("the slots of the job that is gone are not free again")
+            raise FaultError("the slots of the job that is gone are not free again")
         self.submit()
 
     def rescale(self) -> None:

@@ -15,6 +15,7 @@ from benchmarks.soak.books import Books
 from benchmarks.soak.devices import files_of
 from benchmarks.soak.fleet import SECOND, Fleet, plan_of
 from benchmarks.soak.proxy import Proxy
+from benchmarks.soak.schedule import FaultError
 from clientsdk import Broker
 from deploy.kafka.broker import LocalBroker
 from sotto.topicadmin import connected
@@ -24,7 +25,7 @@ PARTITIONS = 4
 #: How many devices the fleet may have at most; each second of events has 128.
 CAPACITY = 400_000
 #: How long a process that was told to end may take to send what it owes, in seconds.
-ENDING = 240
+ENDING = 600
 
 
 class Stage:
@@ -100,7 +101,7 @@ class Stage:
         """Kill it; it must have been running."""
         process = self._senders[name]
         if process.poll() is not None:
-            raise RuntimeError(f"the {name} ended by themselves: see {name}.log")
+            raise FaultError(f"the {name} ended by themselves: see {name}.log")
         process.kill()
         process.wait()
 
@@ -113,8 +114,12 @@ class Stage:
         for process in self._senders.values():
             process.terminate()
         for name, process in self._senders.items():
-            if process.wait(ENDING):
-                raise RuntimeError(f"the {name} ended with {process.returncode}: see {name}.log")
+            try:
+                process.wait(ENDING)
+            except subprocess.TimeoutExpired as error:
+                raise FaultError(f"the {name} still owe reports after {ENDING} s") from error
+            if process.returncode:
+                raise FaultError(f"the {name} ended with {process.returncode}: see {name}.log")
         self._senders.clear()
 
     def device_files(self) -> list[Path]:

@@ -8,6 +8,7 @@ from types import TracebackType
 from benchmarks.soak import drains
 from benchmarks.soak.disk import Disk
 from benchmarks.soak.drains import Drain, Orders
+from benchmarks.soak.schedule import FaultError
 from benchmarks.soak.stage import Stage
 from deploy.errors import DeployError
 from pipelines.commit import StateDirectory
@@ -75,12 +76,12 @@ class World(Stage):
 
         Raises
         ------
-        RuntimeError
+        FaultError
             It did not come to its end.
         """
         status = self.drain(max_reports=1_000_000).status()
         if status:
-            raise RuntimeError(f"an undisturbed drain ended with {status}: see drain.log")
+            raise FaultError(f"an undisturbed drain ended with {status}: see drain.log")
 
     @property
     def generation(self) -> int:
