@@ -350,9 +350,9 @@ def test_quarantine_is_removed_after_its_retention(tmp_path: Path) -> None:
         drain(log, state, plans())
         assert (state / "quarantine" / "1").exists() == kept
     assert projected(state)["quarantine"] == [
-        {"generation": 0, "reason": "malformed", "rows": 1},
-        {"generation": 2, "reason": "malformed", "rows": 1},
-        {"generation": 3, "reason": "malformed", "rows": 1},
+        {"generation": 0, "reason": "malformed", "rows": 1, "requeued": 0},
+        {"generation": 2, "reason": "malformed", "rows": 1, "requeued": 0},
+        {"generation": 3, "reason": "malformed", "rows": 1, "requeued": 0},
     ]
 
 
