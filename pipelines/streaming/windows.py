@@ -1,10 +1,13 @@
 """Windows: counts are added up, and estimates made early, on time, and when they sharpen.
 
 A window is told of as soon as it has counts of a rung that it had none of, and otherwise while it
-changes at most every so often; and once when the log's time has passed its end and the plan's
-grace. It is kept until every shard has closed the last budget period that it has a part of: what a
-shard sends before it says so is here before that, and afterwards it has no state from which it
-could change the window, so that no window ever begins again from zero.
+changes at most every so often; once when the log's time has passed its end and the plan's grace;
+and once at its end. It is kept until every shard has closed the last budget period that it has a
+part of: what a shard sends before it says so is here before that, and afterwards it has no state
+from which it could change the window, so that no window ever begins again from zero.
+
+The last document says nothing new, unless a rollback lies between: where a report that was given
+back meets a period that is about to be closed, it may be counted the first time and late the next.
 """
 
 from __future__ import annotations
@@ -170,8 +173,7 @@ class WindowKeeper:
         for window, packed in list(self._states.agenda.items()):
             if self._last_period(window) < opened.min():
                 entry = _Entry(*_ENTRY.unpack(packed))
-                if entry.changed or not entry.timely:
-                    yield self._document(window, entry, max(time, self._timely(window)), now)
+                yield self._document(window, entry, max(time, self._timely(window)), now)
                 self._states.agenda.remove(window)
                 self._states.counts.remove(window)
 

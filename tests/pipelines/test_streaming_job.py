@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import pytest
-from hypothesis import given, settings
+from drain_logs import START
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from streaming_logs import EPOCHS, deployment, drained, records, streamed
+from step_plans import DAY
+from streaming_logs import EPOCHS, Logs, Outcome, deployment, drained, records, streamed
 from streaming_runner import Runner
 
 from pipelines.state import State
@@ -19,6 +22,8 @@ from pipelines.streaming.shards import ShardKeeper
 
 Events = list[tuple[str, int]]
 
+#: Whatever is found is small enough, and making it smaller takes minutes.
+PHASES = (Phase.explicit, Phase.generate)
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("read"), st.integers(1, 60)),
@@ -60,29 +65,72 @@ def small_pieces() -> Iterator[None]:
         yield
 
 
+def happen(runner: Runner, events: Events) -> None:
+    for what, number in events:
+        if what == "read":
+            runner.read(runner.random.choice(runner.deployment.lanes), number)
+        elif what == "checkpoint":
+            runner.checkpoint()
+        else:
+            getattr(runner, what)(number)
+
+
 def differences(epochs: str, events: Events, order: int) -> list[str]:
     """Return in what a job to which this happens differs from a drain."""
     cache = 1 << 30 if order % 3 else 0
     settings = deployment(epochs, cache=cache, rows=(5, 30)[order % 2])
     runner = Runner(settings, records(epochs, 0), random.Random(order))
     with small_pieces():
-        for what, number in events:
-            if what == "read":
-                runner.read(runner.random.choice(settings.lanes), number)
-            elif what == "checkpoint":
-                runner.checkpoint()
-            else:
-                getattr(runner, what)(number)
+        happen(runner, events)
         runner.finish()
     outcome, wanted = streamed(runner), drained(epochs, 0)
     return [name for name in wanted._fields if getattr(outcome, name) != getattr(wanted, name)]
 
 
 @pytest.mark.parametrize("epochs", list(EPOCHS))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, phases=PHASES)
 @given(events=EVENTS, order=st.integers(0, 2**32))
 def test_a_job_comes_to_what_a_drain_comes_to(epochs: str, events: Events, order: int) -> None:
     assert differences(epochs, events, order) == []
+
+
+@lru_cache
+def undisturbed() -> Outcome:
+    """Return what becomes of the reports of the first weeks, before any period is closed."""
+    runner = Runner(deployment("two"), first_weeks(), random.Random(0))
+    runner.finish()
+    return streamed(runner)
+
+
+def first_weeks() -> Logs:
+    logs = records("two", 0).items()
+    return {lane: [r for r in content if r.timestamp < START + 18 * DAY] for lane, content in logs}
+
+
+@settings(max_examples=5, deadline=None, phases=PHASES)
+@given(events=EVENTS, order=st.integers(0, 2**32))
+def test_it_does_not_matter_where_a_report_comes_from(events: Events, order: int) -> None:
+    """Some messages go to wrong partitions, and all are given back at some time or other."""
+    source = random.Random(order)
+    told = deployment("two", requeue="reports-requeue", requeue_partitions=2)
+    logs: Logs = {lane: [] for lane in told.lanes}
+    for lane, content in first_weeks().items():
+        for record in content:
+            strays = source.random() < 0.1
+            logs[source.choice(told.lanes[:2]) if strays else lane].append(record)
+            logs[source.choice(told.lanes[2:])].append(record._replace(appended=False))
+    for lane in told.lanes:
+        # What is given back comes in any order.
+        source.shuffle(logs[lane]) if lane.topic == told.requeue else logs[lane].sort()
+    runner = Runner(told, logs, source)
+    with small_pieces():
+        happen(runner, events)
+        runner.finish()
+    outcome, wanted = streamed(runner), undisturbed()
+    assert outcome[:3] == wanted[:3]
+    for fate in ("counted", "superseded", "revoked"):
+        assert outcome.fates[fate] == wanted.fates[fate]
+    assert outcome.fates["duplicates"] > wanted.fates["reports"] / 2
 
 
 def use_any_live_state(patch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -108,3 +110,15 @@ def test_a_deployment_that_cannot_be_is_refused() -> None:
             replace(deployment("two"), topics=topics)
     with pytest.raises(ParameterError, match="slots 0"):
         deployment("two", slots=0)
+
+
+def test_keepers_need_no_engine() -> None:
+    """The job's environment has another Beam than drains, and no databases."""
+    code = """
+import sys
+import pipelines.streaming.books, pipelines.streaming.clock
+import pipelines.streaming.shards, pipelines.streaming.windows
+print({"apache_beam", "pyflink", "sqlalchemy", "kafka", "pydantic"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

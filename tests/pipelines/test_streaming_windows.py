@@ -137,6 +137,13 @@ def test_a_window_is_kept_until_every_shard_has_closed_its_last_period() -> None
         slot.change(0, 1)
 
 
+def test_a_window_is_told_of_at_its_end_even_if_nothing_is_new() -> None:
+    slot = Slot()
+    slot.change(0, 5)
+    assert slot.tick(END + 9 * DAY, NOW) == [("on_time", 5)]
+    assert [slot.opened(shard, 2801, NOW + shard) for shard in range(4)][-1] == [("late", 5)]
+
+
 def test_another_number_of_slots_is_refused() -> None:
     slot = Slot()
     slot.opened(0, 2800, NOW)
