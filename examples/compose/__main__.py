@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Send the reports of some devices and say how many were sent."""
     parser = argparse.ArgumentParser(prog="python -m examples.compose", description=__doc__)
     parser.add_argument("--servers", default="127.0.0.1:9092", help="default: 127.0.0.1:9092")
-    parser.add_argument("--topic", default="reports-e1-p4", help="default: reports-e1-p4")
+    parser.add_argument("--topic", default="answers-e1-p4", help="default: answers-e1-p4")
     parser.add_argument("--devices", type=int, default=300, help="default: 300")
     args = parser.parse_args(arguments)
     publisher = KafkaPublisher(args.servers, args.topic)
@@ -84,7 +84,7 @@ def send(
 def _device(
     plan: CompiledPlan, publisher: Publisher, clock: Callable[[], int], chance: random.Random
 ) -> Client:
-    client = Client(plan, state=None, publisher=publisher, clock=clock)
+    client = Client(plan, state=None, publisher=publisher, clock=clock, background=False)
     client.give_consent()
     client.record("theme", chance.choices([*THEMES], [*THEMES.values()])[0])
     client.record("start_time", chance.gammavariate(2, 1))
