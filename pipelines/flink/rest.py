@@ -107,22 +107,24 @@ class JobManager:
     def savepoint(self, job: str, folder: str, *, stop: bool) -> str:
         """Have a savepoint made and return where it is.
 
+        A job that is to end with it is cancelled afterwards: what it does in between is done again
+        by who goes on from the savepoint, and documents made twice say the same.
+
         Parameters
         ----------
         job : str
         folder : str
             URI.
         stop : bool
-            Whether the job ends with it.
+            Whether the job ends.
 
         Raises
         ------
         FlinkError
             It was not made within ``SAVEPOINT_SECONDS``, or the job is not one that runs.
         """
-        path = f"/jobs/{job}/{'stop' if stop else 'savepoints'}"
-        body = {"targetDirectory": folder} if stop else {"target-directory": folder}
-        trigger = self._ask(path, body)["request-id"]
+        body = {"target-directory": folder, "cancel-job": False}
+        trigger = self._ask(f"/jobs/{job}/savepoints", body)["request-id"]
         deadline = time.monotonic() + SAVEPOINT_SECONDS
         while True:
             said = self._ask(f"/jobs/{job}/savepoints/{trigger}")
@@ -134,6 +136,9 @@ class JobManager:
         if "location" not in said["operation"]:
             cause = str(said["operation"].get("failure-cause", {}).get("class", "no reason given"))
             raise FlinkError(f"the savepoint was not made ({cause}): see the job manager's log")
+        if stop:
+            self.cancel(job)
+            self.wait(job, "CANCELED")
         return str(said["operation"]["location"])
 
     def cancel(self, job: str) -> None:
