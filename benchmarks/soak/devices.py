@@ -42,7 +42,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, asked)
     plan = plan_of()
     publisher = KafkaPublisher(Broker.from_file(args.client_file), args.topic, timeout=PATIENCE)
-    clients = [Client(plan, state=path, publisher=publisher) for path in files_of(args.folder)]
+    clients = [
+        Client(plan, state=path, publisher=publisher, background=False)
+        for path in files_of(args.folder)
+    ]
     for client in clients:
         client.give_consent()
     while not ending:

@@ -46,6 +46,15 @@ class Disk:
         _call("umount", str(self.folder))
 
 
+def disk_at(folder: Path) -> Disk | None:
+    """Return a file system at a folder; None, and say so, where none can be mounted."""
+    try:
+        return Disk(folder)
+    except DeployError as error:
+        print(f"no disk that can be filled: {error}", flush=True)
+        return None
+
+
 def _call(*command: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

@@ -42,6 +42,8 @@ class FlinkJob:
         Of the session.
     checkpoint_every, every : int
         Milliseconds: between checkpoints, and at least between documents about one thing.
+    checkpoints : Path, optional
+        Where they are kept, if not in the job's own folder.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class FlinkJob:
         slots: int,
         checkpoint_every: int,
         every: int,
+        checkpoints: Path | None = None,
     ) -> None:
         self.session = LocalFlink(folder / "flink", slots=slots)
         self.folder = JobFolder(folder / "job")
@@ -63,6 +66,7 @@ class FlinkJob:
         self._topic = topic
         self._checkpoint_every = checkpoint_every
         self._every = every
+        self._checkpoints = None if checkpoints is None else checkpoints.resolve().as_uri()
 
     def make_topics(self) -> None:
         """Make the topics of reports, estimates and quarantine."""
@@ -98,10 +102,16 @@ class FlinkJob:
                 restore=restore,
                 checkpoint_every=self._checkpoint_every,
                 every=self._every,
+                checkpoints=self._checkpoints,
                 environment=self.session.client,
             ),
         )
         self.wait_until_well()
+
+    @property
+    def _savepoints(self) -> str:
+        given = self._checkpoints
+        return f"{given}/savepoints" if given else self.folder.place("savepoints")
 
     @property
     def manager(self) -> JobManager:
@@ -131,18 +141,23 @@ class FlinkJob:
         except FlinkError as error:
             return str(error)
 
+    def checkpoints(self, which: str = "completed") -> int:
+        """Return how many checkpoints it has made since it was submitted, or ``failed`` to make."""
+        try:
+            return int(self.manager.checkpoints(self.folder.known.id)["counts"][which])
+        except FlinkError:
+            return 0
+
     def wait_for_checkpoint(self) -> None:
-        """Return once the job has made another checkpoint since it was submitted."""
-        known = self.folder.known.id
+        """Return once it has made another checkpoint.
 
-        def completed() -> int:
-            try:
-                return int(self.manager.checkpoints(known)["counts"]["completed"])
-            except FlinkError:
-                return 0
-
-        before = completed()
-        if not wait_until(lambda: completed() > before, PATIENCE):
+        Raises
+        ------
+        FaultError
+            It does not, within ``PATIENCE``; why it failed last.
+        """
+        before = self.checkpoints()
+        if not wait_until(lambda: self.checkpoints() > before, PATIENCE):
             raise FaultError(f"no checkpoint within {PATIENCE} s: {self._failure()}")
 
     def kill_task_manager(self) -> None:
@@ -168,7 +183,7 @@ class FlinkJob:
     def rescale(self) -> None:
         """End the job with a savepoint and go on from it with another number of slots."""
         known = self.folder.known
-        self.manager.savepoint(known.id, self.folder.place("savepoints"), stop=True)
+        self.manager.savepoint(known.id, self._savepoints, stop=True)
         self.manager.wait(known.id, "FINISHED", seconds=PATIENCE)
         self.parallelism = 3 - self.parallelism
         wait_until(lambda: self.manager.slots() >= self.parallelism, PATIENCE)

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from benchmarks.soak.disk import disk_at
 from benchmarks.soak.flinkjob import FlinkJob
 from benchmarks.soak.follower import Follower
 from benchmarks.soak.stage import Stage
@@ -29,6 +30,7 @@ class FlinkWorld(Stage):
 
     def __init__(self, folder: Path, seed: int, rate: float) -> None:
         super().__init__(folder, seed, rate)
+        self.disk = disk_at(folder / "disk")
         self.job = FlinkJob(
             folder,
             self.fleet.plan,
@@ -37,6 +39,7 @@ class FlinkWorld(Stage):
             slots=SLOTS,
             checkpoint_every=CHECKPOINTS,
             every=EVERY,
+            checkpoints=folder / "disk" / "checkpoints",
         )
 
     def __enter__(self) -> Self:
@@ -58,6 +61,8 @@ class FlinkWorld(Stage):
     ) -> None:
         self.job.stop()
         super().__exit__(kind, error, trace)
+        if self.disk is not None:
+            self.disk.close()
 
     def make_topics(self) -> None:
         """Make the topics of reports, estimates and quarantine."""

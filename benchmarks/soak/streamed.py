@@ -73,6 +73,18 @@ def _network(world: FlinkWorld, fault: Injection) -> bool:
     return True
 
 
+def _disk(world: FlinkWorld, fault: Injection) -> bool:
+    """Fill the disk until a checkpoint has failed; with room there must be one again."""
+    if world.disk is None:
+        return False
+    before = world.job.checkpoints("failed")
+    world.disk.leave(fault.room)
+    failed = wait_until(lambda: world.job.checkpoints("failed") > before, 30)
+    world.disk.make_room()
+    world.job.wait_for_checkpoint()
+    return failed
+
+
 def _repeated(world: FlinkWorld, fault: Injection) -> bool:
     before = world.books.number("repeated")
     world.repeat()
@@ -98,12 +110,13 @@ _KINDS: dict[str, Callable[[FlinkWorld, Injection], bool]] = {
     "broker killed": _broker,
     "sender killed": _sender,
     "network": _network,
+    "disk full": _disk,
     "repeated and reordered": _repeated,
     "consumer far behind": _behind,
 }
 
 #: Their shares of a run.
-SHARES = dict(zip(_KINDS, (10, 10, 8, 8, 6, 8, 12, 4, 3), strict=True))
+SHARES = dict(zip(_KINDS, (10, 10, 8, 8, 6, 8, 12, 6, 4, 3), strict=True))
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "sender killed": ("fleet", "devices"),

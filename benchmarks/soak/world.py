@@ -6,11 +6,10 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.soak import drains
-from benchmarks.soak.disk import Disk
+from benchmarks.soak.disk import disk_at
 from benchmarks.soak.drains import Drain, Orders
 from benchmarks.soak.schedule import FaultError
 from benchmarks.soak.stage import Stage
-from deploy.errors import DeployError
 from pipelines.commit import StateDirectory
 
 #: Reports that a drain takes at most: so few that a drain commits several times.
@@ -28,16 +27,9 @@ class World(Stage):
 
     def __init__(self, folder: Path, seed: int, rate: float) -> None:
         super().__init__(folder, seed, rate)
-        self.disk = self._disk()
+        self.disk = disk_at(folder / "disk")
         self.state = StateDirectory(folder / "disk" / "state")
         self._context = drains.server()
-
-    def _disk(self) -> Disk | None:
-        try:
-            return Disk(self.folder / "disk")
-        except DeployError as error:
-            print(f"no disk that can be filled: {error}", flush=True)
-            return None
 
     def __exit__(
         self,
