@@ -17,7 +17,7 @@ from pathlib import Path
 
 from deploy import jars
 from deploy.errors import DeployError
-from deploy.flink import settings
+from deploy.flink import settings, workers
 from deploy.flink.archives import SOURCE, archives, connector
 from deploy.ports import HOST, require_free, two_free
 from deploy.process import Process
@@ -102,6 +102,7 @@ class LocalFlink:
             self._configure(port)
             self._link(parts)
         if self.task_manager in missing:
+            workers.end(self._configuration)
             self._name_file.write_text(f"taskmanager-{secrets.token_hex(4)}", encoding="ascii")
         try:
             for process in missing:
@@ -115,7 +116,13 @@ class LocalFlink:
     def stop(self) -> bool:
         """Let it end by itself, jobs with it. False if it was not running."""
         ended = [process.stop() for process in reversed(self._processes)]
+        workers.end(self._configuration)
         return any(ended)
+
+    @property
+    def workers(self) -> list[int]:
+        """The processes in which jobs' Python runs."""
+        return workers.workers(self._configuration)
 
     @property
     def _processes(self) -> tuple[Process, Process]:
