@@ -3,9 +3,10 @@
 from clientsdk.client import Client
 from clientsdk.kafkapublisher import KafkaPublisher
 from clientsdk.ledger import Consent, Ledger, LedgerPeriod, PendingChain
-from clientsdk.outcomes import FlushResult, Outcome
+from clientsdk.outcomes import FlushResult, Lapses, Outcome
 from clientsdk.permanent import PermanentCharge
 from clientsdk.publishers import EmbeddedLogPublisher, MemoryPublisher, Publisher
+from clientsdk.quota import Quota
 from sotto.brokers import Broker
 from sotto.compiled import Ceilings, CompiledPlan
 
@@ -18,6 +19,7 @@ __all__ = [
     "EmbeddedLogPublisher",
     "FlushResult",
     "KafkaPublisher",
+    "Lapses",
     "Ledger",
     "LedgerPeriod",
     "MemoryPublisher",
@@ -25,4 +27,5 @@ __all__ = [
     "PendingChain",
     "PermanentCharge",
     "Publisher",
+    "Quota",
 ]

@@ -98,6 +98,8 @@ class Admission:
     def _admit(
         self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
     ) -> Outcome:
+        if self._store.full(connection):
+            return Outcome.STORE_FULL
         if metric.kind == "reservoir":
             return self._sample(connection, metric, value, moment)
         if metric.kind == "constant":

@@ -54,3 +54,16 @@ def checked_ceilings(ceilings: Ceilings) -> Ceilings:
             f"{ceilings.lifetime} micro-epsilon"
         )
     return ceilings
+
+
+def checked_timeout(seconds: float) -> float:
+    """Return how long to wait at most.
+
+    Raises
+    ------
+    ParameterError
+        It is below 0 or no number.
+    """
+    if not seconds >= 0:
+        raise ParameterError(f"timeout {seconds} must be at least 0 seconds")
+    return seconds

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-import logging
+import math
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from clientsdk import spool
+from clientsdk import complaints, schema, spool
 from clientsdk.admission import Admission
-from clientsdk.arguments import checked_ceilings, checked_path, read_plan
+from clientsdk.arguments import checked_ceilings, checked_path, checked_timeout, read_plan
+from clientsdk.aside import aside, awaited
+from clientsdk.background import Background
 from clientsdk.database import Access
+from clientsdk.errand import Errand
 from clientsdk.ledger import Consent, Ledger, lowered
 from clientsdk.outcomes import FlushResult, Outcome
 from clientsdk.publishers import Publisher
+from clientsdk.quota import Quota
 from clientsdk.sender import Sender
-from clientsdk.store import Store
+from clientsdk.store import NEVER, Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
 from sotto.log import now_ms
 
-_log = logging.getLogger("clientsdk")
 _ETERNITY = 1 << 62
 
 
 class Client:
     """Records values under a plan and sends what is due.
+
+    Making one opens no connection and starts no thread. Unless ``background`` is false, the first
+    recording starts one that sends each report when it is due, waits longer after each failure,
+    and is given less than a second when the interpreter ends; what is not delivered then stays in
+    the state file. Threads may share a client, signal handlers and event loops may call
+    :meth:`record`, and a child of a fork goes on with a thread of its own.
 
     Parameters
     ----------
@@ -48,6 +58,10 @@ class Client:
         In micro-epsilon. The lower of these and the plan's are pinned in a new store. In an
         existing one they can lower what is pinned, and so can the plan; neither can raise it
         (see :meth:`renew_consent`).
+    background : bool
+        Whether reports are sent without being asked for. If not, call :meth:`flush`.
+    quota : Quota, optional
+        How much may wait for being sent, and for how long.
 
     Raises
     ------
@@ -69,7 +83,9 @@ class Client:
     >>> from clientsdk.publishers import MemoryPublisher
     >>> from clientsdk.testing import FakeClock, small_plan
     >>> plan, clock, publisher = small_plan(), FakeClock(), MemoryPublisher()
-    >>> with Client(plan, state=None, publisher=publisher, clock=clock) as client:
+    >>> with Client(
+    ...     plan, state=None, publisher=publisher, clock=clock, background=False
+    ... ) as client:
     ...     client.give_consent()
     ...     outcome = client.record("colour", "red")
     ...     clock.advance(days=2)
@@ -86,6 +102,8 @@ class Client:
         publisher: Publisher,
         clock: Callable[[], int] = now_ms,
         ceilings: Ceilings | None = None,
+        background: bool = True,
+        quota: Quota | None = None,
     ) -> None:
         self.plan = read_plan(plan)
         self._clock = clock
@@ -95,10 +113,16 @@ class Client:
         if ceilings is not None:
             pinned = lowered(checked_ceilings(ceilings), pinned)
         path = None if state is None else checked_path(state)
-        self._store = Store(path, self.plan, pinned, self.plan.period_of(self._now()), source)
+        quota = Quota() if quota is None else quota
+        period = self.plan.period_of(self._now())
+        self._store = Store(path, self.plan, pinned, period, source, quota)
         self._admission = Admission(self._store, self.plan, source)
-        self._sender = Sender(self._store, self.plan.period, publisher)
-        self._unwell = False
+        self._sender = Sender(self._store, self.plan.period, publisher, quota.age)
+        self._background = (
+            Background(self._store, self.plan.resolution, self._now, self.next_due, self._do_errand)
+            if background
+            else None
+        )
 
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or say why not.
@@ -136,13 +160,22 @@ class Client:
             refusal = self._store.refusals.get(metric)
             if refusal is not None and self._now() < refusal.until:
                 known.encode(value)
-                return refusal.outcome
-            return self._record(known, value)
+                outcome = refusal.outcome
+            else:
+                outcome = self._record(known, value)
         except ValueTypeError as error:
             # Neither this frame nor those that the error came through keep the value.
             del value
             error.__context__ = None
             raise error.with_traceback(None) from None
+        sender = self._background
+        if sender is not None:
+            if sender.idle and outcome not in (Outcome.NO_CONSENT, Outcome.STORE_FULL):
+                # Whatever became of this value: there may be older ones to be sent.
+                sender.start()
+            elif outcome is Outcome.ACCEPTED:
+                sender.heed()
+        return outcome
 
     def _record(self, metric: CompiledMetric, value: object) -> Outcome:
         now = self._now()
@@ -153,13 +186,11 @@ class Client:
                 outcome = Outcome.EXPIRED
             else:
                 outcome = self._admission.record(metric, value, now)
-            self._unwell = False
+                if outcome is Outcome.STORE_FULL:
+                    complaints.warn("quota", "values are refused: the quota is used up")
         except StoreError as error:
             outcome = Outcome.STORE_FULL
-            if not self._unwell:
-                # Not the error itself: a handler may keep it, and its frames hold the value.
-                _log.warning("values are refused: %s", str(error))
-            self._unwell = True
+            complaints.warn("store", "values are refused: %s", str(error))
         if outcome is not Outcome.ACCEPTED:
             # A value of the wrong type is told of whatever became of it.
             metric.encode(value)
@@ -177,11 +208,18 @@ class Client:
                 return self._store.consented
         return True
 
-    def flush(self) -> FlushResult:
+    def flush(self, timeout: float | None = None) -> FlushResult:
         """Send every report that is due now.
 
         Of a chain with several rungs due, the newest alone is sent. What is sent is charged
-        first, in a commit that survives a loss of power.
+        first, in a commit that survives a loss of power. Of several processes on one file one
+        sends at a time.
+
+        Parameters
+        ----------
+        timeout : float, at least 0, optional
+            Seconds after which this returns whatever the publisher does; no message is begun
+            later. Without it the publisher's own limits are all there is.
 
         Returns
         -------
@@ -194,17 +232,32 @@ class Client:
         ------
         StoreError
             The store cannot even be read.
+        ParameterError
+            The timeout is no number of seconds.
 
         Privacy
         -------
         A message never mixes pseudonyms, but whoever watches the transport can link messages
-        sent in one flush. Flushing when :meth:`next_due` says, rather than seldom and in bulk,
-        lets the jitter of each chain keep them apart.
+        sent in one flush. The sender in the background sends each at a time of its own; without
+        it, flush when :meth:`next_due` says, rather than seldom and in bulk.
         """
+        if timeout is None:
+            return self._do_errand(Errand(patience=schema.LOCK_PATIENCE))
+        errand = Errand(checked_timeout(timeout), patience=math.inf)
+        doing = aside(lambda: self._do_errand(errand))
+        if doing is not None and doing.wait(timeout):
+            return doing.result()
+        return self._sender.unfinished(self._now(), errand)
+
+    async def aflush(self, timeout: float | None = None) -> FlushResult:
+        """Do what :meth:`flush` does, while the event loop of asyncio goes on."""
+        return await awaited(lambda: self.flush(timeout))
+
+    def _do_errand(self, errand: Errand) -> FlushResult:
         self._withdraw_if_owed()
         now = self._now()
         self._settle(now)
-        return self._sender.flush(now)
+        return self._sender.flush(now, errand)
 
     def next_due(self) -> int | None:
         """Return when the next report is due, in ms since the epoch, or None if there is none.
@@ -214,8 +267,10 @@ class Client:
         self._settle(self._now())
         with self._store.transaction(Access.READ) as connection:
             due = spool.next_due(connection)
-        counted = self._admission.counts.next_due()
-        return min((each for each in (due, counted) if each is not None), default=None)
+            counted = self._admission.counts.next_due()
+            soonest = min((each for each in (due, counted) if each is not None), default=None)
+            self._store.soonest = NEVER if soonest is None else soonest
+        return soonest
 
     def give_consent(self) -> None:
         """Write down that the person agrees; from now on values are recorded.
@@ -325,21 +380,64 @@ class Client:
         self._settle(self._now())
         return self._store.ledger()
 
-    def close(self) -> None:
+    def close(self, timeout: float = 1.0) -> FlushResult:
         """Let go of the store; what is not delivered stays there. May be called again.
 
-        Items counted in a period that is not over are lost; what they cost stays reserved, for
-        another client to go on counting. From now on :meth:`record` answers ``store_full`` and
-        all else raises StoreError.
+        The sender in the background, if there is one and its last attempt has not failed, first
+        sends what is due of one pseudonym. Items counted in a period that is not over are lost;
+        what they cost stays reserved, for another client to go on counting. From now on
+        :meth:`record` answers ``store_full`` and all else raises StoreError.
+
+        Parameters
+        ----------
+        timeout : float, at least 0
+            Seconds to wait at most for that sender, whatever its publisher does.
+
+        Returns
+        -------
+        FlushResult
+            What was sent meanwhile, and what is due and still here.
+
+        Raises
+        ------
+        ParameterError
+            The timeout is no number of seconds.
         """
+        until = time.monotonic() + checked_timeout(timeout)
+        sender, sent = self._background, 0
+        if sender is not None:
+            before = sender.sent
+            sender.end(until)
+            sender.wait(until)
+            sent = sender.sent - before
+        remaining = 0
         try:
-            self._settle(self._now())
+            now = self._now()
+            self._settle(now)
             with suppress(StoreError):
                 self._admission.counts.release()
+            with suppress(StoreError):
+                remaining = self._sender.remaining(now)
             self._store.scrub(compact=False)
             self._store.settle()
         finally:
             self._store.close()
+        return FlushResult(sent, remaining)
+
+    async def aclose(self, timeout: float = 1.0) -> FlushResult:
+        """Do what :meth:`close` does, while the event loop of asyncio goes on."""
+        return await awaited(lambda: self.close(timeout))
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
 
     def __enter__(self) -> Client:
         return self

@@ -39,7 +39,11 @@ class Outcome(StrEnum):
     NO_CONSENT = "no_consent"
     """Consent was not given, or was withdrawn."""
     STORE_FULL = "store_full"
-    """The store takes nothing now: full disk, no permission, damaged, locked, forked or closed."""
+    """The store takes nothing now.
+
+    Its quota is used up, the disk is full, or it is without permission, damaged, locked, forked
+    or closed.
+    """
     EXPIRED = "expired"
     """The plan has expired."""
 
@@ -49,6 +53,39 @@ class Refusal(NamedTuple):
 
     outcome: Outcome
     until: int
+
+
+class Lapses(NamedTuple):
+    """Chains erased without a further report, by the reason; none depends on a value.
+
+    Attributes
+    ----------
+    expired : int
+        Their plan has expired.
+    late : int
+        The aggregator would refuse them as late.
+    overdue : int
+        They could not be delivered for longer than the quota allows.
+    ceiling : int
+        A ceiling lowered since forbids the next rung.
+    damaged : int
+        What is stored cannot be a chain of their metric.
+    """
+
+    expired: int = 0
+    late: int = 0
+    overdue: int = 0
+    ceiling: int = 0
+    damaged: int = 0
+
+    def __add__(self, other: object) -> Lapses:
+        """Return the sums, reason by reason."""
+        if not isinstance(other, Lapses):
+            return NotImplemented
+        return Lapses(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+NO_LAPSES = Lapses()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +98,18 @@ class FlushResult:
         Reports that the publisher took.
     remaining : int
         Reports that are due and still here; the same bytes are sent at the next flush.
-    lapsed : int
-        Chains erased without a further report: their plan has expired, the aggregator would
-        refuse them as late, or a ceiling lowered since forbids the next rung.
+    lapses : Lapses
+        Chains erased without a further report, by the reason.
     error : SottoError or None
         Why the flush stopped early.
     """
 
     sent: int
     remaining: int
-    lapsed: int = 0
+    lapses: Lapses = NO_LAPSES
     error: SottoError | None = None
+
+    @property
+    def lapsed(self) -> int:
+        """Chains erased without a further report."""
+        return sum(self.lapses)

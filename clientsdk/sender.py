@@ -11,16 +11,22 @@ charged twice: what is charged belongs to the chain.
 from __future__ import annotations
 
 import sqlite3
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
-from clientsdk import spool
+from clientsdk import draws, spool
 from clientsdk.database import Access
-from clientsdk.outcomes import FlushResult
+from clientsdk.errand import Errand
+from clientsdk.outcomes import FlushResult, Lapses
 from clientsdk.publishers import Buffered, Publisher
 from clientsdk.spool import Chain
 from clientsdk.store import Store
+from clientsdk.turns import ElsewhereError, Turn
 from mechanisms.coins import shard_of
+from mechanisms.randomness import SystemSource
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import PublishError, SottoError, StoreError
 from sotto.wire import HEADER, MAX_MESSAGE, RUN, Row, encode_message, row_size
@@ -47,7 +53,7 @@ class Batch(NamedTuple):
     Attributes
     ----------
     reports : list of Report
-    lapsed : list of Chain
+    lapses : Lapses
     consents : int
         The store's number of the consent under which the reports may leave.
     more : bool
@@ -55,7 +61,7 @@ class Batch(NamedTuple):
     """
 
     reports: list[Report]
-    lapsed: list[Chain]
+    lapses: Lapses
     consents: int
     more: bool
 
@@ -69,18 +75,25 @@ class Sender:
     period_ms : int
         How long a budget period is, in milliseconds.
     publisher : Publisher
+    age : int, optional
+        Milliseconds after which a chain that could not be delivered is erased.
     """
 
-    def __init__(self, store: Store, period_ms: int, publisher: Publisher) -> None:
+    def __init__(
+        self, store: Store, period_ms: int, publisher: Publisher, age: int | None = None
+    ) -> None:
         self._store = store
         self._period_ms = period_ms
         self._publisher = publisher
+        self._age = age
+        self._turn = Turn(store.path)
+        self._thread: int | None = None
         # Asking a protocol at each flush would cost more than the flush.
         self._buffered = publisher if isinstance(publisher, Buffered) else None
         self._unreadable: dict[int, StoreError] = {}
 
-    def flush(self, now: int) -> FlushResult:
-        """Send every report that is due at ``now``, in milliseconds since the epoch.
+    def flush(self, now: int, errand: Errand) -> FlushResult:
+        """Send the reports that are due at ``now``, in milliseconds since the epoch.
 
         Raises
         ------
@@ -88,75 +101,135 @@ class Sender:
             The store cannot even be read, or this is called in the middle of a flush, by its
             publisher or by a signal handler.
         """
-        self._store.check_process()
-        with self._store.sending:
-            if self._store.flushing:
-                raise StoreError("a flush of this store is under way in the same thread")
-            try:
-                self._store.flushing = True
-                sent, lapsed, error = self._send(now)
-                if sent:
-                    self._store.clean()
-                self._store.settle()
-                remaining = self._remaining(now)
-            finally:
-                self._store.flushing = False
-        return FlushResult(sent, remaining, lapsed, None if error is None else _bare(error))
+        store = self._store
+        store.check_process()
+        if store.flushing and self._thread == threading.get_ident():
+            raise StoreError("a flush of this store is under way in the same thread")
+        try:
+            if store.sending.acquire(timeout=min(errand.left, threading.TIMEOUT_MAX)):
+                self._thread = threading.get_ident()
+                return self._flush(now, errand)
+        finally:
+            # Without asking: an interrupt may have come right after it was acquired.
+            with suppress(RuntimeError):
+                store.sending.release()
+        return self.unfinished(now, errand)
 
-    def _send(self, now: int) -> tuple[int, int, SottoError | None]:
-        """Send batch by batch; return how many were sent and lapsed, and what went wrong."""
-        sent = lapsed = 0
+    def unfinished(self, now: int, errand: Errand) -> FlushResult:
+        """Return the result of a flush that is not done in time.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read.
+        """
+        return FlushResult(errand.sent, self.remaining(now), errand.lapses, _out_of_time())
+
+    def _flush(self, now: int, errand: Errand) -> FlushResult:
+        store = self._store
+        try:
+            store.flushing = True
+            error: SottoError | None
+            if self._turn.take(min(errand.patience, errand.left)):
+                error = self._send(now, errand)
+            else:
+                error = ElsewhereError("another process is sending what is due")
+            if errand.sent:
+                store.clean()
+            store.settle()
+            remaining = self.remaining(now)
+        finally:
+            self._turn.give_back()
+            store.flushing = False
+        return FlushResult(
+            errand.sent, remaining, errand.lapses, None if error is None else _bare(error)
+        )
+
+    def _send(self, now: int, errand: Errand) -> SottoError | None:
+        """Send batch by batch; return what went wrong."""
         error: SottoError | None = None
         more = True
         self._unreadable.clear()
-        while more and error is None:
-            try:
-                batch = self._charge(now)
-                lapsed += len(batch.lapsed)
-                delivered, error = self._publish(batch)
+        try:
+            period = self._choose(now) if errand.alone else None
+            while more and error is None:
+                batch = self._charge(now, period)
+                errand.lapses += batch.lapses
+                delivered, error = self._publish(batch, errand)
                 self._mark_delivered(delivered)
-                sent += len(delivered)
+                errand.sent += len(delivered)
                 more = batch.more
-            except SottoError as failure:
-                error = failure
-        return sent, lapsed, error or next(iter(self._unreadable.values()), None)
+        except SottoError as failure:
+            error = failure
+        return error or next(iter(self._unreadable.values()), None)
+
+    def _choose(self, now: int) -> int | None:
+        """Return a period of which something is due, each as likely as any other."""
+        with self._store.transaction(Access.READ) as connection:
+            periods = spool.due_periods(connection, self._moment(now))
+        return periods[draws.below(SystemSource(), len(periods))] if periods else None
 
     def _moment(self, now: int) -> int:
         # A clock that was set back does not take the ledger's period back.
         return max(now, self._store.period * self._period_ms)
 
-    def _remaining(self, now: int) -> int:
+    def remaining(self, now: int) -> int:
+        """Return how many reports are due.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read.
+        """
         with self._store.transaction(Access.READ) as connection:
             return spool.count_due(connection, self._moment(now))
 
-    def _charge(self, now: int) -> Batch:
-        """Charge for what is due and erase what has lapsed."""
+    def _charge(self, now: int, period: int | None) -> Batch:
+        """Charge for what is due, in all periods or one, and erase what has lapsed."""
         store = self._store
         reports: list[Report] = []
         lapsed: list[Chain] = []
+        reasons: Counter[str] = Counter()
         with store.transaction(Access.DURABLE) as connection:
             store.advance(connection, now // self._period_ms)
             if store.stopped or not store.consented:
-                return Batch(reports, lapsed, store.consents, more=False)
+                return Batch(reports, Lapses(), store.consents, more=False)
             moment = self._moment(now)
-            chains = spool.due(connection, moment, BATCH, self._unreadable)
+            chains = spool.due(connection, moment, BATCH, self._unreadable, period)
             pseudonyms = spool.pseudonyms(connection) if chains else {}
             for chain in chains:
                 plan = self._plan(connection, chain.plan)
                 if plan is None:
                     continue
-                report = _newest_due(chain, plan, pseudonyms[chain.period], moment)
-                if report is not None and self._pay(connection, chain, report):
-                    reports.append(report)
-                else:
-                    lapsed.append(chain)
+                reason = self._lapse(chain, plan, moment)
+                if reason is None:
+                    report = _newest_due(chain, plan, pseudonyms[chain.period], moment)
+                    if self._pay(connection, chain, report):
+                        reports.append(report)
+                        continue
+                    reason = "ceiling"
+                reasons[reason] += 1
+                lapsed.append(chain)
             spool.mark(connection, [report.chain for report in reports])
             if lapsed:
                 # Rungs that were never released must not be left in the log either.
                 spool.erase(connection, lapsed)
                 store.forget_pseudonyms(connection)
                 store.owe_erasure(connection)
-        return Batch(reports, lapsed, store.consents, more=len(chains) == BATCH)
+        return Batch(reports, Lapses(**reasons), store.consents, more=len(chains) == BATCH)
+
+    def _lapse(self, chain: Chain, plan: CompiledPlan, moment: int) -> str | None:
+        """Return why nothing of a chain may or need be sent any more, if that is so."""
+        metric = _metric_of(chain, plan)
+        if metric is None:
+            return "damaged"
+        if plan.expired(moment):
+            return "expired"
+        if moment - chain.event > metric.horizon:
+            return "late"
+        if self._age is not None and moment - chain.due > self._age:
+            return "overdue"
+        return None
 
     def _plan(self, connection: sqlite3.Connection, number: int) -> CompiledPlan | None:
         """Return a plan, or None and remember why it cannot be read: its chains must wait."""
@@ -179,13 +252,16 @@ class Sender:
         degraded = report.metric.kind == "constant"
         return self._store.charge(connection, before.period, cost, degraded=degraded)
 
-    def _publish(self, batch: Batch) -> tuple[list[Report], PublishError | None]:
+    def _publish(self, batch: Batch, errand: Errand) -> tuple[list[Report], PublishError | None]:
         """Publish reports; return those that the publisher has taken for good."""
         published: list[Report] = []
         error: PublishError | None = None
         try:
             for shard, message, contents in _messages(batch.reports):
                 if not self._may_leave(batch):
+                    break
+                if not errand.left:
+                    error = _out_of_time()
                     break
                 self._publisher.publish(shard, message)
                 published += contents
@@ -243,13 +319,13 @@ def _bare(error: SottoError) -> SottoError:
     return error.with_traceback(None)
 
 
-def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, moment: int) -> Report | None:
-    """Return the newest rung that is due, or None where nothing may or need be sent any more."""
-    metric = _metric_of(chain, plan)
-    if metric is None:
-        return None
-    if plan.expired(moment) or moment - chain.event > metric.horizon:
-        return None
+def _out_of_time() -> PublishError:
+    return PublishError("the time was up before everything was sent")
+
+
+def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, moment: int) -> Report:
+    """Return the newest rung that is due."""
+    metric = plan.metrics[chain.metric]
     start = due_time(chain, plan, 0)
     due = sum(start + after <= moment for after in metric.delays)
     # A rung that was charged for before a clock was set back is still the newest.

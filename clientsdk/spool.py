@@ -9,6 +9,9 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+#: Bytes that a row takes beside its payloads, at most but for what pages leave free.
+ROW = 80
+
 
 class Chain(NamedTuple):
     """The outputs for one recorded value, as stored: no value, nothing to compute it from.
@@ -56,19 +59,44 @@ def insert(connection: sqlite3.Connection, chain: Chain) -> None:
 
 
 def due(
-    connection: sqlite3.Connection, moment: int, limit: int, without: Collection[int] = ()
+    connection: sqlite3.Connection,
+    moment: int,
+    limit: int,
+    without: Collection[int] = (),
+    period: int | None = None,
 ) -> list[Chain]:
     """Return at most ``limit`` chains with a rung that is due, period by period.
 
-    Those that follow the plans numbered in ``without`` are left out.
+    Those that follow the plans numbered in ``without`` are left out, and those of other periods
+    than ``period`` if it is given.
     """
     rows = connection.execute(
         "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
-        f" WHERE due <= ? AND plan NOT IN ({','.join('?' * len(without))})"
+        f" WHERE due <= ?1 AND (?2 IS NULL OR period = ?2)"
+        f" AND plan NOT IN ({','.join('?' * len(without))})"
         " ORDER BY period, due, id LIMIT ?",
-        (moment, *without, limit),
+        (moment, period, *without, limit),
     )
     return [Chain(*row) for row in rows]
+
+
+def due_periods(connection: sqlite3.Connection, moment: int) -> list[int]:
+    """Return the periods of which a chain has a rung that is due."""
+    rows = connection.execute(
+        "SELECT period FROM pseudonym WHERE EXISTS"
+        " (SELECT 1 FROM chain WHERE chain.period = pseudonym.period AND due <= ?)",
+        (moment,),
+    )
+    return [int(period) for (period,) in rows]
+
+
+def size(connection: sqlite3.Connection) -> int:
+    """Return how many bytes of the file are in use."""
+    pages, free, each = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * each
 
 
 def count_due(connection: sqlite3.Connection, moment: int) -> int:

@@ -19,6 +19,7 @@ from clientsdk import claims, ledger, permanent, pins, ratchet, schema, spool
 from clientsdk.database import Access, Database
 from clientsdk.ledger import Consent, Ledger
 from clientsdk.outcomes import Refusal
+from clientsdk.quota import Quota
 from clientsdk.spool import Chain
 from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
@@ -26,6 +27,8 @@ from sotto.errors import PlanError, StoreError
 
 _written = json.JSONEncoder(separators=(",", ":")).encode
 _DAMAGED = "the device's store cannot be used: it is damaged"
+#: Later than any report is due, in milliseconds since the epoch.
+NEVER = 1 << 63
 
 
 class Store(Database):
@@ -43,6 +46,7 @@ class Store(Database):
         The budget period in which a new store starts.
     source : Source
         Draws the secret of a new store.
+    quota : Quota
 
     Raises
     ------
@@ -77,6 +81,8 @@ class Store(Database):
         The number of the latest request to stop, see :meth:`stop`.
     refusals : dict of str to Refusal
         By metric; forgotten whenever they might no longer hold.
+    soonest : int
+        When the first report that this process knows of is due (ms): never later than that.
 
     They are up to date within a transaction; between transactions another process may have
     changed the file.
@@ -96,12 +102,23 @@ class Store(Database):
     asked: int
     _done: int
     refusals: dict[str, Refusal]
+    soonest: int
 
     def __init__(
-        self, path: Path | None, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
+        self,
+        path: Path | None,
+        plan: CompiledPlan,
+        ceilings: Ceilings,
+        period: int,
+        source: Source,
+        quota: Quota | None = None,
     ) -> None:
         super().__init__(path)
         self.refusals = {}
+        self.soonest = NEVER
+        self._quota = Quota() if quota is None else quota
+        # Bytes that may be added before the file is measured again.
+        self._room = 0
         self._collector = plan.collector
         self._period_ms = plan.period
         self._requests = itertools.count(1)
@@ -152,6 +169,7 @@ class Store(Database):
         except (TypeError, ValueError, AttributeError):
             raise StoreError(_DAMAGED) from None
         self.refusals.clear()
+        self._room = 0
 
     def _read(self, connection: sqlite3.Connection) -> None:
         """Read what is kept in memory; of a damaged file something else than StoreError comes."""
@@ -322,8 +340,16 @@ class Store(Database):
 
     # Recording: in a transaction.
 
+    def full(self, connection: sqlite3.Connection) -> bool:
+        """Whether the quota is used up."""
+        if self._room <= 0:
+            self._room = self._quota.bytes - spool.size(connection)
+        return self._room <= 0
+
     def keep(self, connection: sqlite3.Connection, chain: Chain) -> None:
         """Store a chain of this period, which :meth:`book` charges in the same transaction."""
+        self._room -= len(chain.payloads) + spool.ROW
+        self.soonest = min(self.soonest, chain.due)
         if not self._named:
             spool.remember(connection, self.period, self.pseudonym)
             self._named = True

@@ -11,6 +11,7 @@ import os
 
 from clientsdk.client import Client
 from clientsdk.publishers import MemoryPublisher, Publisher
+from clientsdk.quota import Quota
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from sotto.compiled import Ceilings, CompiledPlan
@@ -53,11 +54,13 @@ class SeededClient(Client):
     ----------
     plan : CompiledPlan, bytes or path
     seed : int
-    state, clock, publisher, ceilings
+    state, clock, publisher, ceilings, quota
         As for :class:`~clientsdk.Client`; by default a store in memory, a :class:`FakeClock` and
         a :class:`~clientsdk.MemoryPublisher`.
     consent : bool
         Whether to give consent.
+    background : bool
+        Whether to send without being asked, which no seed makes repeatable.
 
     Attributes
     ----------
@@ -81,12 +84,20 @@ class SeededClient(Client):
         clock: FakeClock | None = None,
         ceilings: Ceilings | None = None,
         consent: bool = True,
+        background: bool = False,
+        quota: Quota | None = None,
     ) -> None:
         self._seeded = SeededSource(seed)
         self.clock = FakeClock() if clock is None else clock
         self.publisher = MemoryPublisher() if publisher is None else publisher
         super().__init__(
-            plan, state=state, publisher=self.publisher, clock=self.clock, ceilings=ceilings
+            plan,
+            state=state,
+            publisher=self.publisher,
+            clock=self.clock,
+            ceilings=ceilings,
+            background=background,
+            quota=quota,
         )
         if consent:
             self.give_consent()

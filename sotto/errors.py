@@ -27,7 +27,19 @@ class StoreError(SottoError):
 
 
 class PublishError(SottoError):
-    """A message was not accepted; its reports stay where they are and are sent again."""
+    """A message was not accepted; its reports stay where they are and are sent again.
+
+    Its text may be logged: it says why, and nothing of what the message holds.
+
+    Parameters
+    ----------
+    retry_after : float, optional
+        Seconds for which the receiver asks to be left alone, where it says so.
+    """
+
+    def __init__(self, *arguments: object, retry_after: float | None = None) -> None:
+        super().__init__(*arguments)
+        self.retry_after = retry_after
 
 
 class BrokerError(SottoError):

@@ -187,7 +187,9 @@ class Fleet:
         start, end = self._recordings.starts[device : device + 2].tolist()
         clock = Clock(int(self._recordings.time[start]))
         radio = Radio(number, clock, self._network, self._lanes, self._plan.period)
-        with Client(self._plan, state=None, publisher=radio, clock=clock) as client:
+        with Client(
+            self._plan, state=None, publisher=radio, clock=clock, background=False
+        ) as client:
             client.give_consent()
             for entry in range(start, end):
                 now = int(self._recordings.time[entry])

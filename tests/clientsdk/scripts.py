@@ -25,6 +25,7 @@ class Device(Client):
     # The real thing, with a clock to move.
     def __init__(self, compiled, now, publisher, **options):
         self.clock, self.publisher = FakeClock(now), publisher
+        options.setdefault("background", False)
         super().__init__(compiled, clock=self.clock, publisher=publisher, **options)
 
 def device(*metrics, now=START, state=path, consent=True, publisher=None, **options):

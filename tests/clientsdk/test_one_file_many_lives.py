@@ -141,7 +141,11 @@ def test_a_lifetime_lowered_later_stops_what_was_to_be_released(tmp_path):
         assert client.ledger().spent <= low.lifetime
 
 
-def test_a_delivery_does_not_count_for_a_rung_that_another_client_charged_meanwhile(tmp_path):
+def test_a_delivery_does_not_count_for_a_rung_that_another_client_charged_meanwhile(
+    tmp_path, monkeypatch
+):
+    """On a system without locks, where both send at once."""
+    monkeypatch.setattr("clientsdk.turns.fcntl", None)
     path, clock = tmp_path / "device.db", FakeClock(START)
 
     class Refusing(MemoryPublisher):

@@ -1,0 +1,237 @@
+"""Sends what is due, in a thread of its own, while the app does something else.
+
+The thread starts when it is first needed, sleeps until the next report is due, and sends the
+reports of one pseudonym at a time: each has a time of its own, since the chains' jitters are
+independent, and after an outage, when many are due at once, since a random while passes between
+them. It is a daemon, and no process waits for it longer than :data:`clientsdk.exits.LIMIT`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from clientsdk import backoff, complaints, exits, forks
+from clientsdk.errand import Errand
+from clientsdk.outcomes import FlushResult
+from clientsdk.store import NEVER, Store
+from clientsdk.turns import ElsewhereError
+from sotto.errors import PublishError, SottoError
+
+#: Seconds at most: before the first round, between two pseudonyms that are due at once, and
+#: between two looks at the file, which other processes change and whose clock may be set.
+SETTLING = 5.0
+SPREAD = 300.0
+WATCH = 600.0
+#: Seconds during which a failure to send that was logged is not logged again.
+QUIET = 3600.0
+
+#: Those whose thread runs, in this process.
+_running: set[Background] = set()
+
+
+class Pause(NamedTuple):
+    """How many seconds to sleep, and whether a recording may end that."""
+
+    seconds: float
+    heeding: bool = False
+
+
+class Background:
+    """The sender of one client.
+
+    Parameters
+    ----------
+    store : Store
+    resolution : int
+        The plan's, in milliseconds.
+    now : callable
+        Returns the time, in milliseconds since the epoch.
+    next_due : callable
+        Returns when the next report is due, in the same, None if there is none.
+    flush : callable
+        Does an errand.
+
+    Attributes
+    ----------
+    idle : bool
+        Whether :meth:`start` has something to do.
+    sent : int
+        Reports that the thread has sent.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        resolution: int,
+        now: Callable[[], int],
+        next_due: Callable[[], int | None],
+        flush: Callable[[Errand], FlushResult],
+    ) -> None:
+        self._store = store
+        self._resolution = resolution / 1000
+        self._now = now
+        self._next_due = next_due
+        self._flush = flush
+        self._renew()
+        forks.watch(self)
+
+    def _renew(self) -> None:
+        self.idle = True
+        self._process = os.getpid()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        # One whose put may interrupt itself: a signal handler may record.
+        self._calls: SimpleQueue[None] = SimpleQueue()
+        self._asleep_until = -NEVER
+        self._failures = self.sent = 0
+        self._errand = Errand()
+        self._until = math.inf
+        self._ending = False
+
+    def start(self) -> None:
+        """Start the thread unless it runs; where there is none to be had, a later call may."""
+        if self._process != os.getpid():
+            self._renew()
+        # Who comes second need not wait: the first one does it.
+        if self._ending or exits.ending() or not self._starting.acquire(blocking=False):
+            return
+        try:
+            if self.idle:
+                thread = threading.Thread(target=self._run, name="sotto-sender", daemon=True)
+                thread.start()
+                self._thread = thread
+                self.idle = False
+                _running.add(self)
+        except RuntimeError:
+            complaints.warn("thread", "no thread to send in; what is recorded is kept")
+        finally:
+            self._starting.release()
+
+    def heed(self) -> None:
+        """Wake the thread if something was recorded that is due before it would wake."""
+        if self._process != os.getpid():
+            self.start()
+        if self._store.soonest < self._asleep_until:
+            self._asleep_until = -NEVER
+            self._calls.put(None)
+
+    def end(self, until: float) -> None:
+        """Ask the thread to send what it can until then, on the monotonic clock, and to end."""
+        self._until = min(self._until, until)
+        self._ending = True
+        self._errand.end_by(until)
+        self._calls.put(None)
+
+    def wait(self, until: float) -> bool:
+        """Wait for the thread's end, no longer than until then; return whether it has come.
+
+        A publisher that ends the thread in which it is called is not waited for.
+        """
+        thread = self._thread
+        if thread is None or self._process != os.getpid():
+            return True
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, until - time.monotonic()))
+        return not thread.is_alive()
+
+    def before_fork(self) -> None:
+        """Do nothing: the thread stays with the parent."""
+
+    def after_fork_in_parent(self) -> None:
+        """Do nothing."""
+
+    def after_fork_in_child(self) -> None:
+        """Be without a thread until one is needed."""
+        _running.discard(self)
+        self._renew()
+
+    def _run(self) -> None:
+        try:
+            pause = Pause(self._scale(SETTLING) * backoff.chance())
+            while self._sleep(pause):
+                pause = self._step()
+            if not self._failures and time.monotonic() < self._until:
+                self._round()
+        finally:
+            _running.discard(self)
+            self.idle = not self._ending
+
+    def _sleep(self, pause: Pause) -> bool:
+        """Sleep for so long, or until there is a reason to wake; return whether to go on."""
+        end = time.monotonic() + pause.seconds
+        while not self._ending:
+            try:
+                self._calls.get(timeout=max(0.0, end - time.monotonic()))
+            except Empty:
+                break
+            if pause.heeding:
+                break
+        self._asleep_until = -NEVER
+        return not self._ending
+
+    def _step(self) -> Pause:
+        """Send if something is due; return how long to wait then."""
+        try:
+            while True:
+                due = self._next_due()
+                now = self._now()
+                if due is not None and due <= now:
+                    return self._round()
+                self._asleep_until = due = NEVER if due is None else due
+                # Something may have been recorded while this thread was looking.
+                if self._store.soonest >= due:
+                    return Pause(min(WATCH, (due - now) / 1000), heeding=True)
+        except SottoError as error:
+            return self._failed(error)
+
+    def _round(self) -> Pause:
+        """Send the reports of one pseudonym; return how long to wait then."""
+        self._errand = errand = Errand(alone=True)
+        # Whoever ended this meanwhile had the errand before in hand.
+        errand.end_by(self._until)
+        try:
+            result = self._flush(errand)
+        except SottoError as error:
+            return self._failed(error)
+        except Exception as error:
+            # No more of it than its name: its text and its frames may hold a message.
+            return self._failed(PublishError(f"the publisher raised {type(error).__name__}"))
+        self.sent += result.sent
+        if isinstance(result.error, ElsewhereError):
+            return Pause(SETTLING * (1 + backoff.chance()))
+        if result.error is not None:
+            return self._failed(result.error)
+        self._failures = 0
+        if result.remaining:
+            return Pause(self._scale(SPREAD) * backoff.chance())
+        return Pause(0.0 if result.sent or result.lapsed else SETTLING * backoff.chance())
+
+    def _failed(self, error: SottoError) -> Pause:
+        self._failures += 1
+        if not self._ending:
+            quiet = QUIET if self._failures > 1 else complaints.QUIET
+            complaints.warn(
+                "sending", "reports are kept, to be sent later: %s", str(error), quiet=quiet
+            )
+        return Pause(backoff.delay(self._failures, getattr(error, "retry_after", None)))
+
+    def _scale(self, seconds: float) -> float:
+        """Return ``seconds``, or the plan's resolution if that is less."""
+        return min(seconds, self._resolution)
+
+
+def _end_all(until: float) -> None:
+    ending = list(_running)
+    for each in ending:
+        each.end(until)
+    for each in ending:
+        each.wait(until)
+
+
+exits.do_first(_end_all)

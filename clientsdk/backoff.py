@@ -1,0 +1,45 @@
+"""How long to wait before the next attempt: longer after each failure, and never in step.
+
+References
+----------
+M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015: full jitter.
+"""
+
+from __future__ import annotations
+
+import os
+
+#: Seconds: the most that is waited after one failure, after many, and because a receiver asks.
+FIRST = 2.0
+LONGEST = 600.0
+LONGEST_HINT = 86_400.0
+
+_BITS = 53
+
+
+def chance() -> float:
+    """Return a uniform number in [0, 1), from the operating system."""
+    return (int.from_bytes(os.urandom(7), "little") >> (56 - _BITS)) / (1 << _BITS)
+
+
+def delay(failures: int, hint: float | None = None) -> float:
+    """Return how long to wait after so many failures in a row, in seconds.
+
+    Parameters
+    ----------
+    failures : int
+        At least 1.
+    hint : float, optional
+        Seconds for which the receiver asks to be left alone; the rest is added to them. One that
+        is no positive number is ignored, one beyond a day is a day.
+
+    Examples
+    --------
+    >>> delay(1) <= 2.0, delay(1000) <= 600.0
+    (True, True)
+    >>> 30.0 <= delay(1, hint=30.0) <= 32.0
+    True
+    """
+    ceiling = min(LONGEST, FIRST * 2.0 ** min(failures - 1, 30))
+    least = min(hint, LONGEST_HINT) if hint is not None and hint > 0 else 0.0
+    return least + ceiling * chance()

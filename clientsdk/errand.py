@@ -1,0 +1,49 @@
+"""A flush under way, as those who wait for it and those who do it see it."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from clientsdk.outcomes import NO_LAPSES
+
+
+class Errand:
+    """What a flush is to do, until when, and what it has done so far.
+
+    Parameters
+    ----------
+    seconds : float
+        How long it may go on: no message is begun later.
+    alone : bool
+        Whether only the reports of one pseudonym, chosen at random, are to go.
+    patience : float
+        Seconds to wait at most for another process that is sending from the same file.
+
+    Attributes
+    ----------
+    until : float
+        On the monotonic clock. Whoever ends the flush brings it forward.
+    sent : int
+    lapses : Lapses
+    """
+
+    __slots__ = ("alone", "lapses", "patience", "sent", "until")
+
+    def __init__(
+        self, seconds: float = math.inf, *, alone: bool = False, patience: float = 0.0
+    ) -> None:
+        self.until = time.monotonic() + seconds
+        self.alone = alone
+        self.patience = patience
+        self.sent = 0
+        self.lapses = NO_LAPSES
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, not below 0."""
+        return max(0.0, self.until - time.monotonic())
+
+    def end_by(self, moment: float) -> None:
+        """Let it not go on beyond ``moment``, on the monotonic clock."""
+        self.until = min(self.until, moment)

@@ -1,0 +1,43 @@
+"""What is still done when the interpreter ends: within one second, all of it together.
+
+It is done when all threads that the interpreter waits for have ended, since those may still
+record. A process that is killed, or that ends by ``os._exit`` as children of ``multiprocessing``
+do, does nothing of it and loses nothing by that: the reports are in the state file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Callable
+
+#: Seconds, of which the interpreter needs some itself to end.
+LIMIT = 0.75
+
+_first: list[Callable[[float], None]] = []
+_then: list[Callable[[float], None]] = []
+_ending = False
+
+
+def do_first(work: Callable[[float], None]) -> None:
+    """Call ``work`` at the end, with the moment on the monotonic clock by which it must return."""
+    _first.append(work)
+
+
+def do_then(work: Callable[[float], None]) -> None:
+    """Call ``work`` likewise, with the same moment, after all that is to be done first."""
+    _then.append(work)
+
+
+def ending() -> bool:
+    """Whether the interpreter is ending."""
+    return _ending
+
+
+@atexit.register
+def _end() -> None:
+    global _ending
+    _ending = True
+    until = time.monotonic() + LIMIT
+    for work in (*_first, *_then):
+        work(until)

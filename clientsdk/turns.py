@@ -1,0 +1,97 @@
+"""Whose turn it is to send: of all processes on one file, one at a time.
+
+Two that sent at once would send the same bytes twice. They would be counted once, and cost
+twice. The lock is the operating system's, on a file beside the state file: it ends with the
+process that holds it, however that ends, and no clock decides.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from clientsdk import forks
+from sotto.errors import PublishError
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover
+    # Without it several processes may send the same bytes, which are counted once.
+    fcntl = None  # type: ignore[assignment]
+
+#: What follows the name of the state file; the file is always empty.
+SUFFIX = "-sending"
+_PAUSE = 0.01
+
+
+class ElsewhereError(PublishError):
+    """Another process is sending what is due."""
+
+
+class Turn:
+    """The right to send from one state file, for one client of one process.
+
+    Parameters
+    ----------
+    path : Path or None
+        The state file; what is in memory has no other process.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = None if path is None else path.with_name(path.name + SUFFIX)
+        self._process = os.getpid()
+        # Kept as an attribute before it is locked: an interrupt can then leave the lock to the
+        # next turn of this client, and never to nobody.
+        self._descriptor: int | None = None
+        forks.watch(self)
+
+    def take(self, seconds: float) -> bool:
+        """Wait for the turn; False if another client has had it all the time.
+
+        Where the file cannot be opened or the file system has no locks, the turn is anybody's.
+        """
+        if self._process != os.getpid():
+            self.after_fork_in_child()
+        if self._path is None or fcntl is None:
+            return True
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            return _locked(self._descriptor, time.monotonic() + seconds)
+        except OSError:
+            return True
+
+    def give_back(self) -> None:
+        """End the turn, if it was taken."""
+        descriptor = self._descriptor
+        if descriptor is not None and self._process == os.getpid():
+            # A copy in the child of a fork would go on holding the lock if it were only closed.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            self._descriptor = None
+            os.close(descriptor)
+
+    def before_fork(self) -> None:
+        """Do nothing: the turn stays with the parent."""
+
+    def after_fork_in_parent(self) -> None:
+        """Do nothing."""
+
+    def after_fork_in_child(self) -> None:
+        """Let go of the copy, without ending the parent's turn."""
+        descriptor, self._descriptor = self._descriptor, None
+        self._process = os.getpid()
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _locked(descriptor: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_PAUSE)
+        else:
+            return True

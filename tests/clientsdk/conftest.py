@@ -1,0 +1,11 @@
+"""What all tests of the SDK need."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_complained_of(monkeypatch):
+    """Let every test see the warnings that it causes."""
+    monkeypatch.setattr("clientsdk.complaints._told", {})
