@@ -14,13 +14,20 @@ from sotto.errors import SottoError
 #: How long one question may take, and a savepoint, in seconds.
 PATIENCE = 10.0
 SAVEPOINT_SECONDS = 600.0
+#: How long a job may take to run again after a failure, in seconds.
+RESTART_SECONDS = 120.0
 _POLL_SECONDS = 0.2
+_DONE = "COMPLETED"
 #: A job in one of these states does not come back.
 ENDED = ("FAILED", "CANCELED", "FINISHED", "SUSPENDED")
 
 
 class FlinkError(SottoError):
     """Flink does not do what it is asked; the message says what to do."""
+
+
+class NotSavedError(FlinkError):
+    """A savepoint was begun and not finished."""
 
 
 @dataclass(frozen=True)
@@ -107,38 +114,55 @@ class JobManager:
     def savepoint(self, job: str, folder: str, *, stop: bool) -> str:
         """Have a savepoint made and return where it is.
 
-        A job that is to end with it is cancelled afterwards: what it does in between is done again
-        by who goes on from the savepoint, and documents made twice say the same.
-
         Parameters
         ----------
         job : str
         folder : str
             URI.
         stop : bool
-            Whether the job ends.
+            Whether the job ends with it. Where its tasks fail as they end, Flink lets it go on;
+            then it is cancelled after another savepoint, which may let it make documents twice.
 
         Raises
         ------
         FlinkError
             It was not made within ``SAVEPOINT_SECONDS``, or the job is not one that runs.
         """
-        body = {"target-directory": folder, "cancel-job": False}
-        trigger = self._ask(f"/jobs/{job}/savepoints", body)["request-id"]
+        if stop:
+            try:
+                return self._saved(job, "stop", {"targetDirectory": folder})
+            except NotSavedError:
+                self.wait_until_well(job)
+        made = self._saved(job, "savepoints", {"target-directory": folder, "cancel-job": False})
+        if stop:
+            self.cancel(job)
+            self.wait(job, "CANCELED")
+        return made
+
+    def wait_until_well(self, job: str, seconds: float = RESTART_SECONDS) -> None:
+        """Return once all of a job runs.
+
+        Raises
+        ------
+        FlinkError
+            It has ended, or does not run within that time.
+        """
+        deadline = time.monotonic() + seconds
+        while not (found := self.job(job)).well:
+            if found.state in ENDED or time.monotonic() > deadline:
+                raise FlinkError(f"job {job} is {found.state.lower()}: {self.failure(job)}")
+            time.sleep(_POLL_SECONDS)
+
+    def _saved(self, job: str, how: str, body: object) -> str:
+        trigger = self._ask(f"/jobs/{job}/{how}", body)["request-id"]
         deadline = time.monotonic() + SAVEPOINT_SECONDS
-        while True:
-            said = self._ask(f"/jobs/{job}/savepoints/{trigger}")
-            if said["status"]["id"] == "COMPLETED":
-                break
+        while (said := self._ask(f"/jobs/{job}/savepoints/{trigger}"))["status"]["id"] != _DONE:
             if time.monotonic() > deadline:
                 raise FlinkError(f"no savepoint within {SAVEPOINT_SECONDS:.0f} s; the job goes on")
             time.sleep(_POLL_SECONDS)
         if "location" not in said["operation"]:
             cause = str(said["operation"].get("failure-cause", {}).get("class", "no reason given"))
-            raise FlinkError(f"the savepoint was not made ({cause}): see the job manager's log")
-        if stop:
-            self.cancel(job)
-            self.wait(job, "CANCELED")
+            raise NotSavedError(f"the savepoint was not made ({cause}): see the job manager's log")
         return str(said["operation"]["location"])
 
     def cancel(self, job: str) -> None:

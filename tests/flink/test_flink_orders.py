@@ -137,11 +137,20 @@ class Answering(JobManager):
 
 def test_a_savepoint_that_fails_says_so():
     done = {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": {"class": "x.Declined"}}}
-    manager = Answering({"/jobs/1/savepoints": {"request-id": "9"}, "/jobs/1/savepoints/9": done})
+    said = {"jid": "1", "name": "n", "state": "RUNNING", "tasks": {"running": 4, "total": 4}}
+    manager = Answering(
+        {
+            "/jobs/overview": {"jobs": [said]},
+            "/jobs/1/stop": {"request-id": "8"},
+            "/jobs/1/savepoints": {"request-id": "9"},
+            "/jobs/1/savepoints/8": done,
+            "/jobs/1/savepoints/9": done,
+        }
+    )
     with pytest.raises(FlinkError, match=r"was not made \(x\.Declined\)"):
         manager.savepoint("1", "file:///s", stop=True)
-    assert manager.asked[0].startswith('POST /jobs/1/savepoints {"target-directory": "file:///s"')
-    assert len(manager.asked) == 2
+    assert manager.asked[0] == 'POST /jobs/1/stop {"targetDirectory": "file:///s"}'
+    assert not any("PATCH" in asked for asked in manager.asked)
 
 
 def test_a_job_tells_why_it_failed():
