@@ -2,7 +2,7 @@
 FROM python:3.11.14-slim-bookworm AS build
 
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends maven openjdk-17-jre-headless \
+ && apt-get install --yes --no-install-recommends gcc libc6-dev maven openjdk-17-jre-headless \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/sotto
 COPY deploy /opt/sotto/deploy
