@@ -4,9 +4,10 @@ Sources, each of which may be missing, damaged or in the middle of a commit with
 the exporter failing: what is committed (:mod:`pipelines.exporter.committed`), the database of
 results (:mod:`pipelines.exporter.database`) and the log (:mod:`pipelines.exporter.lag`); of a
 streaming job its consumer group (:mod:`pipelines.exporter.group`) and the topic that it publishes
-to (:mod:`pipelines.exporter.documents`). They are frozen values; :mod:`pipelines.exporter.families` makes
-samples of the metrics of :mod:`pipelines.exporter.catalogue` from them, and
-:mod:`pipelines.exporter.health` does all that when it is asked, within a deadline.
+to (:mod:`pipelines.exporter.documents`). They are frozen values;
+:mod:`pipelines.exporter.families` makes samples of the metrics of
+:mod:`pipelines.exporter.catalogue` from them, and :mod:`pipelines.exporter.health` does all that
+when it is asked, within a deadline.
 
 Privacy
 -------

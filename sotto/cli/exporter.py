@@ -3,9 +3,9 @@
 The exporter reads what the job has left: the state directory, the database of results and, to
 know how far behind the job is, the log or the topics. It takes no lock, writes nothing and may be
 started, stopped and run twice at any time. Of a streaming job it reads the database that sotto
-sink writes, and asks the broker for the rest: --database, --topic and no --state. A source that is missing or damaged is a metric
-(sotto_source_status), never an error. docs/operations.md lists all metrics; deploy/prometheus has
-alerts for them, deploy/grafana a dashboard.
+sink writes, and asks the broker for the rest: --database, --topic and no --state. A source that
+is missing or damaged is a metric (sotto_source_status), never an error. docs/operations.md lists
+all metrics; deploy/prometheus has alerts for them, deploy/grafana a dashboard.
 
 A scrape reads, waits at most --deadline, and is answered from the last reading otherwise, or
 while that is not older than --fresh. Estimates are those of every metric's newest window; where
