@@ -23,7 +23,7 @@ from sotto.topicadmin import connected
 from sotto.topics import ReportTopic
 
 #: How long a job may take to run again, in seconds.
-PATIENCE = 240
+PATIENCE = 600
 
 
 class FlinkJob:

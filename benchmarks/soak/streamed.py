@@ -25,7 +25,7 @@ from pipelines.topic import KafkaTopics
 from sotto.brokers import Broker
 
 #: How long the job may take to count all that was acknowledged, in seconds.
-PATIENCE = 240
+PATIENCE = 600
 
 
 def _task_manager(world: FlinkWorld, fault: Injection) -> bool:
