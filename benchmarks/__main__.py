@@ -10,7 +10,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ("kernels", "variance", "step", "drain", "growth", "kafka")
+NAMES = ("kernels", "variance", "step", "drain", "growth", "kafka", "streaming")
 
 
 def main() -> int:
