@@ -16,7 +16,7 @@ from sotto.sinktopics import SinkTopic
 SLOTS = 2
 #: Milliseconds between checkpoints, and between documents about one thing.
 CHECKPOINTS = 3_000
-EVERY = 2_000
+EVERY = 10_000
 
 
 class FlinkWorld(Stage):

@@ -61,7 +61,7 @@ class Follower:
         while not (self.read() and condition()):
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.5)
+            time.sleep(2)
         return True
 
     def close(self) -> None:

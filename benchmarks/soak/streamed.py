@@ -19,13 +19,14 @@ from benchmarks.soak.schedule import Injection
 from benchmarks.soak.stage import Stage, wait_until
 from clientsdk.ledger import read_file
 from pipelines.commit import StateDirectory
+from pipelines.counts import Matrix, WindowKey
 from pipelines.drain import drain
 from pipelines.published import PeriodDocument, RejectsDocument, WindowDocument
 from pipelines.topic import KafkaTopics
 from sotto.brokers import Broker
 
-#: How long the job may take to count all that was acknowledged, in seconds.
-PATIENCE = 600
+#: How long the job may take before it has counted more of what was acknowledged, in seconds.
+PATIENCE = 240
 
 
 def _task_manager(world: FlinkWorld, fault: Injection) -> bool:
@@ -131,6 +132,7 @@ class Streamed:
 
     def __init__(self, world: FlinkWorld) -> None:
         self._world = world
+        self._known: dict[tuple[str, int], tuple[WindowDocument, WindowKey, Matrix]] = {}
 
     @property
     def stage(self) -> Stage:
@@ -145,7 +147,11 @@ class Streamed:
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
         """Wait until what is published is settled, and return what it counts."""
         self._world.job.wait_until_well()
-        self._world.estimates.read_until(lambda: settled(self._published()), PATIENCE)
+        estimates, before = self._world.estimates, -1
+        while estimates.records > before:
+            before = estimates.records
+            if estimates.read_until(lambda: settled(self._published()), PATIENCE):
+                break
         return self._published()
 
     def rejected(self) -> int:
@@ -187,8 +193,14 @@ class Streamed:
         return stray + int(np.count_nonzero((there != counted).any(axis=(0, 2))))
 
     def _published(self) -> Windows:
-        windows = self._world.estimates.of(WindowDocument)
-        return list(decoded.windows_of(windows, self._world.fleet))
+        """Return what is counted by what is published; each document is decoded once."""
+        for each in self._world.estimates.of(WindowDocument):
+            name = str(each.window["metric"]), _whole(each.window, "window_start")
+            known = self._known.get(name)
+            if known is None or known[0] is not each:
+                for key, matrix in decoded.windows_of([each], self._world.fleet):
+                    self._known[name] = each, key, matrix
+        return [(key, matrix) for _, key, matrix in self._known.values()]
 
 
 def _whole(row: Mapping[str, object], name: str) -> int:
