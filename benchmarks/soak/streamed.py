@@ -27,6 +27,8 @@ from sotto.brokers import Broker
 
 #: How long the job may take before it has counted more of what was acknowledged, in seconds.
 PATIENCE = 240
+#: So often is it waited for while it counts more.
+_ATTEMPTS = 4
 
 
 def _task_manager(world: FlinkWorld, fault: Injection) -> bool:
@@ -147,10 +149,11 @@ class Streamed:
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
         """Wait until what is published is settled, and return what it counts."""
         self._world.job.wait_until_well()
-        estimates, before = self._world.estimates, -1
-        while estimates.records > before:
+        estimates = self._world.estimates
+        for _ in range(_ATTEMPTS):
             before = estimates.records
-            if estimates.read_until(lambda: settled(self._published()), PATIENCE):
+            done = estimates.read_until(lambda: settled(self._published()), PATIENCE)
+            if done or estimates.records == before:
                 break
         return self._published()
 
