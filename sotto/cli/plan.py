@@ -1,4 +1,4 @@
-"""Check a collection plan and compile it.
+"""Check a collection plan, compile it, and make a module of it.
 
 A plan says what is collected, how each value is hidden, and what that may cost a person. It is
 written in YAML; devices and aggregators read the JSON that it is compiled to.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sotto.compiled import CompiledMetric, CompiledPlan
 
-HELP = "check a collection plan, or compile it for devices and aggregators"
+HELP = "check a collection plan, compile it, or write a typed module for apps"
 
 _EXAMPLES = """\
 examples:
@@ -31,6 +31,8 @@ examples:
       write plan.json beside it and print its fingerprint
   sotto plan compile plan.yaml -o - > compiled.json
       write it to standard output, and the fingerprint to standard error
+  sotto plan generate plan.yaml -o metrics.py
+      write a Python module with the compiled plan inside and a typed attribute a metric
 """
 
 
@@ -69,6 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write; the plan's name with .json if left out",
     )
     compile_.set_defaults(action=_compile)
+    generate = actions.add_parser(
+        "generate",
+        help="write a Python module with a typed attribute for each metric",
+        description="Write a Python module for apps: the compiled plan, and its metrics, typed.",
+    )
+    generate.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
+    generate.add_argument(
+        "-o", "--output", metavar="FILE", help="where to write; standard output if left out"
+    )
+    generate.set_defaults(action=_generate)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,15 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from sotto.compiled import CompiledPlan
-
-    if args.plan.suffix == ".json":
-        plan, chosen = CompiledPlan.from_json(args.plan.read_bytes()), {}
-    else:
-        from sotto.plan import load_plan
-
-        loaded = load_plan(args.plan)
-        plan, chosen = loaded.compile(), dict(loaded.chosen)
+    plan, chosen = _loaded(args.plan)
     for line in _report(plan, chosen):
         print(line)
     return 0
@@ -108,6 +112,35 @@ def _compile(args: argparse.Namespace) -> int:
     _write_whole(output, data)
     print(compiled.fingerprint.hex())
     return 0
+
+
+def _generate(args: argparse.Namespace) -> int:
+    from sotto.cli.generating import module_text
+    from sotto.errors import ParameterError
+
+    plan, _ = _loaded(args.plan)
+    text = module_text(plan)
+    if args.output in (None, "-"):
+        sys.stdout.buffer.write(text.encode("utf-8"))
+        return 0
+    output = Path(args.output)
+    if output.resolve() == args.plan.resolve():
+        raise ParameterError(f"{output} is the plan itself: name another file with -o")
+    _write_whole(output, text.encode("utf-8"))
+    print(plan.fingerprint.hex())
+    return 0
+
+
+def _loaded(path: Path) -> tuple[CompiledPlan, dict[str, str]]:
+    """Return a plan, compiled or not, and why its mechanisms were chosen."""
+    from sotto.compiled import CompiledPlan
+
+    if path.suffix == ".json":
+        return CompiledPlan.from_json(path.read_bytes()), {}
+    from sotto.plan import load_plan
+
+    loaded = load_plan(path)
+    return loaded.compile(), dict(loaded.chosen)
 
 
 def _write_whole(path: Path, data: bytes) -> None:

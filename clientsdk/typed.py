@@ -1,0 +1,58 @@
+"""What the modules are made of that ``sotto plan generate`` writes: metrics with typed values."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Generic, TypeVar
+
+from clientsdk.client import Client
+from clientsdk.outcomes import Outcome
+from sotto.errors import PlanError, ValueTypeError
+
+Value = TypeVar("Value", contravariant=True)
+
+
+class Metric(Generic[Value]):
+    """One metric of a plan, bound to a client.
+
+    Parameters
+    ----------
+    client : Client
+
+    Attributes
+    ----------
+    name : str
+        As in the plan.
+    """
+
+    __slots__ = ("_client",)
+
+    name: ClassVar[str]
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def record(self, value: Value) -> Outcome:
+        """Do what :meth:`clientsdk.Client.record` does with this metric's name."""
+        try:
+            return self._client.record(self.name, value)
+        except ValueTypeError as error:
+            # Neither this frame nor those that the error came through keep the value.
+            del value
+            raise error.with_traceback(None) from None
+
+
+def check_plan(client: Client, plan: bytes) -> None:
+    """Refuse a client that records under another plan than the one that a module was made from.
+
+    Raises
+    ------
+    PlanError
+        It does.
+    """
+    has = client.plan
+    if has.to_json() != plan:
+        raise PlanError(
+            f"the client records under plan {has.plan!r}, version {has.version}, fingerprint "
+            f"{has.fingerprint.hex()[:8]}, which is not what these metrics were made from: hand "
+            f"it PLAN of their module"
+        )
