@@ -26,10 +26,6 @@ class FlinkError(SottoError):
     """Flink does not do what it is asked; the message says what to do."""
 
 
-class NotSavedError(FlinkError):
-    """A savepoint was begun and not finished."""
-
-
 @dataclass(frozen=True)
 class Job:
     """A job that a job manager knows.
@@ -120,24 +116,20 @@ class JobManager:
         folder : str
             URI.
         stop : bool
-            Whether the job ends with it. Where its tasks fail as they end, Flink lets it go on;
-            then it is cancelled after another savepoint, which may let it make documents twice.
+            Whether the job ends with it.
 
         Raises
         ------
         FlinkError
             It was not made within ``SAVEPOINT_SECONDS``, or the job is not one that runs.
         """
+        # While a task is still starting, Flink makes none.
+        self.wait_until_well(job)
         if stop:
-            try:
-                return self._saved(job, "stop", {"targetDirectory": folder})
-            except NotSavedError:
-                self.wait_until_well(job)
-        made = self._saved(job, "savepoints", {"target-directory": folder, "cancel-job": False})
-        if stop:
-            self.cancel(job)
-            self.wait(job, "CANCELED")
-        return made
+            made = self._saved(job, "stop", {"targetDirectory": folder})
+            self.wait(job, "FINISHED")
+            return made
+        return self._saved(job, "savepoints", {"target-directory": folder})
 
     def wait_until_well(self, job: str, seconds: float = RESTART_SECONDS) -> None:
         """Return once all of a job runs.
@@ -162,7 +154,7 @@ class JobManager:
             time.sleep(_POLL_SECONDS)
         if "location" not in said["operation"]:
             cause = str(said["operation"].get("failure-cause", {}).get("class", "no reason given"))
-            raise NotSavedError(f"the savepoint was not made ({cause}): see the job manager's log")
+            raise FlinkError(f"the savepoint was not made ({cause}): see the job manager's log")
         return str(said["operation"]["location"])
 
     def cancel(self, job: str) -> None:

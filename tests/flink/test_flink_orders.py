@@ -142,14 +142,12 @@ def test_a_savepoint_that_fails_says_so():
         {
             "/jobs/overview": {"jobs": [said]},
             "/jobs/1/stop": {"request-id": "8"},
-            "/jobs/1/savepoints": {"request-id": "9"},
             "/jobs/1/savepoints/8": done,
-            "/jobs/1/savepoints/9": done,
         }
     )
     with pytest.raises(FlinkError, match=r"was not made \(x\.Declined\)"):
         manager.savepoint("1", "file:///s", stop=True)
-    assert manager.asked[0] == 'POST /jobs/1/stop {"targetDirectory": "file:///s"}'
+    assert 'POST /jobs/1/stop {"targetDirectory": "file:///s"}' in manager.asked
     assert not any("PATCH" in asked for asked in manager.asked)
 
 
