@@ -39,7 +39,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
 	$(BIN)/python -m examples.flights
 
-test: venv lint  ## everything that CI checks: format, lint, types, all tests
+test: venv flink-venv lint  ## everything that CI checks: format, lint, types, all tests
 	$(BIN)/python -m pytest
 
 test-unit: venv  ## the quick tests only
