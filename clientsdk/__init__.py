@@ -7,6 +7,7 @@ from clientsdk.outcomes import FlushResult, Lapses, Outcome
 from clientsdk.permanent import PermanentCharge
 from clientsdk.publishers import EmbeddedLogPublisher, MemoryPublisher, Publisher
 from clientsdk.quota import Quota
+from clientsdk.settings import Settings
 from sotto.brokers import Broker
 from sotto.compiled import Ceilings, CompiledPlan
 
@@ -28,4 +29,5 @@ __all__ = [
     "PermanentCharge",
     "Publisher",
     "Quota",
+    "Settings",
 ]

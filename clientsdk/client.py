@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from clientsdk import complaints, schema, spool
+from clientsdk import complaints, disabled, schema, spool
 from clientsdk.admission import Admission
 from clientsdk.arguments import checked_ceilings, checked_path, checked_timeout, read_plan
 from clientsdk.aside import aside, awaited
@@ -18,10 +18,11 @@ from clientsdk.background import Background
 from clientsdk.database import Access
 from clientsdk.errand import Errand
 from clientsdk.ledger import Consent, Ledger, lowered
-from clientsdk.outcomes import FlushResult, Outcome
-from clientsdk.publishers import Publisher
+from clientsdk.outcomes import FlushResult, Outcome, Refusal
+from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
 from clientsdk.sender import Sender
+from clientsdk.settings import Settings
 from clientsdk.store import NEVER, Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
@@ -58,10 +59,13 @@ class Client:
         In micro-epsilon. The lower of these and the plan's are pinned in a new store. In an
         existing one they can lower what is pinned, and so can the plan; neither can raise it
         (see :meth:`renew_consent`).
-    background : bool
+    background : bool, optional
         Whether reports are sent without being asked for. If not, call :meth:`flush`.
     quota : Quota, optional
         How much may wait for being sent, and for how long.
+    settings : Settings, optional
+        All that is not given above; by default what the environment's variables say, read now
+        and never again.
 
     Raises
     ------
@@ -69,8 +73,14 @@ class Client:
         The plan cannot be honoured, or the store belongs to another collector or period length.
     ParameterError
         The ceilings are not positive, or the period's exceeds the lifetime's.
+        Or a variable about privacy cannot be understood.
     StoreError
         The state file cannot be used.
+
+    Attributes
+    ----------
+    plan : CompiledPlan
+    settings : Settings
 
     Privacy
     -------
@@ -102,18 +112,27 @@ class Client:
         publisher: Publisher,
         clock: Callable[[], int] = now_ms,
         ceilings: Ceilings | None = None,
-        background: bool = True,
+        background: bool | None = None,
         quota: Quota | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self.plan = read_plan(plan)
+        self.settings = Settings.from_environment() if settings is None else settings
+        if self.settings.log is not None:
+            complaints.let_pass(self.settings.log)
         self._clock = clock
         self._metrics = {metric.name: metric for metric in self.plan.metrics}
         source = self._source()
-        pinned = self.plan.ceilings
+        pinned = self.settings.lowered(self.plan.ceilings)
         if ceilings is not None:
-            pinned = lowered(checked_ceilings(ceilings), pinned)
+            pinned = lowered(checked_ceilings(ceilings), self.plan.ceilings)
         path = None if state is None else checked_path(state)
-        quota = Quota() if quota is None else quota
+        self._off: Refusal | None = None
+        self._file = path
+        if self.settings.disabled:
+            self._off, path, background = disabled.REFUSAL, None, False
+        quota = self.settings.quota if quota is None else quota
+        background = self.settings.background if background is None else background
         period = self.plan.period_of(self._now())
         self._store = Store(path, self.plan, pinned, period, source, quota)
         self._admission = Admission(self._store, self.plan, source)
@@ -157,7 +176,7 @@ class Client:
                 f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
             )
         try:
-            refusal = self._store.refusals.get(metric)
+            refusal = self._off or self._store.refusals.get(metric)
             if refusal is not None and self._now() < refusal.until:
                 known.encode(value)
                 outcome = refusal.outcome
@@ -219,7 +238,8 @@ class Client:
         ----------
         timeout : float, at least 0, optional
             Seconds after which this returns whatever the publisher does; no message is begun
-            later. Without it the publisher's own limits are all there is.
+            later. Without it, and one in the settings, the publisher's own limits are all there
+            is.
 
         Returns
         -------
@@ -241,6 +261,7 @@ class Client:
         sent in one flush. The sender in the background sends each at a time of its own; without
         it, flush when :meth:`next_due` says, rather than seldom and in bulk.
         """
+        timeout = self.settings.flush_timeout if timeout is None else timeout
         if timeout is None:
             return self._do_errand(Errand(patience=schema.LOCK_PATIENCE))
         errand = Errand(checked_timeout(timeout), patience=math.inf)
@@ -278,8 +299,9 @@ class Client:
         Raises
         ------
         StoreError
-            It could not be written; nothing is recorded.
+            It could not be written; nothing is recorded. Or the kill switch is on.
         """
+        self._refuse_if_off("consent cannot be written")
         self._withdraw_if_owed()
         with self._store.transaction(Access.DURABLE) as connection:
             owed = self._store.owed
@@ -308,13 +330,30 @@ class Client:
         StoreError
             It could not be written. This client records and sends nothing from now on and tries
             again at its next flush.
+
+        Notes
+        -----
+        The kill switch does not keep a person from withdrawing: then this alone opens the file,
+        if there is one.
         """
+        if self._off is not None:
+            return self._withdraw_though_off()
         asked = self._store.stop()
         self._admission.counts.forget()
         with self._store.transaction(Access.DURABLE) as connection:
             self._write_withdrawal(connection)
         self._store.heed(asked)
         return self._store.settle()
+
+    def _withdraw_though_off(self) -> bool:
+        path = self._file
+        if path is None or not path.exists():
+            return True
+        woken = Settings(background=False)
+        with Client(
+            self.plan, state=path, publisher=MemoryPublisher(), clock=self._clock, settings=woken
+        ) as client:
+            return client.withdraw_consent()
 
     def _withdraw_if_owed(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""
@@ -358,8 +397,9 @@ class Client:
         Raises
         ------
         StoreError
-            It could not be written; nothing has changed.
+            It could not be written; nothing has changed. Or the kill switch is on.
         """
+        self._refuse_if_off("consent cannot be written")
         agreed = self.plan.ceilings if ceilings is None else checked_ceilings(ceilings)
         self._withdraw_if_owed()
         with self._store.transaction(Access.DURABLE) as connection:
@@ -375,12 +415,17 @@ class Client:
         Raises
         ------
         StoreError
-            The store cannot be read.
+            The store cannot be read. Or the kill switch is on.
         """
+        self._refuse_if_off("the ledger cannot be read")
         self._settle(self._now())
         return self._store.ledger()
 
-    def close(self, timeout: float = 1.0) -> FlushResult:
+    def _refuse_if_off(self, what: str) -> None:
+        if self._off is not None:
+            disabled.refuse(what)
+
+    def close(self, timeout: float | None = None) -> FlushResult:
         """Let go of the store; what is not delivered stays there. May be called again.
 
         The sender in the background, if there is one and its last attempt has not failed, first
@@ -390,8 +435,9 @@ class Client:
 
         Parameters
         ----------
-        timeout : float, at least 0
-            Seconds to wait at most for that sender, whatever its publisher does.
+        timeout : float, at least 0, optional
+            Seconds to wait at most for that sender, whatever its publisher does; by default what
+            the settings say, one second.
 
         Returns
         -------
@@ -403,6 +449,7 @@ class Client:
         ParameterError
             The timeout is no number of seconds.
         """
+        timeout = self.settings.close_timeout if timeout is None else timeout
         until = time.monotonic() + checked_timeout(timeout)
         sender, sent = self._background, 0
         if sender is not None:
@@ -422,9 +469,10 @@ class Client:
             self._store.settle()
         finally:
             self._store.close()
+            self._store.refusals.clear()
         return FlushResult(sent, remaining)
 
-    async def aclose(self, timeout: float = 1.0) -> FlushResult:
+    async def aclose(self, timeout: float | None = None) -> FlushResult:
         """Do what :meth:`close` does, while the event loop of asyncio goes on."""
         return await awaited(lambda: self.close(timeout))
 

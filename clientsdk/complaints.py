@@ -12,6 +12,9 @@ import time
 #: Seconds during which a cause that was told is not told again.
 QUIET = 60.0
 
+#: What the logger may be told to let pass.
+LEVELS = {"warning": logging.WARNING, "error": logging.ERROR, "off": logging.CRITICAL + 1}
+
 _log = logging.getLogger("clientsdk")
 _told: dict[str, float] = {}
 
@@ -33,3 +36,8 @@ def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
     if now - _told.get(cause, -math.inf) >= quiet:
         _told[cause] = now
         _log.warning(text, *details)
+
+
+def let_pass(level: str) -> None:
+    """Let the logger pass nothing below one of :data:`LEVELS`, in this process."""
+    _log.setLevel(LEVELS[level])

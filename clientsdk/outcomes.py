@@ -46,6 +46,8 @@ class Outcome(StrEnum):
     """
     EXPIRED = "expired"
     """The plan has expired."""
+    DISABLED = "disabled"
+    """The kill switch is on (:class:`clientsdk.Settings`): nothing is looked at but the type."""
 
 
 class Refusal(NamedTuple):

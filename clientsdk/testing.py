@@ -12,6 +12,7 @@ import os
 from clientsdk.client import Client
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
+from clientsdk.settings import Settings
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from sotto.compiled import Ceilings, CompiledPlan
@@ -61,6 +62,8 @@ class SeededClient(Client):
         Whether to give consent.
     background : bool
         Whether to send without being asked, which no seed makes repeatable.
+    settings : Settings, optional
+        By default all defaults, whatever the environment says.
 
     Attributes
     ----------
@@ -86,6 +89,7 @@ class SeededClient(Client):
         consent: bool = True,
         background: bool = False,
         quota: Quota | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self._seeded = SeededSource(seed)
         self.clock = FakeClock() if clock is None else clock
@@ -98,8 +102,9 @@ class SeededClient(Client):
             ceilings=ceilings,
             background=background,
             quota=quota,
+            settings=Settings() if settings is None else settings,
         )
-        if consent:
+        if consent and not self.settings.disabled:
             self.give_consent()
 
     def _source(self) -> Source:

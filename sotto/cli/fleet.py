@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from clientsdk import Client
+from clientsdk import Client, Settings
 from sotto.cli.cells import WRONG_TYPE
 from sotto.cli.lanes import SortedLanes
 from sotto.cli.radio import Clock, Radio
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
 WRONG_CELL = "wrong type"
+#: Of every device, whatever the environment says.
+SETTINGS = Settings(background=False)
 
 
 class Network(Protocol):
@@ -188,7 +190,7 @@ class Fleet:
         clock = Clock(int(self._recordings.time[start]))
         radio = Radio(number, clock, self._network, self._lanes, self._plan.period)
         with Client(
-            self._plan, state=None, publisher=radio, clock=clock, background=False
+            self._plan, state=None, publisher=radio, clock=clock, settings=SETTINGS
         ) as client:
             client.give_consent()
             for entry in range(start, end):

@@ -251,6 +251,7 @@ def test_outcomes_are_what_the_documents_say():
         "no_consent",
         "store_full",
         "expired",
+        "disabled",
     ]
 
 

@@ -1,0 +1,211 @@
+"""How a client is configured: arguments over variables of the environment over defaults.
+
+Variables are read once, when a client is made. One that could weaken what a person was promised
+must be right: a switch or a ceiling that cannot be understood is an error. One that only tunes
+is told of once, and its default taken. No message repeats what a variable holds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from clientsdk import complaints
+from clientsdk.arguments import checked_timeout
+from clientsdk.quota import Quota
+from sotto.compiled import Ceilings
+from sotto.durations import parse_duration
+from sotto.errors import ParameterError
+
+_SWITCH = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+_DECIMALS = 6
+_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a client is configured with; made so, it knows nothing of the environment.
+
+    Parameters
+    ----------
+    disabled : bool
+        The kill switch: nothing is recorded, nothing sent, no file touched, consent unchanged.
+    ceiling_period, ceiling_lifetime : int, positive, optional
+        In micro-epsilon. They lower the plan's, as the client's own ``ceilings`` do.
+    background : bool
+        Whether reports are sent without being asked for.
+    quota : Quota
+    flush_timeout : float, at least 0, optional
+        Seconds for a flush that is given none; None: as long as its publisher takes.
+    close_timeout : float, at least 0
+        Seconds for a close that is given none.
+    log : {"warning", "error", "off"}, optional
+        What the logger ``clientsdk`` of this process lets pass; None leaves it as the app has it.
+
+    Raises
+    ------
+    ParameterError
+        One of them is out of range.
+
+    Examples
+    --------
+    >>> Settings.from_environment(environ={"SOTTO_CLOSE_TIMEOUT": "0.5"}).close_timeout
+    0.5
+    """
+
+    disabled: bool = False
+    ceiling_period: int | None = None
+    ceiling_lifetime: int | None = None
+    background: bool = True
+    quota: Quota = field(default_factory=Quota)
+    flush_timeout: float | None = None
+    close_timeout: float = 1.0
+    log: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what the types do not say."""
+        for what in ("disabled", "background"):
+            if not isinstance(getattr(self, what), bool):
+                raise ParameterError(f"{what} must be True or False")
+        for amount in (self.ceiling_period, self.ceiling_lifetime):
+            if amount is not None and not amount > 0:
+                raise ParameterError("a ceiling must be above 0 micro-epsilon")
+        if None not in (self.ceiling_period, self.ceiling_lifetime):
+            assert self.ceiling_period is not None
+            assert self.ceiling_lifetime is not None
+            if self.ceiling_period > self.ceiling_lifetime:
+                raise ParameterError("the ceiling of a period must be at most the lifetime's")
+        if self.flush_timeout is not None:
+            checked_timeout(self.flush_timeout)
+        checked_timeout(self.close_timeout)
+        if self.log is not None and self.log not in complaints.LEVELS:
+            raise ParameterError(f"log must be one of {', '.join(complaints.LEVELS)}, or None")
+
+    @classmethod
+    def from_environment(
+        cls, environ: Mapping[str, str] | None = None, **arguments: Any
+    ) -> Settings:
+        """Return settings from arguments, variables where there is none, and defaults.
+
+        Parameters
+        ----------
+        environ : mapping, optional
+            ``os.environ`` unless given.
+        **arguments
+            As for :class:`Settings`.
+
+        Raises
+        ------
+        ParameterError
+            An argument, or a variable about privacy, is not as it should be.
+        """
+        given = os.environ if environ is None else environ
+        settings = cls(**arguments)
+        for name, variable in VARIABLES.items():
+            text = given.get(name)
+            if text is not None and variable.field not in arguments:
+                settings = _with(settings, name, variable, text)
+        return settings
+
+    def lowered(self, ceilings: Ceilings) -> Ceilings:
+        """Return a plan's ceilings, lowered to what is set."""
+        lifetime = min(self.ceiling_lifetime or ceilings.lifetime, ceilings.lifetime)
+        period = min(self.ceiling_period or ceilings.period, ceilings.period, lifetime)
+        return Ceilings(period, lifetime)
+
+
+class Variable(NamedTuple):
+    """A variable of the environment.
+
+    Attributes
+    ----------
+    field : str
+        What it sets.
+    put : callable
+        Returns settings with what a text says; raises ValueError if that cannot be understood.
+    allowed : str
+        What it may hold, in words.
+    privacy : bool
+        Whether a bad one is an error.
+    """
+
+    field: str
+    put: Callable[[Settings, str], Settings]
+    allowed: str
+    privacy: bool = False
+
+
+def _with(settings: Settings, name: str, variable: Variable, text: str) -> Settings:
+    try:
+        return variable.put(settings, text.strip())
+    except ValueError:
+        if variable.privacy:
+            raise ParameterError(f"{name} must be {variable.allowed}") from None
+    told = f"{name} is not used: it must be {variable.allowed}"
+    complaints.warn(f"settings {name}", told, quiet=math.inf)
+    return settings
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _SWITCH:
+        raise ValueError
+    return _SWITCH[text.lower()]
+
+
+def _micro(text: str) -> int:
+    """Return micro-epsilon, exactly as written in epsilon."""
+    whole, _, part = text.partition(".")
+    digits = whole + part.ljust(_DECIMALS, "0")
+    if not (whole and digits.isascii() and digits.isdigit()):
+        raise ValueError
+    if len(part) > _DECIMALS or len(whole) > _DIGITS or not int(digits):
+        raise ValueError
+    return int(digits)
+
+
+def _seconds(text: str) -> float:
+    return checked_timeout(float(text))
+
+
+def _age(settings: Settings, text: str) -> Settings:
+    age = parse_duration(text)
+    return replace(settings, quota=replace(settings.quota, age=age))
+
+
+def _bytes(settings: Settings, text: str) -> Settings:
+    return replace(settings, quota=replace(settings.quota, bytes=int(text)))
+
+
+def _setting(what: str, read: Callable[[str], object]) -> Callable[[Settings, str], Settings]:
+    def put(settings: Settings, text: str) -> Settings:
+        changed: dict[str, Any] = {what: read(text)}
+        return replace(settings, **changed)
+
+    return put
+
+
+_EPSILON = "an epsilon above 0 with at most 6 decimals, a period's at most the lifetime's"
+_A_SWITCH = "1, true, yes or on; or 0, false, no or off"
+_TIME = "a number of seconds, at least 0"
+#: By name; ``docs/sdk.md`` has the same table.
+VARIABLES: Mapping[str, Variable] = {
+    "SOTTO_DISABLED": Variable("disabled", _setting("disabled", _switch), _A_SWITCH, True),
+    "SOTTO_CEILING_PERIOD": Variable(
+        "ceiling_period", _setting("ceiling_period", _micro), _EPSILON, True
+    ),
+    "SOTTO_CEILING_LIFETIME": Variable(
+        "ceiling_lifetime", _setting("ceiling_lifetime", _micro), _EPSILON, True
+    ),
+    "SOTTO_BACKGROUND": Variable("background", _setting("background", _switch), _A_SWITCH),
+    "SOTTO_QUOTA_BYTES": Variable("quota", _bytes, "a whole number, at least 131072"),
+    "SOTTO_QUOTA_AGE": Variable("quota", _age, "a duration above 0, such as 30d or 12h"),
+    "SOTTO_FLUSH_TIMEOUT": Variable("flush_timeout", _setting("flush_timeout", _seconds), _TIME),
+    "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", _setting("close_timeout", _seconds), _TIME),
+    "SOTTO_LOG": Variable("log", _setting("log", str), "warning, error or off"),
+}

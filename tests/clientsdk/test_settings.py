@@ -1,0 +1,216 @@
+"""Arguments over variables over defaults; what is bad fails or is told of once; the kill switch."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+import time
+from pathlib import Path
+
+import pytest
+from device_plans import HOUR, START, metric, plan
+
+from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, Quota, Settings, complaints
+from clientsdk.settings import VARIABLES
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import ParameterError, SottoError, StoreError, ValueTypeError
+
+ROOT = Path(__file__).parents[2]
+GOOD = {
+    "SOTTO_DISABLED": ("off", {"disabled": False}),
+    "SOTTO_CEILING_PERIOD": ("1.5", {"ceiling_period": 1_500_000}),
+    "SOTTO_CEILING_LIFETIME": ("20", {"ceiling_lifetime": 20_000_000}),
+    "SOTTO_BACKGROUND": ("No", {"background": False}),
+    "SOTTO_QUOTA_BYTES": ("200000", {"quota": Quota(bytes=200_000)}),
+    "SOTTO_QUOTA_AGE": ("12h", {"quota": Quota(age=12 * HOUR)}),
+    "SOTTO_FLUSH_TIMEOUT": ("2", {"flush_timeout": 2.0}),
+    "SOTTO_CLOSE_TIMEOUT": (" 0.25 ", {"close_timeout": 0.25}),
+    "SOTTO_LOG": ("off", {"log": "off"}),
+}
+BAD = {
+    "SOTTO_DISABLED": ["", "maybe", "2"],
+    "SOTTO_CEILING_PERIOD": ["", "-1", "0", "nan", "1e3", "1.0000001", "inf", "١", "6 epsilon"],
+    "SOTTO_CEILING_LIFETIME": ["", "0.000000", "9" * 13, "x"],
+    "SOTTO_BACKGROUND": ["", "maybe"],
+    "SOTTO_QUOTA_BYTES": ["", "1", "ten", "-5", "1e9"],
+    "SOTTO_QUOTA_AGE": ["", "0d", "a week"],
+    "SOTTO_FLUSH_TIMEOUT": ["", "-1", "nan", "soon"],
+    "SOTTO_CLOSE_TIMEOUT": ["", "-0.5"],
+    "SOTTO_LOG": ["", "loud"],
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    monkeypatch.setattr(complaints, "_told", {})
+
+
+def client_of(**options) -> Client:
+    options.setdefault("state", None)
+    options.setdefault("publisher", MemoryPublisher())
+    return Client(plan(metric("colour")), clock=FakeClock(START), **options)
+
+
+def test_every_variable_is_tried_here_and_documented():
+    assert GOOD.keys() == BAD.keys() == VARIABLES.keys()
+    table = (ROOT / "docs/sdk.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `(SOTTO_\w+)`", table, re.MULTILINE)) == VARIABLES.keys()
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_variable_sets_what_it_says_unless_an_argument_does(name):
+    text, said = GOOD[name]
+    assert Settings.from_environment(environ={name: text}) == Settings(**said)
+    (field,) = said
+    default = getattr(Settings(), field)
+    other = Settings.from_environment(environ={name: text}, **{field: default})
+    assert other == Settings()
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name in BAD for text in BAD[name]])
+def test_what_is_bad_fails_where_it_is_about_privacy_and_else_is_told_of_once(name, text, caplog):
+    if VARIABLES[name].privacy:
+        with pytest.raises(ParameterError, match=f"{name} must be") as caught:
+            Settings.from_environment(environ={name: text})
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+        return
+    for _ in range(3):
+        assert Settings.from_environment(environ={name: text}) == Settings()
+    assert [record.name for record in caplog.records] == ["clientsdk"]
+    assert caplog.records[0].getMessage().startswith(f"{name} is not used: it must be ")
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_no_message_repeats_what_a_variable_holds(name, caplog):
+    marked, told = "qwertzuiop", ""
+    try:
+        Settings.from_environment(environ={name: marked})
+    except ParameterError as error:
+        told = str(error)
+    assert marked not in told + caplog.text
+
+
+def test_arguments_that_make_no_sense():
+    for wrong in (
+        {"disabled": 1},
+        {"background": "yes"},
+        {"ceiling_period": 0},
+        {"ceiling_period": 3, "ceiling_lifetime": 2},
+        {"close_timeout": -1},
+        {"log": "loud"},
+    ):
+        with pytest.raises(ParameterError):
+            Settings(**wrong)
+    with pytest.raises(ParameterError, match="SOTTO_CEILING_LIFETIME"):
+        Settings.from_environment(
+            environ={"SOTTO_CEILING_PERIOD": "3", "SOTTO_CEILING_LIFETIME": "2"}
+        )
+
+
+def test_settings_are_frozen_and_read_when_the_client_is_made(monkeypatch):
+    monkeypatch.setenv("SOTTO_CLOSE_TIMEOUT", "0.25")
+    with client_of() as client:
+        monkeypatch.setenv("SOTTO_CLOSE_TIMEOUT", "9")
+        assert client.settings.close_timeout == 0.25
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            client.settings.disabled = True
+    with client_of(settings=Settings()) as client:
+        assert client.settings == Settings()
+
+
+def test_ceilings_of_variables_are_pinned_and_only_lower(monkeypatch):
+    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "3")
+    monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "100000")
+    with client_of() as client:
+        assert client.ledger().ceilings == Ceilings(3_000_000, 640_000_000)
+    with client_of(ceilings=Ceilings(5_000_000, 7_000_000)) as client:
+        assert client.ledger().ceilings == Ceilings(5_000_000, 7_000_000)
+    monkeypatch.delenv("SOTTO_CEILING_PERIOD")
+    monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2")
+    with client_of() as client:
+        assert client.ledger().ceilings == Ceilings(2_000_000, 2_000_000)
+
+
+def test_a_bad_privacy_setting_makes_no_client_and_no_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "much")
+    with pytest.raises(ParameterError):
+        client_of(state=tmp_path / "device.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_logger_is_left_alone_unless_a_variable_says_so(monkeypatch, caplog):
+    log = logging.getLogger("clientsdk")
+    client_of(settings=Settings()).close()
+    assert log.level == logging.NOTSET
+    try:
+        client_of(settings=Settings(log="off")).close()
+        complaints.warn("a test", "nobody hears this")
+        assert caplog.records == []
+    finally:
+        log.setLevel(logging.NOTSET)
+
+
+# The kill switch.
+
+
+def test_switched_off_nothing_is_recorded_sent_or_touched(monkeypatch, tmp_path):
+    path, publisher = tmp_path / "device.db", MemoryPublisher()
+    device = SeededClient(plan(metric("colour")), seed=1, state=path, clock=FakeClock(START))
+    assert device.record("colour", "a") is Outcome.ACCEPTED
+    device.clock.advance(hours=3)
+    device.close()
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    monkeypatch.setenv("SOTTO_DISABLED", "1")
+    clock = FakeClock(START + 3 * HOUR)
+    client = Client(plan(metric("colour")), state=path, publisher=publisher, clock=clock)
+    assert client.record("colour", "a") is Outcome.DISABLED
+    assert client.flush().sent == 0
+    assert client.flush(timeout=1).sent == 0
+    assert client.next_due() is None
+    for refused in (client.give_consent, client.renew_consent, client.ledger):
+        with pytest.raises(StoreError, match="switched off"):
+            refused()
+    with pytest.raises(ValueTypeError):
+        client.record("colour", 3)
+    with pytest.raises(SottoError):
+        client.record("color", "a")
+    assert client.record("colour", "a") is Outcome.DISABLED
+    client.close()
+    assert publisher.messages == []
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
+    monkeypatch.delenv("SOTTO_DISABLED")
+    with Client(plan(metric("colour")), state=path, publisher=publisher, clock=clock) as client:
+        assert client.ledger().consent == "given"
+        assert client.flush().sent == 1
+
+
+def test_switched_off_no_file_is_made(tmp_path):
+    client = client_of(state=tmp_path / "device.db", settings=Settings(disabled=True))
+    assert client.record("colour", "a") is Outcome.DISABLED
+    assert client.withdraw_consent()
+    client.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_withdraws_is_heard_though_all_is_switched_off(tmp_path):
+    path = tmp_path / "device.db"
+    with SeededClient(plan(metric("colour")), seed=1, state=path, clock=FakeClock(START)) as device:
+        device.record("colour", "a")
+    client = client_of(state=path, settings=Settings(disabled=True))
+    assert client.withdraw_consent()
+    client.close()
+    with client_of(state=path, settings=Settings()) as client:
+        ledger = client.ledger()
+        assert (ledger.consent, ledger.pending) == ("withdrawn", ())
+        assert ledger.reserved == 2_000_000
+
+
+def test_refusing_while_switched_off_is_quick():
+    """A hundred times the figure that is promised, since other processes may run meanwhile."""
+    client = client_of(settings=Settings(disabled=True))
+    start = time.perf_counter()
+    for _ in range(10_000):
+        client.record("colour", "a")
+    assert (time.perf_counter() - start) / 10_000 < 50e-6
