@@ -1,15 +1,27 @@
 """What runs inside an app: randomize, keep a ledger, send. Standard library only, save Kafka."""
 
+from typing import TYPE_CHECKING
+
 from clientsdk.client import Client
-from clientsdk.kafkapublisher import KafkaPublisher
 from clientsdk.ledger import Consent, Ledger, LedgerPeriod, PendingChain
 from clientsdk.outcomes import FlushResult, Lapses, Outcome
 from clientsdk.permanent import PermanentCharge
-from clientsdk.publishers import EmbeddedLogPublisher, MemoryPublisher, Publisher
+from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
 from clientsdk.settings import Settings
-from sotto.brokers import Broker
 from sotto.compiled import Ceilings, CompiledPlan
+
+if TYPE_CHECKING:
+    from clientsdk.kafkapublisher import KafkaPublisher
+    from clientsdk.logpublisher import EmbeddedLogPublisher
+    from sotto.brokers import Broker
+
+#: Where messages go is the app's choice: it pays for the one that it names, when it names it.
+_CHOICES = {
+    "Broker": "sotto.brokers",
+    "EmbeddedLogPublisher": "clientsdk.logpublisher",
+    "KafkaPublisher": "clientsdk.kafkapublisher",
+}
 
 __all__ = [
     "Broker",
@@ -31,3 +43,17 @@ __all__ = [
     "Quota",
     "Settings",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _CHOICES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    choice: object = getattr(import_module(_CHOICES[name]), name)
+    globals()[name] = choice
+    return choice
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | _CHOICES.keys())

@@ -25,9 +25,9 @@ from clientsdk.sender import Sender
 from clientsdk.settings import Settings
 from clientsdk.store import NEVER, Store
 from mechanisms.randomness import Source, SystemSource
+from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
-from sotto.log import now_ms
 
 _ETERNITY = 1 << 62
 

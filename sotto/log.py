@@ -10,24 +10,19 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PublishError
 from sotto.frames import HEADER, MAX_BODY, frame, is_torn
 from sotto.logreader import Block, Corrupt, Index, LogReader, Record, lanes, segments, sound_size
 
 SEGMENT_BYTES = 64 << 20
 _LANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since the Unix epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class LogWriter:
