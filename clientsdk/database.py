@@ -58,7 +58,9 @@ class Database:
         self._unusable: str | None = None
         self._version: int | None = None
         self._synchronous = Access.WRITE
-        self._connection: sqlite3.Connection | None = schema.connect(self.path, create=True)
+        self._place: tuple[int, int] | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._connect(create=True)
         forks.watch(self)
 
     def transaction(self, access: Access) -> _Transaction:
@@ -133,6 +135,12 @@ class Database:
         """Let everybody in again, unless the store is in memory and now exists twice."""
         self._revive()
 
+    def _seal(self, connection: sqlite3.Connection) -> None:
+        """Add to a transaction whose commit is to survive a loss of power."""
+
+    def _vouch(self) -> None:
+        """Note beside the file that such a commit has come through, while it is still locked."""
+
     def _refresh(self, connection: sqlite3.Connection) -> None:
         """Read again whatever is kept in memory: the file may have changed, or be another."""
 
@@ -170,9 +178,24 @@ class Database:
     def _connected(self) -> sqlite3.Connection:
         if self._unusable is not None:
             raise sqlite3.ProgrammingError(self._unusable)
-        if self._connection is None:
-            self._connection = schema.connect(self.path, create=False)
-        return self._connection
+        return self._connection or self._connect(create=False)
+
+    def _connect(self, *, create: bool) -> sqlite3.Connection:
+        # Before: of a file that cannot be opened it must be known which one it was.
+        self._place = self._where()
+        self._connection = connection = schema.connect(self.path, create=create)
+        self._place = self._place or self._where()
+        return connection
+
+    def _where(self) -> tuple[int, int] | None:
+        """Return what tells the file that is there now from any other, None if there is none."""
+        if self.path is None:
+            return None
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -183,6 +206,11 @@ class Database:
 
     def _begin(self, access: Access) -> sqlite3.Connection:
         connection = self._connected()
+        if access is Access.DURABLE and self._where() != self._place:
+            # The file was renamed or replaced: what is sent must be charged in the one that others
+            # find. If it is not this store's, reading it again says so.
+            self._disconnect()
+            connection = self._connected()
         version = self._start(connection, access)
         if version != self._version:
             self._refresh(connection)
@@ -318,8 +346,14 @@ class _Transaction:
         database, committed = self._database, False
         try:
             if error is None:
-                database._connected().execute("COMMIT")
+                durable = self._access is Access.DURABLE
+                connection = database._connected()
+                if durable:
+                    database._seal(connection)
+                connection.execute("COMMIT")
                 committed = True
+                if durable:
+                    database._vouch()
         except sqlite3.Error as failure:
             raise _unusable(failure) from failure
         finally:
@@ -332,4 +366,5 @@ class _Transaction:
 
 
 def _unusable(error: sqlite3.Error) -> StoreError:
-    return StoreError(f"the device's store cannot be used: {error}")
+    kind = schema.DamagedError if schema.is_damage(error) else StoreError
+    return kind(f"the device's store cannot be used: {error}")

@@ -81,6 +81,8 @@ class PendingChain:
         Rungs in all that are sent.
     spent, reserved : int
         What it has cost so far and will have cost at the last of them, in micro-epsilon.
+    costs : tuple of int
+        What it has cost once each rung is released, weakest first.
     """
 
     chain: str
@@ -93,6 +95,7 @@ class PendingChain:
     levels: int
     spent: int
     reserved: int
+    costs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,11 @@ class Ledger:
         Earliest release first.
     permanent : tuple of PermanentCharge
         What constant metrics have cost, once, for all periods.
+    carried : int
+        Micro-epsilon of the lifetime that were spent, or may have been, before the file was found
+        damaged, lost, or older than it should be.
+    damaged, restored : int
+        How often it was found damaged or lost, and how often older.
     """
 
     collector: str
@@ -123,6 +131,9 @@ class Ledger:
     periods: tuple[LedgerPeriod, ...]
     pending: tuple[PendingChain, ...]
     permanent: tuple[PermanentCharge, ...] = ()
+    carried: int = 0
+    damaged: int = 0
+    restored: int = 0
 
     @property
     def reserved(self) -> int:
@@ -130,16 +141,16 @@ class Ledger:
 
         Permanent responses count once, and what the periods drew from them does not.
         """
-        return self._permanent + sum(p.reserved - p.degraded_reserved for p in self.periods)
+        return self._once + sum(p.reserved - p.degraded_reserved for p in self.periods)
 
     @property
     def spent(self) -> int:
         """Micro-epsilon spent over all periods; a permanent response is as soon as it is drawn."""
-        return self._permanent + sum(p.spent - p.degraded_spent for p in self.periods)
+        return self._once + sum(p.spent - p.degraded_spent for p in self.periods)
 
     @property
-    def _permanent(self) -> int:
-        return sum(charge.cost for charge in self.permanent)
+    def _once(self) -> int:
+        return self.carried + sum(charge.cost for charge in self.permanent)
 
 
 def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
@@ -176,8 +187,9 @@ def read(
     StoreError
         It is no store that this version can read, or damaged.
     """
-    # A file that no app has opened since version 3 came has no permanent responses.
-    current = schema.check(connection) == schema.VERSION
+    # A file that no app has opened since version 3 came has no permanent responses, and before
+    # version 4 nothing was carried over.
+    version = schema.check(connection)
     try:
         collector, period_ms, *ceilings, consent, period = connection.execute(
             "SELECT collector, period_ms, ceiling_period, ceiling_lifetime, consent, period"
@@ -188,9 +200,10 @@ def read(
             Consent(consent),
             Ceilings(*ceilings),
             period,
-            _periods(connection, period_ms, current),
+            _periods(connection, period_ms, version >= 3),
             _pending(connection, plan or stored_plan),
-            charges(connection) if current else (),
+            charges(connection) if version >= 3 else (),
+            *(_carried(connection) if version >= 4 else ()),
         )
     except (TypeError, ValueError):
         raise StoreError("the state file is damaged") from None
@@ -243,6 +256,13 @@ def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
     if plan.fingerprint != fingerprint:
         raise StoreError("a plan in the device's store is not the one that chains were drawn under")
     return plan
+
+
+def _carried(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    carried, damaged, restored = connection.execute(
+        "SELECT carried, damaged, restored FROM mark"
+    ).fetchone()
+    return carried, damaged, restored
 
 
 def _periods(
@@ -298,6 +318,7 @@ def _pending(
                 levels=metric.sent,
                 spent=mechanism.certified(charged - 1) if charged else 0,
                 reserved=mechanism.certified(metric.sent - 1),
+                costs=tuple(mechanism.certified(rung) for rung in range(metric.sent)),
             )
         )
     return tuple(pending)

@@ -123,13 +123,15 @@ def spend(connection: sqlite3.Connection, period: int, cost: int) -> None:
 def lifetime(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return what is reserved and spent over all periods, in micro-epsilon.
 
-    A permanent response counts as spent from the moment at which it is drawn.
+    A permanent response counts as spent from the moment at which it is drawn, and so does what
+    is carried over from a file that was damaged, lost, or newer.
     """
     reserved, spent = connection.execute(
         "SELECT coalesce(sum(reserved), 0), coalesce(sum(spent), 0) FROM ("
         " SELECT reserved, spent FROM ledger"
         " UNION ALL SELECT -reserved, -spent FROM degraded"
-        " UNION ALL SELECT cost, cost FROM permanent)"
+        " UNION ALL SELECT cost, cost FROM permanent"
+        " UNION ALL SELECT carried, carried FROM mark)"
     ).fetchone()
     return int(reserved), int(spent)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sotto.errors import StoreError
 
-VERSION = 3
+VERSION = 4
 APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
@@ -87,6 +87,23 @@ _SINCE_3 = (
         PRIMARY KEY (period, tally)
     ) WITHOUT ROWID""",
 )
+#: What those of version 3 lack: how many commits have survived a loss of power, and what was
+#: spent before the file was damaged, lost, or replaced by an older copy.
+_SINCE_4 = (
+    """CREATE TABLE mark (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        generation INTEGER NOT NULL,
+        carried INTEGER NOT NULL CHECK (carried >= 0),
+        damaged INTEGER NOT NULL,
+        restored INTEGER NOT NULL
+    )""",
+    "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
+)
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class DamagedError(StoreError):
+    """The device's file is damaged; it is set aside at the next start."""
 
 
 def connect(path: Path | None, *, create: bool) -> sqlite3.Connection:
@@ -121,13 +138,34 @@ def connect(path: Path | None, *, create: bool) -> sqlite3.Connection:
                     raise
                 time.sleep(PAUSE)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"cannot open the device's store: {error}") from error
+        kind = DamagedError if is_damage(error) else StoreError
+        raise kind(f"cannot open the device's store: {error}") from error
 
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
     """Whether another process or thread is in the way, and waiting may help."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether what was read is no database, or not a sound one."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF in _DAMAGE
+
+
+def examine(connection: sqlite3.Connection) -> None:
+    """Read the whole file, if it is a device's.
+
+    Raises
+    ------
+    DamagedError
+        It is damaged.
+    """
+    if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,):
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise DamagedError("the device's store cannot be used: it is damaged")
 
 
 def prepare(connection: sqlite3.Connection) -> bool:
@@ -144,15 +182,16 @@ def prepare(connection: sqlite3.Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    for table in _SINCE_3 if objects else _TABLES + _SINCE_3:
-        connection.execute(table)
+    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4)):
+        for table in tables if version < first else ():
+            connection.execute(table)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     return not objects
 
 
 def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2, which had fewer tables.
+    """Return the version of a device's store: this one, or 2 or 3, which had fewer tables.
 
     Raises
     ------
@@ -163,8 +202,8 @@ def check(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise StoreError("the state file is a database of another application")
-    if version not in (2, VERSION):
-        raise StoreError(f"the state file has schema {version}; this version reads 2 and {VERSION}")
+    if not 2 <= version <= VERSION:
+        raise StoreError(f"the state file has schema {version}; this version reads 2 to {VERSION}")
     return int(version)
 
 

@@ -15,7 +15,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from clientsdk import claims, ledger, permanent, pins, ratchet, schema, spool
+from clientsdk import (
+    claims,
+    ledger,
+    mark,
+    permanent,
+    pins,
+    ratchet,
+    recovery,
+    schema,
+    spool,
+)
 from clientsdk.database import Access, Database
 from clientsdk.ledger import Consent, Ledger
 from clientsdk.outcomes import Refusal
@@ -83,6 +93,12 @@ class Store(Database):
         By metric; forgotten whenever they might no longer hold.
     soonest : int
         When the first report that this process knows of is due (ms): never later than that.
+    identity, budget : bytes
+        What the store is told apart by, and what its collector and period length are.
+    generation : int
+        How many commits that survive a loss of power there were, see :mod:`clientsdk.mark`.
+    damaged, restored : int
+        How often the file was found damaged or lost, and older than its mark.
 
     They are up to date within a transaction; between transactions another process may have
     changed the file.
@@ -113,7 +129,6 @@ class Store(Database):
         source: Source,
         quota: Quota | None = None,
     ) -> None:
-        super().__init__(path)
         self.refusals = {}
         self.soonest = NEVER
         self._quota = Quota() if quota is None else quota
@@ -121,15 +136,36 @@ class Store(Database):
         self._room = 0
         self._collector = plan.collector
         self._period_ms = plan.period
+        self.budget = mark.budget_of(plan.collector, plan.period)
         self._requests = itertools.count(1)
         self.asked = self._heeded = 0
-        self._plans: dict[int, CompiledPlan] = {}
+        for attempt in (1, 2):
+            try:
+                self._begin_life(path, plan, ceilings, period, source)
+                break
+            except schema.DamagedError:
+                if attempt == 2 or self.path is None:
+                    raise
+                if not recovery.set_aside(self.path, self._place):
+                    raise
+
+    def _begin_life(
+        self, path: Path | None, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
+    ) -> None:
+        """Open the file, make what is not there, and make up for what it does not know."""
+        super().__init__(path)
         self._ready = False
+        self._plans: dict[int, CompiledPlan] = {}
+        self._vouched = 0
         try:
+            with self.transaction(Access.READ) as connection:
+                schema.examine(connection)
             with self.transaction(Access.DURABLE) as connection:
-                if schema.prepare(connection):
+                fresh = schema.prepare(connection)
+                if fresh:
                     pins.create(connection, plan, ceilings, period, source)
                 self._adopt(connection, plan, ceilings)
+                recovery.reconcile(self, connection, plan, period, fresh=fresh)
                 self.advance(connection, period)
             self.settle()
         except BaseException:
@@ -141,13 +177,13 @@ class Store(Database):
     ) -> None:
         pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
         if pinned is None:
-            raise StoreError(_DAMAGED)
+            raise schema.DamagedError(_DAMAGED)
         for what, have, want in zip(
             ("collector", "period"), pinned, (plan.collector, plan.period), strict=True
         ):
             if have != want:
                 raise PlanError(f"{what} {want!r}: this device's store is pinned to {have!r}")
-        (self._identity,) = connection.execute("SELECT store FROM device").fetchone()
+        (self.identity,) = connection.execute("SELECT store FROM device").fetchone()
         self._ready = True
         self._refresh(connection)
         self.pin(connection, ledger.lowered(self.ceilings, ceilings))
@@ -166,8 +202,9 @@ class Store(Database):
             self._disown()
         try:
             self._read(connection)
+            self._read_mark(connection)
         except (TypeError, ValueError, AttributeError):
-            raise StoreError(_DAMAGED) from None
+            raise schema.DamagedError(_DAMAGED) from None
         self.refusals.clear()
         self._room = 0
 
@@ -191,6 +228,15 @@ class Store(Database):
         named = connection.execute("SELECT 1 FROM pseudonym WHERE period = ?", (self.period,))
         self._named = named.fetchone() is not None
 
+    def _read_mark(self, connection: sqlite3.Connection) -> None:
+        self.generation, self.damaged, self.restored = map(
+            int,
+            connection.execute("SELECT generation, damaged, restored FROM mark").fetchone(),
+        )
+        if self.generation < self._vouched:
+            self._disown("an older copy of it")
+        self._vouched = self.generation
+
     def _check_identity(self, connection: sqlite3.Connection) -> None:
         """Refuse a file that has taken the place of the one that was opened.
 
@@ -199,13 +245,13 @@ class Store(Database):
         """
         pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
         plans = dict(connection.execute("SELECT id, fingerprint FROM plan").fetchall())
-        if pinned != (self._identity, self._collector, self._period_ms) or any(
+        if pinned != (self.identity, self._collector, self._period_ms) or any(
             plans.get(number) != plan.fingerprint for number, plan in self._plans.items()
         ):
             self._disown()
 
-    def _disown(self) -> NoReturn:
-        self._unusable = "another file has taken its place"
+    def _disown(self, what: str = "another file") -> NoReturn:
+        self._unusable = f"{what} has taken its place"
         raise StoreError(f"the device's store cannot be used: {self._unusable}")
 
     @property
@@ -321,6 +367,10 @@ class Store(Database):
             return True
         if not self.scrub(compact=True):
             return False
+        path = self.path if self.consent is Consent.WITHDRAWN else None
+        if path is not None and not recovery.erase_aside(path):
+            # A file that was kept aside has chains too.
+            return False
         try:
             with self.transaction(Access.WRITE) as connection:
                 connection.execute(
@@ -337,6 +387,72 @@ class Store(Database):
         if not self.scrub(compact=False):
             with suppress(StoreError), self.transaction(Access.WRITE) as connection:
                 self.owe_erasure(connection)
+
+    # Losses: in a transaction.
+
+    def fill(self, connection: sqlite3.Connection, ceiling: int) -> None:
+        """Count the current period as spent, all of it."""
+        full = max(self.reserved, ceiling)
+        connection.execute(
+            "INSERT INTO ledger (period, reserved, spent, tallies) VALUES (?1, ?2, ?2, ?3)"
+            " ON CONFLICT (period) DO UPDATE SET reserved = ?2, spent = ?2",
+            (self.period, full, _written(self.tallies)),
+        )
+        self.reserved = full
+        self._add_up(connection)
+
+    def carry(self, connection: sqlite3.Connection, amount: int) -> None:
+        """Count ``amount`` micro-epsilon more as spent, of the lifetime and of no period."""
+        connection.execute("UPDATE mark SET carried = carried + ?", (amount,))
+        self._add_up(connection)
+
+    def count_loss(
+        self, connection: sqlite3.Connection, known: mark.Mark | None, *, damaged: bool
+    ) -> None:
+        """Count one more file that was damaged or lost, or older; go on where the mark is."""
+        if known is not None:
+            self.generation = max(self.generation, known.generation)
+            self.damaged = max(self.damaged, known.damaged)
+            self.restored = max(self.restored, known.restored)
+        self.damaged += damaged
+        self.restored += not damaged
+        connection.execute(
+            "UPDATE mark SET generation = ?, damaged = ?, restored = ?",
+            (self.generation, self.damaged, self.restored),
+        )
+        self.refusals.clear()
+
+    def _add_up(self, connection: sqlite3.Connection) -> None:
+        self.lifetime_reserved, self.lifetime_spent = permanent.lifetime(connection)
+
+    def seal(self, connection: sqlite3.Connection) -> mark.Mark:
+        """Begin another generation; return what its mark says."""
+        self.generation += 1
+        connection.execute("UPDATE mark SET generation = ?", (self.generation,))
+        (degraded,) = connection.execute(
+            "SELECT coalesce(sum(reserved), 0) FROM degraded WHERE period = ?", (self.period,)
+        ).fetchone()
+        return mark.Mark(
+            self.identity,
+            self.budget,
+            self.generation,
+            self.period,
+            self.lifetime_reserved,
+            self.reserved - degraded,
+            self.ceilings.period,
+            self.ceilings.lifetime,
+            self.damaged,
+            self.restored,
+        )
+
+    def _seal(self, connection: sqlite3.Connection) -> None:
+        if self.path is not None:
+            self._sealed = self.seal(connection)
+
+    def _vouch(self) -> None:
+        if self.path is not None:
+            self._vouched = self._sealed.generation
+            mark.advance(self.path, self._sealed)
 
     # Recording: in a transaction.
 
@@ -375,12 +491,10 @@ class Store(Database):
             permanent.reserve(connection, self.period, cost)
             self.lifetime_reserved += lifetime
             self.lifetime_spent += lifetime
-        begun = bool(self.tallies)
         self.tallies[tally] = seen
         connection.execute(
-            "UPDATE ledger SET reserved = ?, tallies = ? WHERE period = ?"
-            if begun
-            else "INSERT INTO ledger (reserved, tallies, period, spent) VALUES (?, ?, ?, 0)",
+            "INSERT INTO ledger (reserved, tallies, period, spent) VALUES (?1, ?2, ?3, 0)"
+            " ON CONFLICT (period) DO UPDATE SET reserved = ?1, tallies = ?2",
             (self.reserved, _written(self.tallies), self.period),
         )
 

@@ -27,6 +27,7 @@ from statistical import check_counts
 from clientsdk import Ceilings, Outcome, permanent, schema
 from clientsdk.database import Access
 from clientsdk.ledger import PermanentCharge, read_file
+from clientsdk.mark import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
 
@@ -411,9 +412,10 @@ def tables(path):
 def make_older(path):
     """Make a store one of version 2, which had no such tables."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("permanent", "degraded", "counting"):
+        for table in ("permanent", "degraded", "counting", "mark"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 2")
+    path.with_name(path.name + SUFFIX).unlink()
     assert tables(path) == (2, "4fbc98a2c9c2322c")
 
 
@@ -460,7 +462,7 @@ def test_a_file_of_version_1_is_refused(path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 1")
     for use in (lambda: device(state=path), lambda: read_file(path)):
-        with pytest.raises(StoreError, match="schema 1; this version reads 2 and 3"):
+        with pytest.raises(StoreError, match="schema 1; this version reads 2 to 4"):
             use()
 
 

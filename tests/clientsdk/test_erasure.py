@@ -502,7 +502,7 @@ def test_files_are_readable_by_their_owner_alone(path):
     client = device(path)
     client.record("colour", "a")
     files = list(path.parent.glob(path.name + "*"))
-    assert len(files) == 3
+    assert len(files) == 4
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     client.close()
     path.chmod(0o644)

@@ -8,6 +8,7 @@ import subprocess
 from device_plans import DAY, START, WEEK, metric, plan, reports
 
 from clientsdk import Ceilings, MemoryPublisher, Outcome
+from clientsdk.mark import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
 from sotto.wire import decode_message
@@ -100,7 +101,8 @@ def test_an_older_copy_comes_back_under_the_same_pseudonym(tmp_path):
     path, copy = tmp_path / "device.db", tmp_path / "copy.db"
     clock = FakeClock(START)
     SeededClient(plan(), seed=1, state=path, clock=clock).close()
-    shutil.copyfile(path, copy)
+    for suffix in ("", SUFFIX):
+        shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
     device = SeededClient(plan(), seed=2, state=path, clock=clock)
     for _ in range(5):
         clock.advance(days=7)

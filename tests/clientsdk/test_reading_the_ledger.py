@@ -65,7 +65,7 @@ def test_the_file_says_the_same_while_it_is_in_use_and_after(path):
     content = path.read_bytes()
     assert read_file(path) == ledger
     assert path.read_bytes() == content
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert {file.name for file in path.parent.iterdir()} == {path.name, path.name + "-mark"}
 
 
 def test_chains_of_a_plan_that_the_reader_has_not_loaded(path):

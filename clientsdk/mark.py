@@ -1,0 +1,208 @@
+"""The mark beside a device's file: how far the ledger had come when something last left the device.
+
+A file that is damaged, lost, or taken from an older copy has forgotten part of what was spent.
+The mark has not: it is written after every commit that survives a loss of power, and so before
+the first byte of whatever that commit has charged for. It holds sums and counts, no secret, no
+pseudonym and no chain.
+
+A copy of file and mark together, as of a whole directory or disk, is not noticed here: the
+aggregator's audit sees what both copies send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from clientsdk import schema
+from sotto.errors import StoreError
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover
+    # Without it two processes may write at once, of which the later may know less.
+    fcntl = None  # type: ignore[assignment]
+
+#: What follows the name of the state file.
+SUFFIX = "-mark"
+#: A lifetime of which nothing is known, in micro-epsilon.
+UNKNOWN = 1 << 62
+
+_MAGIC = b"SOTTOMK1"
+_FIELDS = struct.Struct("<8s16s16sQqQQQQQQ")
+_SUM = 16
+_SLOT = 128
+
+
+class Mark(NamedTuple):
+    """What a device must not forget; amounts in micro-epsilon.
+
+    Attributes
+    ----------
+    store : bytes
+        The store's random identity, 16 bytes.
+    budget : bytes
+        What :func:`budget_of` says of collector and period length.
+    generation : int
+        How many commits that survive a loss of power the store has seen.
+    period : int
+        The budget period of the ledger.
+    lifetime : int
+        Reserved over all periods.
+    reserved : int
+        The part of it that was reserved in ``period``.
+    ceiling_period, ceiling_lifetime : int
+        As pinned.
+    damaged, restored : int
+        How often the store was found damaged or lost, and older than its mark.
+    """
+
+    store: bytes
+    budget: bytes
+    generation: int
+    period: int
+    lifetime: int
+    reserved: int
+    ceiling_period: int
+    ceiling_lifetime: int
+    damaged: int
+    restored: int
+
+
+#: What a mark says that is there and cannot be read.
+UNREADABLE = Mark(bytes(16), bytes(16), UNKNOWN, -UNKNOWN, UNKNOWN, 0, UNKNOWN, UNKNOWN, 0, 0)
+
+
+def budget_of(collector: str, period_ms: int) -> bytes:
+    """Return what tells the budgets of collectors and period lengths apart: 16 bytes."""
+    return hashlib.sha256(b"sotto.mark\0%d\0" % period_ms + collector.encode()).digest()[:16]
+
+
+def read(path: Path) -> Mark | None:
+    """Return the mark beside a state file, None if there is none, :data:`UNREADABLE` if damaged.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be read now.
+    """
+    try:
+        content = _beside(path).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(error) from error
+    found = _parsed(content)
+    return found[1] if found is not None else (UNREADABLE if content else None)
+
+
+def advance(path: Path, mark: Mark) -> None:
+    """Write a mark unless one of a later generation is there.
+
+    Raises
+    ------
+    StoreError
+        It could not be written, or the mark there is another store's: the file was replaced.
+    """
+    with locked(path) as descriptor:
+        content = os.read(descriptor, 2 * _SLOT)
+        found = _parsed(content)
+        if found is not None and found[1].store != mark.store:
+            raise StoreError("another file has taken the place of the device's store")
+        if found is None or found[1].generation < mark.generation:
+            _write(descriptor, found, mark)
+
+
+def replace(path: Path, mark: Mark) -> None:
+    """Write a mark, whatever is there.
+
+    Raises
+    ------
+    StoreError
+        It could not be written.
+    """
+    with locked(path) as descriptor:
+        _write(descriptor, _parsed(os.read(descriptor, 2 * _SLOT)), mark)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """Open the mark of a state file, made if absent, for one process at a time.
+
+    Raises
+    ------
+    StoreError
+        It cannot be opened, locked or, in what follows, written.
+    """
+    try:
+        descriptor = os.open(_beside(path), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(descriptor)
+            yield descriptor
+        finally:
+            # Unlocked before it is closed: a child that was forked meanwhile has a copy.
+            if fcntl is not None:
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + SUFFIX)
+
+
+def _lock(descriptor: int) -> None:
+    deadline = time.monotonic() + schema.PATIENCE
+    while fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(schema.PAUSE)
+
+
+def _parsed(content: bytes) -> tuple[int, Mark] | None:
+    """Return the newest mark and its place, None if there is none."""
+    found = None
+    for place in range(2):
+        slot = content[place * _SLOT : (place + 1) * _SLOT]
+        body, check = slot[: _FIELDS.size], slot[_FIELDS.size : _FIELDS.size + _SUM]
+        if len(check) == _SUM and body[:8] == _MAGIC and _checksum(body) == check:
+            mark = Mark(*_FIELDS.unpack(body)[1:])
+            if found is None or mark.generation > found[1].generation:
+                found = place, mark
+    return found
+
+
+def _write(descriptor: int, found: tuple[int, Mark] | None, mark: Mark) -> None:
+    """Write to the other place: whatever happens meanwhile, one of them can be read."""
+    place = 0 if found is None else 1 - found[0]
+    body = _FIELDS.pack(_MAGIC, *mark)
+    _put(descriptor, place, body + _checksum(body))
+    if found is not None and found[1].generation >= mark.generation:
+        _put(descriptor, found[0], b"")
+    os.fsync(descriptor)
+
+
+def _put(descriptor: int, place: int, content: bytes) -> None:
+    os.lseek(descriptor, place * _SLOT, os.SEEK_SET)
+    if os.write(descriptor, content.ljust(_SLOT, b"\0")) < _SLOT:
+        raise OSError("it was written in part")
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()[:_SUM]
+
+
+def _unusable(error: OSError) -> StoreError:
+    return StoreError(f"the mark beside the device's store cannot be used: {error}")

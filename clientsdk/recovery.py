@@ -1,0 +1,204 @@
+"""What a device does about a file that is damaged, lost, or older than its mark says.
+
+Nothing is won by damaging a file, by removing it, or by putting an older copy in its place: the
+current budget period is full, what is known of the lifetime is carried over, nothing of the old
+chains is sent, and consent has to be given again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clientsdk import complaints, mark, schema
+from clientsdk.ledger import Consent, lowered
+from clientsdk.mark import UNKNOWN, UNREADABLE, Mark
+from sotto.compiled import Ceilings, CompiledPlan
+from sotto.errors import PlanError, StoreError
+
+if TYPE_CHECKING:
+    from clientsdk.store import Store
+
+#: How many damaged files are kept.
+KEPT = 3
+
+_LOST = "the device's store was damaged or lost: its budget period counts as spent"
+_OLDER = "the device's store is older than its mark, or without it: its period counts as spent"
+_MOST = UNKNOWN >> 1
+
+
+def set_aside(path: Path, place: tuple[int, int] | None) -> bool:
+    """Rename a damaged file, with its log, unless another process has done it.
+
+    Parameters
+    ----------
+    path : Path
+    place : tuple of int, optional
+        Device and inode of the file that was found damaged.
+
+    Returns
+    -------
+    bool
+        False if the file is not known to be a device's: then nothing has changed.
+
+    Raises
+    ------
+    StoreError
+        It could not be renamed.
+    """
+    if place is None or (mark.read(path) is None and not _labelled(path)):
+        return False
+    found = mark.read(path)
+    if found is None:
+        # That there was a store is not forgotten, whatever comes next.
+        mark.replace(path, UNREADABLE)
+    with mark.locked(path):
+        there = os.stat(path)
+        if (there.st_dev, there.st_ino) == place:
+            _rename(path)
+    return True
+
+
+def erase_aside(path: Path) -> bool:
+    """Overwrite and remove the files that were kept aside; return whether none is left."""
+    try:
+        for file in _aside(path):
+            _erase(file)
+    except OSError:
+        return False
+    return True
+
+
+def reconcile(
+    store: Store, connection: sqlite3.Connection, plan: CompiledPlan, period: int, *, fresh: bool
+) -> None:
+    """Compare a store with its mark, in the transaction that opens it, and make up for a gap.
+
+    Parameters
+    ----------
+    store : Store
+        Read, and not yet moved on to the current period.
+    connection : sqlite3.Connection
+    plan : CompiledPlan
+    period : int
+        The budget period in which it is.
+    fresh : bool
+        Whether the file was empty.
+
+    Raises
+    ------
+    PlanError
+        The file is lost, and its mark belongs to another collector or period length.
+    StoreError
+        The mark cannot be used.
+    """
+    path = store.path
+    if path is None:
+        return
+    found = mark.read(path)
+    if fresh:
+        lost = found is not None and found.generation > 1
+    elif found is None:
+        lost = store.generation > 0
+    else:
+        lost = found.store != store.identity or found.generation > max(store.generation, 1)
+    if lost:
+        known = found if found is not None and found.lifetime < UNKNOWN else None
+        if fresh and known is not None and known.budget != store.budget:
+            raise PlanError("the mark beside the device's store is of another collector or period")
+        complaints.warn("lost store", _LOST if fresh else _OLDER)
+        _make_up(store, connection, plan, period, found=known, fresh=fresh)
+        store.count_loss(connection, known, damaged=fresh)
+    if lost or fresh or store.generation == 0:
+        # Before the commit: what it makes up for must not be forgotten again.
+        mark.replace(path, store.seal(connection))
+
+
+def _make_up(
+    store: Store,
+    connection: sqlite3.Connection,
+    plan: CompiledPlan,
+    period: int,
+    *,
+    found: Mark | None,
+    fresh: bool,
+) -> None:
+    """Fill the current period, and carry over what the lifetime has paid or may have paid."""
+    began, reserved, lifetime = store.period, store.reserved, store.lifetime_reserved
+    if found is not None:
+        pinned = Ceilings(found.ceiling_period, found.ceiling_lifetime)
+        store.pin(connection, lowered(store.ceilings, pinned))
+        period = max(period, found.period)
+    store.advance(connection, period)
+    if not fresh:
+        store.agree(connection, Consent.WITHDRAWN)
+    ceiling = store.ceilings.period
+    store.fill(connection, ceiling)
+    if found is not None:
+        lately = found.reserved if found.period == store.period else 0
+        total = found.lifetime + max(0, ceiling - lately)
+        if not fresh and found.store != store.identity:
+            # Two histories: neither knows of the other.
+            total += lifetime
+    elif fresh:
+        total = store.ceilings.lifetime
+    else:
+        # What the periods since then could have cost at most, and constant metrics once more.
+        unseen = (store.period - began) * ceiling - reserved if store.period > began else 0
+        total = store.lifetime_reserved + max(0, unseen)
+        total += sum(each.permanent for each in plan.metrics if each.kind == "constant")
+    store.carry(connection, max(0, min(total, _MOST) - store.lifetime_reserved))
+
+
+def _labelled(path: Path) -> bool:
+    """Whether a damaged file still says that it is a device's."""
+    with suppress(StoreError, sqlite3.Error):
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None)
+        try:
+            (found,) = connection.execute("PRAGMA application_id").fetchone()
+            return bool(found == schema.APPLICATION)
+        finally:
+            connection.close()
+    return False
+
+
+def _aside(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(_escaped(path.name) + "-damaged-*"))
+
+
+def _escaped(name: str) -> str:
+    import glob
+
+    return glob.escape(name)
+
+
+def _rename(path: Path) -> None:
+    """Move a file and its log out of the way, both under the same new name."""
+    taken = {file.name for file in _aside(path)}
+    for number in range(1, KEPT + 1):
+        target = path.with_name(f"{path.name}-damaged-{number}")
+        if target.name not in taken:
+            break
+    else:
+        target = None
+    for suffix in ("-wal", ""):
+        file = path.with_name(path.name + suffix)
+        with suppress(FileNotFoundError):
+            if target is None:
+                _erase(file)
+            else:
+                os.replace(file, target.with_name(target.name + suffix))
+    with suppress(FileNotFoundError):
+        os.unlink(path.with_name(path.name + "-shm"))
+
+
+def _erase(file: Path) -> None:
+    with open(file, "r+b", buffering=0) as opened:
+        left = os.fstat(opened.fileno()).st_size
+        while left > 0:
+            left -= opened.write(bytes(min(left, 1 << 16)))
+        os.fsync(opened.fileno())
+    file.unlink()
