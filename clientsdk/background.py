@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -109,7 +110,7 @@ class Background:
                 self.idle = False
                 _running.add(self)
         except RuntimeError:
-            complaints.warn("thread", "no thread to send in; what is recorded is kept")
+            complaints.warn("thread", "there is no thread to send in: what is recorded is kept")
         finally:
             self._starting.release()
 
@@ -156,7 +157,7 @@ class Background:
             pause = Pause(self._scale(SETTLING) * backoff.chance())
             while self._sleep(pause):
                 pause = self._step()
-            if not self._failures and time.monotonic() < self._until:
+            if not self._failures and time.monotonic() < self._until and self._due():
                 self._round()
         finally:
             _running.discard(self)
@@ -189,6 +190,13 @@ class Background:
                     return Pause(min(WATCH, (due - now) / 1000), heeding=True)
         except SottoError as error:
             return self._failed(error)
+
+    def _due(self) -> bool:
+        """Whether something is due, as far as can be seen."""
+        with suppress(SottoError):
+            due = self._next_due()
+            return due is not None and due <= self._now()
+        return False
 
     def _round(self) -> Pause:
         """Send the reports of one pseudonym; return how long to wait then."""

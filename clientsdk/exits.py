@@ -11,8 +11,9 @@ import atexit
 import time
 from collections.abc import Callable
 
-#: Seconds, of which the interpreter needs some itself to end.
-LIMIT = 0.75
+#: Seconds for what is done first, and for all; the interpreter needs some itself to end.
+FIRST = 0.5
+LIMIT = 0.6
 
 _first: list[Callable[[float], None]] = []
 _then: list[Callable[[float], None]] = []
@@ -25,7 +26,7 @@ def do_first(work: Callable[[float], None]) -> None:
 
 
 def do_then(work: Callable[[float], None]) -> None:
-    """Call ``work`` likewise, with the same moment, after all that is to be done first."""
+    """Call ``work`` likewise, after all that is to be done first and within the same second."""
     _then.append(work)
 
 
@@ -38,6 +39,7 @@ def ending() -> bool:
 def _end() -> None:
     global _ending
     _ending = True
-    until = time.monotonic() + LIMIT
-    for work in (*_first, *_then):
-        work(until)
+    now = time.monotonic()
+    for works, limit in ((_first, FIRST), (_then, LIMIT)):
+        for work in works:
+            work(now + limit)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from clientsdk import exits
 from sotto import producers
 from sotto.brokers import Broker
 from sotto.errors import BrokerError, PublishError
@@ -157,8 +158,11 @@ def _require_partitions(producer: KafkaProducer, topic: ReportTopic) -> None:
         )
 
 
-@atexit.register
-def _discard_all() -> None:
+def _discard_all(until: float) -> None:
     for producer, process in list(_open.items()):
         if process == os.getpid():
-            discard(producer)
+            _open.pop(producer, None)
+            producers.end_producer(producer, max(0.0, until - time.monotonic()))
+
+
+exits.do_then(_discard_all)

@@ -63,12 +63,12 @@ def make_producer(
     return producer
 
 
-def end_producer(producer: KafkaProducer) -> None:
-    """Give up what a producer holds and end its thread, within a second."""
+def end_producer(producer: KafkaProducer, seconds: float = _ENDING) -> None:
+    """Give up what a producer holds and end its thread, within so many seconds."""
     from kafka.errors import KafkaError
 
     # Closing alone waits for batches that never got a producer id, and these never expire.
     producer._sender.force_close()
     with suppress(KafkaError):
-        producer.close(timeout=_ENDING)
+        producer.close(timeout=seconds)
     producer._closed = True

@@ -1,0 +1,80 @@
+"""Publishers that tests wait for, and that wait for tests; plans whose reports are due at once."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from unittest.mock import patch
+
+from device_plans import metric, plan
+
+from clientsdk import MemoryPublisher
+from sotto.compiled import CompiledPlan
+from sotto.errors import PublishError
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+#: In milliseconds of real time.
+RESOLUTION = 50
+#: No test waits longer.
+PATIENCE = 30.0
+
+
+def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
+    """A plan whose first rung is due after 50 to 100 ms, and the second 100 ms later."""
+    ladder = [(500_000, 0), (1_000_000, 100)]
+    changes = {
+        "resolution": RESOLUTION,
+        "expires": 4_102_444_800_000,
+        "ceilings": VAST,
+        **changes,
+    }
+    # Real plans have a second at least.
+    with patch("sotto.checks.MIN_RESOLUTION", RESOLUTION):
+        return plan(*(metrics or (metric("colour", "every", 1000, ladder=ladder),)), **changes)
+
+
+class Noting(MemoryPublisher):
+    """Lets tests wait for messages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = threading.Condition()
+
+    def publish(self, shard: int, message: bytes) -> None:
+        with self._changed:
+            super().publish(shard, message)
+            self._changed.notify_all()
+
+    def wait_for(self, number: int) -> list[bytes]:
+        """Wait until so many messages were published; return all."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.messages) >= number, PATIENCE)
+            return [message for _, message in self.messages]
+
+
+class Failing(Noting):
+    """Fails for each message to which it has an error to raise, having noted it."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__()
+        self.errors = list(errors)
+
+    def publish(self, shard: int, message: bytes) -> None:
+        super().publish(shard, message)
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+class Stuck(Noting):
+    """Takes a message and does not return until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.let_go = threading.Event()
+
+    def publish(self, shard: int, message: bytes) -> None:
+        self.entered.set()
+        if not self.let_go.wait(PATIENCE):
+            raise PublishError("nobody let go")
+        super().publish(shard, message)

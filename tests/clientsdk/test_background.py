@@ -1,0 +1,464 @@
+"""The sender in the background: when it starts, what it sends, and what it never holds up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+from device_plans import DAY, START, counted, metric, plan, reports
+from scripts import run
+from slow_publishers import PATIENCE, RESOLUTION, VAST, Failing, Noting, Stuck, quick_plan
+
+from clientsdk import Client, MemoryPublisher, Outcome, background, backoff
+from clientsdk.errand import Errand
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import ParameterError, PublishError, StoreError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Let no attempt be waited for."""
+    monkeypatch.setattr(backoff, "FIRST", 0.005)
+    monkeypatch.setattr(backoff, "LONGEST", 0.01)
+
+
+def device(publisher, *, state=None, compiled=None, **options):
+    client = Client(compiled or quick_plan(), state=state, publisher=publisher, **options)
+    client.give_consent()
+    return client
+
+
+def senders():
+    return [thread for thread in threading.enumerate() if thread.name == "sotto-sender"]
+
+
+def test_making_a_client_opens_no_socket_and_starts_no_thread(path):
+    code = """
+import warnings
+warnings.simplefilter("ignore")
+seen = []
+sys.addaudithook(lambda event, _: seen.append(event))
+publisher = KafkaPublisher("127.0.0.1:1", "reports-e1-p4")
+with Client(plan(), state=path, publisher=publisher) as client:
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    client.give_consent()
+assert "sqlite3.connect" in seen
+assert not [event for event in seen if event.startswith(("socket.", "_thread.start"))], seen
+assert threading.active_count() == 1
+"""
+    run(code, path)
+
+
+def test_three_lines_send_by_themselves(path):
+    publisher = Noting()
+    with device(publisher, state=path) as client:
+        assert senders() == []
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+        assert len(senders()) == 1
+        assert senders()[0].daemon
+        publisher.wait_for(2)
+    assert senders() == []
+    assert [report.level for report in reports(publisher.messages)] == [0, 1]
+
+
+def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
+    publisher = Noting()
+    late = metric("late", ladder=[(500_000, DAY)])
+    soon = metric("soon", ladder=[(500_000, 0)])
+    with device(publisher, compiled=quick_plan(late, soon)) as client:
+        client.record("late", "a")
+        deadline = time.monotonic() + PATIENCE
+        while client._background._asleep_until < 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        client.record("soon", "a")
+        publisher.wait_for(1)
+    assert [report.metric for report in reports(publisher.messages)] == [1]
+
+
+def test_a_recording_that_is_refused_starts_what_an_earlier_process_left(path):
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
+    with device(MemoryPublisher(), state=path, compiled=compiled, background=False) as client:
+        client.record("colour", "a")
+    publisher = Noting()
+    with device(publisher, state=path, compiled=compiled) as client:
+        assert client.record("colour", "a") is Outcome.PERIOD_FULL
+        publisher.wait_for(1)
+
+
+def test_nothing_is_started_without_consent_nor_where_nothing_is_to_be_sent_by_itself():
+    client = Client(quick_plan(), state=None, publisher=Noting())
+    client.record("colour", "a")
+    assert senders() == []
+    client.close()
+    client = device(Noting(), background=False)
+    client.record("colour", "a")
+    assert senders() == []
+    client.close()
+
+
+def due_twice(publisher, **options):
+    """A client with a report due of each of two pseudonyms."""
+    clock = FakeClock(START)
+    client = SeededClient(
+        plan(metric("one"), metric("two"), ceilings=VAST),
+        seed=1,
+        clock=clock,
+        publisher=publisher,
+        **options,
+    )
+    client.record("one", "a")
+    clock.advance(days=7)
+    client.record("two", "a")
+    clock.advance(hours=3)
+    return client
+
+
+def test_a_round_sends_the_reports_of_one_pseudonym():
+    chosen = set()
+    for _ in range(40):
+        with due_twice(MemoryPublisher()) as client:
+            result = client._do_errand(Errand(alone=True))
+            assert (result.sent, result.remaining, result.error) == (1, 1, None)
+            chosen |= {report.metric for report in reports(client.publisher.messages)}
+            assert client._do_errand(Errand(alone=True)).remaining == 0
+            sent = {report.pseudonym for report in reports(client.publisher.messages)}
+            assert len(sent) == 2
+    assert chosen == {0, 1}
+
+
+def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.25)
+    client = due_twice(MemoryPublisher(), background=True)
+    sender = client._background
+    assert sender._step() == background.Pause(background.SPREAD / 4)
+    assert len(client.publisher.messages) == 1
+    assert sender._step() == background.Pause(0.0)
+    assert len(client.publisher.messages) == 2
+    pause = sender._step()
+    assert pause == background.Pause(background.WATCH, heeding=True)
+    client.close()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_attempts_are_the_same_bytes_and_charged_once():
+    publisher = Failing(*(PublishError("no broker") for _ in range(4)))
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0), (1_000_000, DAY)]))
+    with device(publisher, compiled=compiled) as client:
+        client.record("colour", "a")
+        attempts = publisher.wait_for(5)
+    assert len(set(attempts)) == 1
+    assert len(counted(reports(publisher.messages), [compiled])) == 1
+
+
+def test_a_hint_of_the_receiver_is_heeded(monkeypatch):
+    asked = []
+    monkeypatch.setattr(backoff, "delay", lambda *of: asked.append(of) or 0.0)
+    errors = [PublishError("later", retry_after=7.5), PublishError("down"), RuntimeError("bug")]
+    publisher = Failing(*errors)
+    with device(publisher) as client:
+        client.record("colour", "a")
+        publisher.wait_for(4)
+    assert asked == [(1, 7.5), (2, None), (3, None)]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_one_warning_however_often_it_fails_and_nothing_of_a_foreign_error(caplog):
+    publisher = Failing(*(RuntimeError("Qzx7 a message") for _ in range(20)))
+    with device(publisher) as client:
+        client.record("colour", "a")
+        publisher.wait_for(21)
+    (told,) = [record for record in caplog.records if record.name == "clientsdk"]
+    assert told.levelno == logging.WARNING
+    assert (
+        told.getMessage() == "reports are kept, to be sent later: the publisher raised RuntimeError"
+    )
+    assert told.exc_info is None
+
+
+def test_the_logger_has_no_handlers():
+    logger = logging.getLogger("clientsdk")
+    assert (logger.handlers, logger.level, logger.propagate) == ([], logging.NOTSET, True)
+
+
+def test_recording_never_waits_for_the_network(path):
+    publisher = Stuck()
+    client = device(publisher, state=path)
+    client.record("colour", "a")
+    assert publisher.entered.wait(PATIENCE)
+    assert {client.record("colour", "b") for _ in range(200)} == {Outcome.ACCEPTED}
+    assert client.ledger().reserved == 201 * client.plan.metrics[0].mechanism.certified(1)
+    assert not publisher.let_go.is_set()
+    publisher.let_go.set()
+    client.close(PATIENCE)
+
+
+def test_close_returns_in_time_and_what_remains_is_sent_by_the_next(path):
+    publisher = Stuck()
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
+    client = device(publisher, state=path, compiled=compiled)
+    client.record("colour", "a")
+    assert publisher.entered.wait(PATIENCE)
+    (stuck,) = senders()
+    started = time.monotonic()
+    result = client.close(0.05)
+    assert time.monotonic() - started < PATIENCE / 2
+    assert (result.sent, result.remaining) == (0, 1)
+    assert client.close() == client.close()
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    publisher.let_go.set()
+    stuck.join(PATIENCE)
+    assert not stuck.is_alive()
+    with device(MemoryPublisher(), state=path, compiled=compiled, background=False) as client:
+        assert client.flush().sent == 1
+        assert client._sender._publisher.messages == publisher.messages
+
+
+def test_close_ends_a_long_wait_at_once(monkeypatch):
+    monkeypatch.setattr(backoff, "FIRST", 1e9)
+    monkeypatch.setattr(backoff, "LONGEST", 1e9)
+    publisher = Failing(PublishError("no broker"))
+    client = device(publisher)
+    client.record("colour", "a")
+    publisher.wait_for(1)
+    result = client.close(PATIENCE)
+    assert senders() == []
+    # The last attempt has failed, and there was no other.
+    assert (result.sent, result.remaining, len(publisher.messages)) == (0, 1, 1)
+
+
+def test_close_sends_what_is_due_first(monkeypatch, path):
+    monkeypatch.setattr(background.Background, "_scale", lambda *_: 1e9)
+    publisher = Noting()
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
+    client = device(publisher, state=path, compiled=compiled)
+    client.record("colour", "a")
+    while (due := client.next_due()) > time.time() * 1000:
+        time.sleep(due / 1000 - time.time() + 0.001)
+    result = client.close(PATIENCE)
+    assert (result.sent, result.remaining) == (1, 0)
+
+
+def test_flush_returns_in_time_whatever_the_publisher_does():
+    publisher = Stuck()
+    client = device(publisher, background=False)
+    client.record("colour", "a")
+    while client.next_due() > time.time() * 1000:
+        time.sleep(RESOLUTION / 1000)
+    result = client.flush(timeout=0.05)
+    assert (result.sent, result.remaining) == (0, 1)
+    assert "time was up" in str(result.error)
+    # The one that is stuck has the turn.
+    assert client.flush(timeout=0).remaining == 1
+    publisher.let_go.set()
+    publisher.wait_for(1)
+    assert client.flush(timeout=PATIENCE).error is None
+    client.close()
+
+
+def test_no_message_is_begun_once_the_time_is_up():
+    publisher = MemoryPublisher()
+    client = due_twice(publisher)
+    late = Errand(0.0)
+    result = client._do_errand(late)
+    assert (result.sent, result.remaining, publisher.messages) == (0, 2, [])
+    assert client.flush(timeout=PATIENCE).sent == 2
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ParameterError, match="timeout"):
+            client.flush(timeout=wrong)
+        with pytest.raises(ParameterError, match="timeout"):
+            client.close(timeout=wrong)
+    client.close()
+
+
+def test_a_publisher_may_record_flush_and_close():
+    """In the thread itself, which must not wait for itself."""
+    done = threading.Event()
+    outcomes = []
+
+    class Hooked(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            outcomes.append(client.record("colour", "a"))
+            with pytest.raises(StoreError, match="same thread"):
+                client.flush()
+            outcomes.append(client.flush(timeout=0.01).remaining)
+            client.close()
+            done.set()
+
+    client = device(Hooked())
+    client.record("colour", "a")
+    assert done.wait(PATIENCE)
+    assert outcomes == [Outcome.ACCEPTED, 1]
+
+
+def test_without_a_thread_to_be_had_values_are_kept(monkeypatch, caplog):
+    publisher = Noting()
+    client = device(publisher)
+
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert {client.record("colour", "a") for _ in range(3)} == {Outcome.ACCEPTED}
+        assert "time was up" in str(client.flush(timeout=0.01).error)
+    assert [record.getMessage() for record in caplog.records] == [
+        "there is no thread to send in: what is recorded is kept"
+    ]
+    client.record("colour", "a")
+    publisher.wait_for(1)
+    client.close()
+
+
+def test_threads_record_while_the_background_sends_and_one_closes(path):
+    publisher = Noting()
+    compiled = quick_plan(metric("colour", "every", 100_000, ladder=[(500_000, 0)]))
+    client = device(publisher, state=path, compiled=compiled)
+    outcomes: list[Outcome] = []
+    going = threading.Event()
+
+    def work():
+        for _ in range(300):
+            outcomes.append(client.record("colour", "a"))
+        while not going.is_set():
+            outcomes.append(client.record("colour", "a"))
+            time.sleep(0.001)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    publisher.wait_for(3)
+    client.flush(timeout=PATIENCE)
+    client.close(PATIENCE)
+    going.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert set(outcomes) <= {Outcome.ACCEPTED, Outcome.STORE_FULL}
+    with device(publisher, state=path, compiled=compiled, background=False) as client:
+        while client.next_due() is not None:
+            client.flush()
+            time.sleep(RESOLUTION / 1000)
+        ledger = client.ledger()
+    sent = reports(publisher.messages)
+    assert len(sent) == len({report.chain for report in sent}) == outcomes.count(Outcome.ACCEPTED)
+    assert ledger.spent == ledger.reserved == sum(counted(sent, [compiled]).values())
+
+
+def test_withdrawal_while_the_background_sleeps():
+    publisher = Noting()
+    with device(publisher) as client:
+        client.record("colour", "a")
+        publisher.wait_for(1)
+        client.withdraw_consent()
+        sent = len(publisher.messages)
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+        assert client.next_due() is None
+    assert len(publisher.messages) - sent <= 1
+
+
+QUICK = """
+from slow_publishers import *
+def quick(publisher, **options):
+    client = Client(quick_plan(), state=path, publisher=publisher, **options)
+    client.give_consent()
+    return client
+"""
+
+FORK = """
+import ctypes
+def fork_without_hooks(work):
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return pid
+fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
+"""
+
+
+@pytest.mark.parametrize("kind", ["hooks", "no hooks"])
+@pytest.mark.parametrize("moment", ["before", "amid", "after"])
+def test_parent_and_child_have_a_thread_each(path, kind, moment):
+    """A server that loads the app before it forks its workers, among others."""
+    code = """
+publisher = Stuck() if sys.argv[3] == "amid" else Noting()
+client = quick(publisher)
+if sys.argv[3] != "before":
+    client.record("colour", "a")
+    if sys.argv[3] == "amid":
+        assert publisher.entered.wait(PATIENCE)
+    else:
+        publisher.wait_for(2)
+        # A fork without hooks amid a transaction leaves the child without a store.
+        while client._background._asleep_until <= 0:
+            time.sleep(0.001)
+def work():
+    mine = client._sender._publisher = Noting()
+    assert threading.active_count() == 1 or sys.argv[2] == "no hooks"
+    assert client.record("colour", "b") is Outcome.ACCEPTED
+    if sys.argv[3] == "amid":
+        # The parent has the turn; nothing goes twice.
+        assert client.flush(timeout=0.05).sent == 0
+    else:
+        mine.wait_for(1)
+    assert client.close(PATIENCE).error is None
+    assert not client._background._thread.is_alive()
+pid = fork(work)
+wait(pid)
+if sys.argv[3] == "amid":
+    publisher.let_go.set()
+client.record("colour", "c")
+publisher.wait_for(1)
+client.close(PATIENCE)
+"""
+    run(QUICK + FORK + code, path, kind, moment)
+
+
+def test_signal_handlers_record_flush_and_close(path):
+    code = """
+import signal
+publisher = Noting()
+client = quick(publisher)
+handled = []
+def handle(*_):
+    handled.append(client.record("colour", "a"))
+    if len(handled) % 10 == 0:
+        client.flush(timeout=0.001)
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+end = time.monotonic() + PATIENCE
+while len(handled) < 300 and time.monotonic() < end:
+    client.record("colour", "b")
+signal.setitimer(signal.ITIMER_REAL, 0)
+closed = []
+def close(*_):
+    try:
+        closed.append(client.close(0.1))
+    except Exception as error:
+        # In the middle of a recording.
+        assert "in use by the same thread" in str(error)
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+signal.signal(signal.SIGALRM, close)
+signal.setitimer(signal.ITIMER_REAL, 0.002)
+while not closed:
+    client.record("colour", "b")
+    assert time.monotonic() < end
+assert client.record("colour", "b") is Outcome.STORE_FULL
+assert set(handled) <= {Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.PERIOD_FULL}
+os._exit(0)
+"""
+    run(QUICK + code, path)
