@@ -23,6 +23,8 @@ from sotto.topics import ReportTopic
 
 #: How long Flink's client may take, in seconds.
 CLIENT_SECONDS = 600
+#: How long slots that are taken are waited for, in seconds.
+SLOT_SECONDS = 30.0
 #: Says which Python has PyFlink, where that is another one.
 PYTHON = "SOTTO_FLINK_PYTHON"
 LATEST = "latest"
@@ -158,7 +160,7 @@ def _check_flink(manager: JobManager, known: Known, parallelism: int) -> None:
                 f"the job runs already ({job.id}, {job.state.lower()}): two would count everything "
                 "twice; sotto flink stop ends it with a savepoint"
             )
-    free = manager.slots()
+    free = manager.wait_for_slots(parallelism, SLOT_SECONDS)
     if free < parallelism:
         raise FlinkError(
             f"parallelism {parallelism} needs as many slots, and {free} are free: start more task "

@@ -87,6 +87,17 @@ class JobManager:
         """Return how many slots are free."""
         return int(self._ask("/overview")["slots-available"])
 
+    def wait_for_slots(self, number: int, seconds: float) -> int:
+        """Return how many slots are free, once that is enough or the time is over.
+
+        A job that has just ended, or whose job manager is gone, keeps its slots for a while.
+        """
+        deadline = time.monotonic() + seconds
+        enough = int(self._ask("/overview")["slots-total"]) >= number
+        while (free := self.slots()) < number and enough and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        return free
+
     def version(self) -> str:
         """Return Flink's version."""
         return str(self._ask("/overview")["flink-version"])
