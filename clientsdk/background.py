@@ -132,13 +132,14 @@ class Background:
     def wait(self, until: float) -> bool:
         """Wait for the thread's end, no longer than until then; return whether it has come.
 
-        A publisher that ends the thread in which it is called is not waited for.
+        What was asked to end earlier and has not is not waited for again, nor is a publisher that
+        ends the thread in which it is called.
         """
         thread = self._thread
         if thread is None or self._process != os.getpid():
             return True
         if thread is not threading.current_thread():
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(max(0.0, min(until, self._until) - time.monotonic()))
         return not thread.is_alive()
 
     def before_fork(self) -> None:
