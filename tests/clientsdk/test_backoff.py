@@ -1,0 +1,62 @@
+"""How long is waited between attempts."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from clientsdk import backoff, complaints
+from sotto.errors import PublishError
+
+
+def test_the_longest_wait_doubles_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 1.0)
+    assert [backoff.delay(n) for n in (1, 2, 3, 4)] == [2, 4, 8, 16]
+    assert backoff.delay(10) == backoff.delay(10**6) == backoff.LONGEST
+
+
+def test_waits_are_spread_over_the_whole_of_it():
+    """The mean of 4,000 uniform numbers is off by 0.05 with a chance below 1e-25."""
+    drawn = [backoff.delay(5) / 32 for _ in range(4000)]
+    assert all(0 <= each < 1 for each in drawn)
+    assert abs(sum(drawn) / len(drawn) - 0.5) < 0.05
+    assert min(drawn) < 0.02
+    assert max(drawn) > 0.98
+
+
+@pytest.mark.parametrize(
+    ("hint", "least"),
+    [(None, 0), (30.0, 30), (-5.0, 0), (float("nan"), 0), (1e12, 86_400), (0, 0)],
+)
+def test_hints(monkeypatch, hint, least):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    assert backoff.delay(1, hint) == least + 1
+
+
+def test_an_error_says_when_to_come_back():
+    assert PublishError("full", retry_after=3.0).retry_after == 3.0
+    assert PublishError("full").retry_after is None
+    assert str(PublishError("full", retry_after=3.0)) == "full"
+
+
+def test_a_cause_is_told_of_once_in_a_while(monkeypatch, caplog):
+    now = [1000.0]
+    monkeypatch.setattr(complaints.time, "monotonic", lambda: now[0])
+    caplog.set_level(logging.DEBUG)
+
+    def told(cause="store", **options):
+        before = len(caplog.records)
+        complaints.warn(cause, "%s", cause, **options)
+        return len(caplog.records) > before
+
+    assert told()
+    assert not told()
+    assert told("quota")
+    now[0] += complaints.QUIET - 1
+    assert not told()
+    now[0] += 1
+    assert told()
+    assert not told(quiet=3600)
+    now[0] += 3600
+    assert told(quiet=3600)
