@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sotto.errors import PlanError, UnknownMetricError
 from sotto.metrictypes import Parameter
-from sotto.values import Symbol, labels_of, symbol_of
+from sotto.values import Symbol, labels_of, plain_types, symbol_of
 
 if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
@@ -148,6 +148,11 @@ class CompiledMetric:
     def window_of(self, time: int) -> int:
         """Return the number of the window that contains ``time`` (ms)."""
         return time // self.window
+
+    @cached_property
+    def plain(self) -> frozenset[type]:
+        """Types of which every value has a symbol, whatever it is: no proof need be made."""
+        return plain_types(self)
 
     def encode(self, value: object) -> Symbol:
         """Return the symbol of a value: what the mechanism randomizes.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 from sotto.errors import ParameterError
 
@@ -28,6 +27,8 @@ def parse_duration(value: object) -> int:
         return int(match[1]) * UNITS[match[2]]
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
+    from decimal import Decimal
+
     found = str(value) if isinstance(value, Decimal) else repr(value)
     raise ParameterError(
         f"{found} must be a duration: a whole number of milliseconds, or one with a unit "

@@ -82,6 +82,15 @@ def symbol_of(metric: CompiledMetric, value: object) -> Symbol:
     raise _refused(metric, _WANTED[metric.type], value)
 
 
+def plain_types(metric: CompiledMetric) -> frozenset[type]:
+    """Return types of which :func:`symbol_of` takes every value."""
+    if metric.type in ("boolean", "survey"):
+        return frozenset({bool})
+    if metric.type == "number" or (metric.type == "ordinal" and metric.domain is None):
+        return frozenset({int, float})
+    return frozenset() if metric.type == "vector" else frozenset({str})
+
+
 def is_number(value: object) -> bool:
     """Whether a value is a real number; a bool is none."""
     return isinstance(value, Real) and not isinstance(value, bool)
