@@ -127,7 +127,7 @@ def _make_up(
     fresh: bool,
 ) -> None:
     """Fill the current period, and carry over what the lifetime has paid or may have paid."""
-    began, reserved, lifetime = store.period, store.reserved, store.lifetime_reserved
+    began, reserved, own = store.period, store.reserved, store.lifetime_reserved
     if found is not None:
         pinned = Ceilings(found.ceiling_period, found.ceiling_lifetime)
         store.pin(connection, lowered(store.ceilings, pinned))
@@ -135,22 +135,24 @@ def _make_up(
     store.advance(connection, period)
     if not fresh:
         store.agree(connection, Consent.WITHDRAWN)
-    ceiling = store.ceilings.period
-    store.fill(connection, ceiling)
+    ceilings = store.ceilings
     if found is not None:
+        # Two histories that do not know of each other, if it is another store's.
+        least = found.lifetime + (own if found.store != store.identity else 0)
         lately = found.reserved if found.period == store.period else 0
-        total = found.lifetime + max(0, ceiling - lately)
-        if not fresh and found.store != store.identity:
-            # Two histories: neither knows of the other.
-            total += lifetime
+        most = least + max(0, ceilings.period - lately)
     elif fresh:
-        total = store.ceilings.lifetime
+        least = most = ceilings.lifetime
     else:
         # What the periods since then could have cost at most, and constant metrics once more.
-        unseen = (store.period - began) * ceiling - reserved if store.period > began else 0
-        total = store.lifetime_reserved + max(0, unseen)
-        total += sum(each.permanent for each in plan.metrics if each.kind == "constant")
-    store.carry(connection, max(0, min(total, _MOST) - store.lifetime_reserved))
+        least = own
+        most = own + (store.period - began + 1) * ceilings.period - reserved
+        most += sum(each.permanent for each in plan.metrics if each.kind == "constant")
+    # A full lifetime is full: what is not known adds nothing to it.
+    total = min(max(least, min(most, ceilings.lifetime)), _MOST)
+    room = max(0, total - store.lifetime_reserved)
+    store.fill(connection, min(ceilings.period, store.reserved + room))
+    store.carry(connection, max(0, total - store.lifetime_reserved))
 
 
 def _labelled(path: Path) -> bool:
