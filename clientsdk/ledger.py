@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +54,7 @@ class LedgerPeriod:
     number: int
     start: int
     end: int
-    pseudonym: str | None
+    pseudonym: str | None = field(repr=False)
     reserved: int
     spent: int
     recordings: dict[str, int]
@@ -85,7 +85,7 @@ class PendingChain:
         What it has cost once each rung is released, weakest first.
     """
 
-    chain: str
+    chain: str = field(repr=False)
     metric: str
     period: int
     event: int
@@ -147,6 +147,14 @@ class Ledger:
     def spent(self) -> int:
         """Micro-epsilon spent over all periods; a permanent response is as soon as it is drawn."""
         return self._once + sum(p.spent - p.degraded_spent for p in self.periods)
+
+    def in_words(self) -> str:
+        """Return all of it in sentences that a user can be shown."""
+        from clientsdk.words import ledger_in_words
+
+        return ledger_in_words(self)
+
+    __str__ = in_words
 
     @property
     def _once(self) -> int:

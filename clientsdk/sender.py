@@ -92,6 +92,10 @@ class Sender:
         self._buffered = publisher if isinstance(publisher, Buffered) else None
         self._unreadable: dict[int, StoreError] = {}
 
+    def over(self, store: Store, publisher: Publisher) -> Sender:
+        """Return a sender of another store that does as this one does."""
+        return Sender(store, self._period_ms, publisher, self._age)
+
     def flush(self, now: int, errand: Errand) -> FlushResult:
         """Send the reports that are due at ``now``, in milliseconds since the epoch.
 

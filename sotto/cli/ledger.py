@@ -8,10 +8,10 @@ is delivered, what a device has spent in a budget period is what the aggregator 
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clientsdk.words import day, minute
 from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
@@ -77,7 +77,7 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
         ("budget period", "reserved", "spent", "recorded", "pseudonym"),
         [
             (
-                f"{_day(period.start)} to {_day(period.end)}",
+                f"{day(period.start)} to {day(period.end)}",
                 _epsilon(period.reserved),
                 _epsilon(period.spent),
                 str(sum(period.recordings.values())),
@@ -99,11 +99,11 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
                 (
                     _id(chain.chain, full),
                     chain.metric,
-                    _minute(chain.event),
+                    minute(chain.event),
                     f"{chain.delivered} of {chain.levels}",
                     _epsilon(chain.spent),
                     _epsilon(chain.reserved),
-                    _minute(chain.due),
+                    minute(chain.due),
                 )
                 for chain in ledger.pending
             ],
@@ -135,7 +135,7 @@ def pseudonym_lines(state_dir: Path, pseudonym: str, *, full: bool = False) -> l
 def _counted(found: PseudonymLedger, full: bool) -> list[str]:
     return [
         f"pseudonym {_id(found.pseudonym, full)}, "
-        f"{_day(found.period_start)} to {_day(found.period_end)}",
+        f"{day(found.period_start)} to {day(found.period_end)}",
         f"epsilon counted {_epsilon(found.accepted)}, seen {_epsilon(found.observed)}, "
         f"budget {_epsilon(found.budget)}",
         *([f"revoked: {found.revoked}; nothing of it counts"] if found.revoked else []),
@@ -147,7 +147,7 @@ def _counted(found: PseudonymLedger, full: bool) -> list[str]:
                     _id(chain.chain, full),
                     f"{chain.plan} v{chain.version}",
                     chain.metric,
-                    _minute(chain.event),
+                    minute(chain.event),
                     "none" if chain.counted is None else str(chain.counted + 1),
                     _epsilon(chain.accepted),
                     " ".join(map(str, chain.payloads)),
@@ -174,19 +174,3 @@ def _epsilon(micro: int) -> str:
     '1.500000'
     """
     return f"{micro // 1_000_000}.{micro % 1_000_000:06d}"
-
-
-def _day(time: int) -> str:
-    return _written(time, "%Y-%m-%d")
-
-
-def _minute(time: int) -> str:
-    return _written(time, "%Y-%m-%d %H:%M")
-
-
-def _written(time: int, form: str) -> str:
-    try:
-        return datetime.fromtimestamp(time // 1000, UTC).strftime(form)
-    except (OverflowError, ValueError, OSError):
-        # A device whose clock is broken may be anywhere in time.
-        return f"{time} ms"

@@ -1,0 +1,128 @@
+"""What a payload says, in words that its own device can show to its user.
+
+A payload is a randomized output: it says little about the value behind it, and that is the point.
+It is shown and never logged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mechanisms.hadamard import HadamardLadder
+    from mechanisms.local_hashing import LocalHashingLadder
+    from mechanisms.rappor import RapporLadder
+    from mechanisms.sampled_bit import SampledBitLadder
+    from sotto.compiled import CompiledMetric
+    from sotto.wire import Row
+
+#: Of the values that a payload speaks for, so many are named.
+NAMED = 8
+
+
+def meaning(metric: CompiledMetric, row: Row) -> str:
+    """Return what the payload of a row says.
+
+    Examples
+    --------
+    >>> from clientsdk.testing import small_plan
+    >>> from sotto.wire import Row
+    >>> (colour,) = small_plan().metrics
+    >>> meaning(colour, Row(0, bytes(16), bytes(16), 0, b"\\x01"))
+    "'green'"
+    """
+    name = metric.mechanism.name
+    said = _BY_MECHANISM.get(name)
+    if said is not None:
+        return said(metric, row)
+    if metric.labels and metric.mechanism.payload_width <= 4 and _output(row) < len(metric.labels):
+        return repr(metric.labels[_output(row)])
+    if metric.type == "vector" or metric.mechanism.payload_width > 4:
+        return f"answers to be read together, {row.payload.hex()}"
+    return f"answer number {_output(row)} of its mechanism, {name}"
+
+
+def _output(row: Row) -> int:
+    return int.from_bytes(row.payload, "little")
+
+
+def _any_of(labels: Sequence[str]) -> str:
+    """Name the values that a payload speaks for."""
+    if not labels:
+        return "none of the values"
+    listed = ", ".join(map(repr, labels[:NAMED]))
+    more = len(labels) - NAMED
+    return f"one of {listed}{f' and {more} more' if more > 0 else ''}"
+
+
+def _bits(metric: CompiledMetric, row: Row) -> str:
+    output = _output(row)
+    return _any_of([label for at, label in enumerate(metric.labels) if output >> at & 1])
+
+
+def _hadamard(metric: CompiledMetric, row: Row) -> str:
+    chain, output = cast("HadamardLadder", metric.mechanism).chain, _output(row)
+    return _any_of([x for at, x in enumerate(metric.labels) if chain.supports(at, output)])
+
+
+def _hashed(metric: CompiledMetric, row: Row) -> str:
+    ladder = cast("LocalHashingLadder", metric.mechanism)
+    coin, output = ladder.coin(row.chain), _output(row)
+    return _any_of([x for at, x in enumerate(metric.labels) if ladder.bucket(at, coin) == output])
+
+
+def _threshold(metric: CompiledMetric, row: Row) -> str:
+    from mechanisms.coins import coin_domain, hash_id
+    from mechanisms.grid import threshold_of
+
+    if _output(row) == 2:
+        return "missing"
+    low, high = metric.range or (0.0, 1.0)
+    share = threshold_of(hash_id(row.chain, coin_domain(metric.name)))
+    side = "above" if _output(row) else "at most"
+    return f"{side} {low + share * (high - low):.6g}{_unit(metric)}"
+
+
+def _duchi(metric: CompiledMetric, row: Row) -> str:
+    low, high = metric.range or (0.0, 1.0)
+    ends = (f"{low:g}{_unit(metric)}", f"{high:g}{_unit(metric)}", "missing")
+    return ends[min(_output(row), 2)]
+
+
+def _sampled_bit(metric: CompiledMetric, row: Row) -> str:
+    ladder = cast("SampledBitLadder", metric.mechanism)
+    if _output(row) == 2:
+        return "missing"
+    place = ladder.bits - ladder.exponent(row.chain)
+    return f"bit {place} of {ladder.bits}, the highest first, is {_output(row)}"
+
+
+def _rappor(metric: CompiledMetric, row: Row) -> str:
+    ladder = cast("RapporLadder", metric.mechanism)
+    count = _output(row).bit_count()
+    cohort = ladder.cohort(row.pseudonym) + 1
+    return f"{count} of {ladder.bits} bits, in cohort {cohort} of {ladder.cohorts}"
+
+
+def _card(metric: CompiledMetric, row: Row) -> str:
+    return f"card {_output(row) + 1}"
+
+
+def _unit(metric: CompiledMetric) -> str:
+    return f" {metric.unit}" if metric.unit else ""
+
+
+_BY_MECHANISM: dict[str, Callable[[CompiledMetric, Row], str]] = {
+    "sue": _bits,
+    "oue": _bits,
+    "subset": _bits,
+    "hadamard": _hadamard,
+    "local_hashing": _hashed,
+    "threshold": _threshold,
+    "duchi": _duchi,
+    "sampled_bit": _sampled_bit,
+    "rappor": _rappor,
+    "christofides": _card,
+}

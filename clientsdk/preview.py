@@ -1,0 +1,182 @@
+"""What would be sent, found out by sending it: from a copy of the store, into memory.
+
+The copy is what the sender works on, so that the messages are the very ones, byte for byte, that
+it would publish. The store itself is only read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from clientsdk.database import Access, Database
+from clientsdk.errand import Errand
+from clientsdk.meanings import meaning
+from clientsdk.publishers import MemoryPublisher
+from clientsdk.sender import Sender
+from clientsdk.store import Store
+from clientsdk.words import epsilon, minute
+from sotto.wire import decode_message
+
+if TYPE_CHECKING:
+    from sotto.compiled import CompiledPlan
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedReport:
+    """One report as it would be sent; what identifies and what it says is in no ``repr``.
+
+    Attributes
+    ----------
+    metric : str
+        ``"plan/metric"``.
+    rung, rungs : int
+        Which of how many that are sent, counted from 1.
+    epsilon : int
+        Micro-epsilon that all that is sent of its value costs up to this rung.
+    event : int
+        When the value was recorded, truncated, in milliseconds since the epoch.
+    due : int
+        When it is sent, in the same.
+    meaning : str
+        What the payload says, in words: a randomized output, not the value.
+    pseudonym, chain, payload : bytes
+    """
+
+    metric: str
+    rung: int
+    rungs: int
+    epsilon: int
+    event: int
+    due: int
+    meaning: str = field(repr=False)
+    pseudonym: bytes = field(repr=False)
+    chain: bytes = field(repr=False)
+    payload: bytes = field(repr=False)
+
+    def in_words(self) -> str:
+        """Return it in a sentence; times are in UTC."""
+        return (
+            f"{minute(self.due)}: {self.metric} of about {minute(self.event)}, release "
+            f"{self.rung} of {self.rungs} (epsilon {epsilon(self.epsilon)} in all), says: "
+            f"{self.meaning}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedMessage:
+    """One message as it would be published.
+
+    Attributes
+    ----------
+    due : int
+        When, in milliseconds since the epoch.
+    shard : int
+    data : bytes
+    reports : tuple of PreviewedReport
+    """
+
+    due: int
+    shard: int
+    data: bytes = field(repr=False)
+    reports: tuple[PreviewedReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would be sent from now on if nothing more were recorded.
+
+    Attributes
+    ----------
+    messages : tuple of PreviewedMessage
+        In the order in which they go.
+    """
+
+    messages: tuple[PreviewedMessage, ...]
+
+    @property
+    def reports(self) -> tuple[PreviewedReport, ...]:
+        """All reports, in the order in which they go."""
+        return tuple(report for message in self.messages for report in message.reports)
+
+    def in_words(self) -> str:
+        """Return all of it in sentences that a user can be shown."""
+        return "\n".join(each.in_words() for each in self.reports) or "Nothing is to be sent."
+
+    __str__ = in_words
+
+
+def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
+    """Return what flushes would send: one now, and unless ``once`` one whenever something is due.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    with store.transaction(Access.READ) as connection:
+        if store.stopped or not store.consented:
+            return Preview(())
+        copy = _Copy(store, connection)
+    publisher = MemoryPublisher()
+    sender = original.over(copy, publisher)
+    messages: list[PreviewedMessage] = []
+    moment = now
+    try:
+        while True:
+            sender.flush(moment, Errand())
+            messages += [_read(*each, moment, copy.plans()) for each in publisher.messages]
+            publisher.messages.clear()
+            following = None if once else copy.due_after(moment)
+            if following is None:
+                break
+            moment = following
+    finally:
+        copy.close()
+    return Preview(tuple(messages))
+
+
+class _Copy(Store):
+    """A store in memory that begins as what another is at this moment."""
+
+    def __init__(self, original: Store, connection: sqlite3.Connection) -> None:
+        Database.__init__(self, None)
+        vars(self).update({k: v for k, v in vars(original).items() if k not in vars(self)})
+        self.refusals, self._plans = {}, dict(self._plans)
+        connection.backup(self._connected())
+
+    def due_after(self, moment: int) -> int | None:
+        """Return when the first chain is due later than that: one that is due then must wait."""
+        with self.transaction(Access.READ) as connection:
+            (due,) = connection.execute(
+                "SELECT min(due) FROM chain WHERE due > ?", (moment,)
+            ).fetchone()
+        return None if due is None else int(due)
+
+    def plans(self) -> dict[bytes, CompiledPlan]:
+        """Return the plans that messages were made with, by fingerprint."""
+        return {plan.fingerprint: plan for plan in self._plans.values()}
+
+
+def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -> PreviewedMessage:
+    message = decode_message(data)
+    plan = plans[message.fingerprint]
+    reports = [
+        PreviewedReport(
+            metric=f"{plan.plan}/{metric.name}",
+            rung=row.level + 1,
+            rungs=metric.sent,
+            epsilon=metric.mechanism.certified(row.level),
+            event=row.event,
+            due=due,
+            meaning=meaning(metric, row),
+            pseudonym=row.pseudonym,
+            chain=row.chain,
+            payload=row.payload,
+        )
+        for run in message.runs
+        for metric in (plan.metrics[run.metric],)
+        for row in run.rows
+    ]
+    return PreviewedMessage(due, shard, data, tuple(reports))
