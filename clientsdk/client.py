@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from clientsdk import complaints, disabled, schema, spool
 from clientsdk.admission import Admission
@@ -28,6 +29,9 @@ from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
+
+if TYPE_CHECKING:
+    from clientsdk.preview import Preview
 
 _ETERNITY = 1 << 62
 
@@ -178,7 +182,8 @@ class Client:
         try:
             refusal = self._off or self._store.refusals.get(metric)
             if refusal is not None and self._now() < refusal.until:
-                known.encode(value)
+                if type(value) not in known.plain:
+                    known.encode(value)
                 outcome = refusal.outcome
             else:
                 outcome = self._record(known, value)
@@ -383,7 +388,8 @@ class Client:
 
     def _now(self) -> int:
         # Further off no time, and no sum of two, would be a number that the file can hold.
-        return max(-_ETERNITY, min(int(self._clock()), _ETERNITY))
+        now = int(self._clock())
+        return now if -_ETERNITY < now < _ETERNITY else _ETERNITY if now > 0 else -_ETERNITY
 
     def renew_consent(self, ceilings: Ceilings | None = None) -> None:
         """Write down that the person agrees to other ceilings, higher ones included.
@@ -420,6 +426,39 @@ class Client:
         self._refuse_if_off("the ledger cannot be read")
         self._settle(self._now())
         return self._store.ledger()
+
+    def preview(self, at: int | None = None) -> Preview:
+        """Return exactly what would be sent, if nothing more were recorded.
+
+        Parameters
+        ----------
+        at : int, optional
+            Milliseconds since the epoch: what one flush would send then. By default everything
+            that is still to be sent, each report when it is due.
+
+        Returns
+        -------
+        Preview
+            The messages byte for byte, what is in them, and all of it in words. Nothing is sent,
+            charged or changed. Of items that are being counted nothing is drawn yet, and nothing
+            shown.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read. Or the kill switch is on.
+
+        Privacy
+        -------
+        To be shown to the person at this device, and never logged.
+        """
+        from clientsdk.preview import preview
+
+        self._refuse_if_off("what would be sent cannot be read")
+        now = self._now()
+        self._settle(now)
+        moment = now if at is None else at
+        return preview(self._store, self._sender, moment, once=at is not None)
 
     def _refuse_if_off(self, what: str) -> None:
         if self._off is not None:

@@ -1,0 +1,286 @@
+"""What a user can be shown: what would be sent, byte for byte, and what was spent, in words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from device_plans import CONSTANT, DAY, HOUR, START, WEEK, items, metric, number, plan, string
+
+from clientsdk import Ceilings, PendingChain, Settings
+from clientsdk.meanings import meaning
+from clientsdk.testing import FakeClock, SeededClient
+from mechanisms.testing import SeededSource
+from sotto.errors import StoreError
+from sotto.plan import parse_plan
+from sotto.wire import Row
+
+METRICS = (
+    metric("colour", "every", limit=2),
+    number("size", unit="cm"),
+    string("word", ladder=[(500_000, 0), (1_000_000, DAY), (1_500_000, WEEK)]),
+    metric("late", "reservoir"),
+    metric("model", "constant", ladder=CONSTANT),
+    items(),
+)
+
+
+def device(tmp_path, **options):
+    options.setdefault("clock", FakeClock(START))
+    return SeededClient(plan(*METRICS), seed=3, state=tmp_path / "device.db", **options)
+
+
+def fill(client):
+    for value in ("a", "b", "c"):
+        client.record("colour", value)
+        client.clock.advance(minutes=40)
+    client.record("size", 3)
+    client.record("word", "telemetry")
+    client.record("late", "a")
+    client.record("model", "b")
+
+
+def contents(folder):
+    """What is in the files, but for SQLite's table of readers."""
+    return {
+        each.name: each.read_bytes() for each in folder.iterdir() if not each.name.endswith("-shm")
+    }
+
+
+def published(client):
+    return list(client.publisher.messages)
+
+
+def test_what_is_shown_is_what_flushes_send_when_it_is_due_byte_for_byte(tmp_path):
+    client = device(tmp_path)
+    fill(client)
+    shown = client.preview()
+    assert published(client) == []
+    for message in shown.messages:
+        client.publisher.messages.clear()
+        client.clock.now = message.due
+        assert client.next_due() <= message.due
+        client.flush()
+        assert (message.shard, message.data) in published(client)
+    assert client.preview().messages == ()
+    # Two colours, a size and a word in three rungs, the others in two.
+    assert len(shown.reports) == 4 * 3 + 2 * 2
+    assert [each.due for each in shown.reports] == sorted(each.due for each in shown.reports)
+    for report in shown.reports:
+        assert 1 <= report.rung <= report.rungs
+        assert report.event in (START, START + HOUR, START + 2 * HOUR)
+
+
+@pytest.mark.parametrize("later", [2 * HOUR, 2 * DAY, WEEK + DAY, 2 * WEEK + DAY])
+def test_what_one_flush_would_send_at_a_time(tmp_path, later):
+    client = device(tmp_path)
+    fill(client)
+    client.clock.now = START + later
+    client.next_due()
+    shown = client.preview(at=START + later)
+    client.flush()
+    assert [(each.shard, each.data) for each in shown.messages] == published(client)
+    assert shown.messages
+
+
+def test_of_what_is_being_counted_nothing_is_shown_before_it_is_drawn(tmp_path):
+    client = device(tmp_path)
+    client.record("app", "c")
+    assert client.preview().messages == ()
+    client.clock.now = START + WEEK
+    assert [each.rung for each in client.preview().reports] == [1, 2]
+
+
+def test_what_was_charged_and_not_delivered_is_shown_as_it_will_be_sent_again(tmp_path):
+    client = device(tmp_path)
+    fill(client)
+    client.clock.now = START + 2 * DAY
+    whole = client.preview(at=client.clock.now)
+    client._sender._charge(client.clock.now, None)
+    assert client.preview(at=client.clock.now) == whole
+
+
+def test_what_a_lowered_ceiling_forbids_is_not_shown(tmp_path):
+    client = device(tmp_path)
+    fill(client)
+    client.close()
+    client = device(tmp_path, ceilings=Ceilings(1_500_000, 640_000_000))
+    client.clock.now = START + 2 * DAY
+    shown = client.preview(at=client.clock.now)
+    client.flush()
+    assert [(each.shard, each.data) for each in shown.messages] == published(client)
+    assert sum(each.epsilon for each in shown.reports) <= 1_500_000
+
+
+def test_showing_changes_nothing(tmp_path):
+    client = device(tmp_path)
+    fill(client)
+    ledger, before = client.ledger(), contents(tmp_path)
+    first = client.preview()
+    assert client.preview() == first
+    after = contents(tmp_path)
+    assert [name for name in after if after[name] != before[name]] == []
+    assert client.ledger() == ledger
+
+
+def test_without_consent_there_is_nothing_to_show(tmp_path):
+    client = device(tmp_path)
+    fill(client)
+    client.withdraw_consent()
+    assert client.preview().messages == ()
+    assert str(client.preview()) == "Nothing is to be sent."
+    off = SeededClient(plan(*METRICS), seed=1, settings=Settings(disabled=True))
+    with pytest.raises(StoreError, match="switched off"):
+        off.preview()
+
+
+def test_words_are_shown_and_no_repr_has_them(tmp_path):
+    client = device(tmp_path)
+    fill(client)
+    shown, ledger = client.preview(), client.ledger()
+    line = next(line for line in str(shown).splitlines() if "trial/size" in line)
+    assert line.startswith("2008-05-01 ")
+    assert "of about 2008-05-01 02:00, release 1 of 3 (epsilon 0.5 in all), says: " in line
+    assert line.endswith((" cm", "missing"))
+    hidden = [each.chain.hex() for each in shown.reports] + [shown.reports[0].pseudonym.hex()]
+    text = repr(shown) + repr(ledger)
+    assert not any(each in text for each in hidden)
+    assert not any(
+        repr(each.meaning) in text or str(each.payload) in text for each in shown.reports
+    )
+    assert ledger.pending[0].chain not in text
+
+
+def test_the_ledger_in_words_rung_by_rung(tmp_path):
+    client = device(tmp_path)
+    assert str(client.ledger()).splitlines() == [
+        "You have agreed that randomized answers are sent to fleet.example.",
+        "What is sent about one period costs at most epsilon 12, and 640 in this device's life. "
+        "The lower, the less can be learnt.",
+        "So far 0 is spent, of 0 that is set aside.",
+        "Nothing is left to be sent.",
+    ]
+    client.record("colour", "a")
+    client.record("model", "a")
+    client.clock.now = START + 2 * HOUR
+    client.flush()
+    chain: PendingChain
+    for chain in client.ledger().pending:
+        assert chain.costs[-1] == chain.reserved
+        assert chain.costs[chain.charged - 1] == chain.spent
+    lines = client.ledger().in_words().splitlines()
+    assert lines[2:6] == [
+        "So far 2.5 is spent, of 4 that is set aside.",
+        "2008-05-01 to 2008-05-08: 2 values recorded; spent 1 of 3 set aside.",
+        "trial/model: 2 once for all periods, for an answer that is kept here.",
+        "Still to be sent:",
+    ]
+    assert sorted(line.partition("; next at ")[0] for line in lines[6:]) == [
+        "  trial/colour, recorded about 2008-05-01 00:00: epsilon 0.5 sent, 1 to come, 2 to come",
+        "  trial/model, recorded about 2008-05-01 00:00: epsilon 0.5 sent, 1 to come",
+    ]
+    client.withdraw_consent()
+    assert str(client.ledger()).startswith("You have withdrawn your consent")
+
+
+def test_consent_and_ledger_survive_another_version_of_the_plan(tmp_path):
+    first = device(tmp_path)
+    fill(first)
+    first.clock.advance(hours=3)
+    first.flush()
+    before = first.ledger()
+    first.close()
+    newer = plan(*METRICS[:2], version=2)
+    second = SeededClient(
+        newer, seed=4, state=tmp_path / "device.db", clock=first.clock, consent=False
+    )
+    after = second.ledger()
+    assert (after.consent, after.reserved, after.spent) == ("given", before.reserved, before.spent)
+    assert {each.chain for each in after.pending} == {each.chain for each in before.pending}
+    assert {each.metric for each in second.preview().reports} >= {"trial/word", "trial/late"}
+    second.withdraw_consent()
+    second.close()
+    third = SeededClient(
+        plan(*METRICS, version=3),
+        seed=5,
+        state=tmp_path / "device.db",
+        clock=first.clock,
+        consent=False,
+    )
+    assert third.record("colour", "a") == "no_consent"
+    assert third.ledger().reserved == before.reserved
+
+
+MECHANISMS = """
+collector: fleet.example
+plan: all
+version: 1
+owner: owner@fleet.example
+expires: 2036-12-31
+period: 7d
+ceilings: {period: 100, lifetime: 1000}
+resolution: 1h
+metrics:
+"""
+CATEGORY = "{type: category, domain: [a, b, c, d], outside: other, mechanism: NAME, TIMES}"
+NUMBER = (
+    "{type: number, range: [0, 10], outside: clip, unit: s, missing: true, mechanism: NAME, TIMES}"
+)
+TIMES = "window: 28d, ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]"
+KINDS = {
+    "grr": (CATEGORY.replace("NAME", "grr"), "b", "'"),
+    "sue": (CATEGORY.replace("NAME", "sue"), "b", "one of '|none of the values"),
+    "oue": (CATEGORY.replace("NAME", "oue"), "b", "one of '|none of the values"),
+    "subset": (CATEGORY.replace("NAME", "subset"), "b", "one of '"),
+    "hadamard": (CATEGORY.replace("NAME", "hadamard"), "b", "one of '|none of the values"),
+    "hashing": (CATEGORY.replace("NAME", "local_hashing"), "b", "one of '|none of the values"),
+    "threshold": (NUMBER.replace("NAME", "threshold"), 3, "above |at most |missing"),
+    "duchi": (NUMBER.replace("NAME", "duchi"), 3, "0 s|10 s|missing"),
+    "hybrid": (NUMBER.replace("NAME", "hybrid"), 3, "answer number "),
+    "bit": (NUMBER.replace("NAME", "{bit_aware: sampled, bits: 6}"), 3, "bit |missing"),
+    "split": (NUMBER.replace("NAME", "{bit_aware: split, bits: 6}"), 3, "answer"),
+    "mood": ("{type: ordinal, values: [low, mid, high], TIMES}", "mid", "'"),
+    "points": (
+        "{type: ordinal, range: [0, 9], points: 4, outside: clip, TIMES}",
+        4,
+        "'",
+    ),
+    "flag": ("{type: boolean, TIMES}", True, "'true'|'false'"),
+    "warner": ("{type: survey, question: Really, TIMES}", True, "'yes'|'no'"),
+    "cards": (
+        "{type: survey, question: Really, mechanism: {christofides: {cards: [40, 1, 59]}}, "
+        "window: 28d, ladder: [{epsilon: 0.2}, {epsilon: 0.39, after: 1d}]}",
+        True,
+        "card ",
+    ),
+    "place": (
+        "{type: vector, range: [-1, 1], dimensions: 4, outside: clip, TIMES}",
+        [0, 1, 0, 1],
+        "answers to be read together, ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_mechanism_says_something(name):
+    text, value, says = KINDS[name]
+    (found,) = (
+        parse_plan(f"{MECHANISMS}  {name}: {text}\n".replace("TIMES", TIMES)).compile().metrics
+    )
+    source = SeededSource(1)
+    for number_ in range(30):
+        chain = number_.to_bytes(16, "little")
+        drawn = found.mechanism.draw(found.encode(value), chain, bytes(16), source)
+        for level, payload in enumerate(drawn):
+            told = meaning(found, Row(level, bytes(16), chain, 0, payload))
+            assert told.startswith(tuple(says.split("|"))), told
+
+
+def test_a_mechanism_that_supports_many_values_names_some():
+    domain = json.dumps([f"value {number}" for number in range(100)])
+    text = f"{{type: category, domain: {domain}, outside: other, mechanism: sue, {TIMES}}}"
+    (found,) = parse_plan(f"{MECHANISMS}  many: {text}\n").compile().metrics
+    payload = found.mechanism.draw(found.encode("value 3"), bytes(16), bytes(16), SeededSource(1))
+    told = meaning(found, Row(0, bytes(16), bytes(16), 0, payload[0]))
+    assert told.count("value ") <= 8
+    assert told.endswith(" more")
