@@ -9,6 +9,7 @@ from clientsdk.permanent import PermanentCharge
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
 from clientsdk.settings import Settings
+from clientsdk.stats import Stats
 from sotto.compiled import Ceilings, CompiledPlan
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "Publisher",
     "Quota",
     "Settings",
+    "Stats",
 ]
 
 

@@ -24,6 +24,7 @@ from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
 from clientsdk.sender import Sender
 from clientsdk.settings import Settings
+from clientsdk.stats import Stats, Tally
 from clientsdk.store import NEVER, Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
@@ -140,6 +141,7 @@ class Client:
         period = self.plan.period_of(self._now())
         self._store = Store(path, self.plan, pinned, period, source, quota)
         self._admission = Admission(self._store, self.plan, source)
+        self._tally = Tally(self._metrics)
         self._sender = Sender(self._store, self.plan.period, publisher, quota.age)
         self._background = (
             Background(self._store, self.plan.resolution, self._now, self.next_due, self._do_errand)
@@ -192,6 +194,7 @@ class Client:
             del value
             error.__context__ = None
             raise error.with_traceback(None) from None
+        self._tally.became[outcome][metric] += 1
         sender = self._background
         if sender is not None:
             if sender.idle and outcome not in (Outcome.NO_CONSENT, Outcome.STORE_FULL):
@@ -280,10 +283,16 @@ class Client:
         return await awaited(lambda: self.flush(timeout))
 
     def _do_errand(self, errand: Errand) -> FlushResult:
-        self._withdraw_if_owed()
-        now = self._now()
-        self._settle(now)
-        return self._sender.flush(now, errand)
+        try:
+            self._withdraw_if_owed()
+            now = self._now()
+            self._settle(now)
+            result = self._sender.flush(now, errand)
+        except Exception:
+            self._tally.failed()
+            raise
+        self._tally.flushed(result, now)
+        return result
 
     def next_due(self) -> int | None:
         """Return when the next report is due, in ms since the epoch, or None if there is none.
@@ -426,6 +435,18 @@ class Client:
         self._refuse_if_off("the ledger cannot be read")
         self._settle(self._now())
         return self._store.ledger()
+
+    def stats(self) -> Stats:
+        """Return what this client has done in this process, and what waits in its store.
+
+        It raises nothing: of a store that cannot be read now it says so.
+        :mod:`clientsdk.collectors` exposes the same to Prometheus.
+        """
+        now = self._now()
+        found = None
+        with suppress(StoreError), self._store.transaction(Access.READ) as connection:
+            found = spool.totals(connection, max(now, self._store.period * self.plan.period))
+        return self._tally.stats(found)
 
     def preview(self, at: int | None = None) -> Preview:
         """Return exactly what would be sent, if nothing more were recorded.

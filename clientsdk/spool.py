@@ -99,6 +99,12 @@ def size(connection: sqlite3.Connection) -> int:
     return (pages - free) * each
 
 
+def totals(connection: sqlite3.Connection, moment: int) -> tuple[int, int, int]:
+    """Return how many chains there are, how many bytes of the file are in use, and count_due."""
+    (chains,) = connection.execute("SELECT count(*) FROM chain").fetchone()
+    return int(chains), size(connection), count_due(connection, moment)
+
+
 def count_due(connection: sqlite3.Connection, moment: int) -> int:
     """Return how many chains have a rung that is due."""
     (number,) = connection.execute(

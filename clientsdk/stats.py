@@ -1,0 +1,128 @@
+"""What a client has done in this process, counted: names and reasons, never a value."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from clientsdk import forks
+from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
+from clientsdk.turns import ElsewhereError
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts since the client was made, and what waits in its store now.
+
+    Attributes
+    ----------
+    became : mapping of (str, Outcome) to int
+        How often each outcome was answered for each metric; those that never were are absent.
+    sent : int
+        Reports that the publisher took.
+    send_errors : int
+        Flushes that ended early. One that finds another process at it is none.
+    lapses : Lapses
+        Chains erased without a further report, by the reason.
+    last_send : int or None
+        When a report was last sent, in milliseconds since the epoch.
+    spooled_chains, spooled_bytes, due : int or None
+        Chains with something still to be sent, bytes of the store in use, and reports that are
+        due. None where the store cannot be read now.
+    """
+
+    became: Mapping[tuple[str, Outcome], int]
+    sent: int
+    send_errors: int
+    lapses: Lapses
+    last_send: int | None
+    spooled_chains: int | None
+    spooled_bytes: int | None
+    due: int | None
+
+    @property
+    def recorded(self) -> dict[str, int]:
+        """Values that were accepted, by metric."""
+        return {
+            metric: count
+            for (metric, outcome), count in self.became.items()
+            if outcome is Outcome.ACCEPTED
+        }
+
+    @property
+    def refused(self) -> dict[Outcome, int]:
+        """Values that were not, by the outcome."""
+        refused: Counter[Outcome] = Counter()
+        for (_, outcome), count in self.became.items():
+            if outcome is not Outcome.ACCEPTED:
+                refused[outcome] += count
+        return dict(refused)
+
+
+class Tally:
+    """Counts of one client in one process; a child of a fork begins with none.
+
+    Threads may count at once: on an interpreter without a global lock a count may then be lost.
+
+    Parameters
+    ----------
+    metrics : iterable of str
+
+    Attributes
+    ----------
+    became : dict
+        By outcome, then by metric.
+    """
+
+    def __init__(self, metrics: Iterable[str]) -> None:
+        self._metrics = tuple(metrics)
+        self.last_send: int | None
+        self.after_fork_in_child()
+        forks.watch(self)
+
+    def flushed(self, result: FlushResult, now: int) -> None:
+        """Count what a flush has done."""
+        self.sent += result.sent
+        self.lapses += result.lapses
+        if result.sent:
+            self.last_send = now
+        if result.error is not None and not isinstance(result.error, ElsewhereError):
+            self.failed()
+
+    def failed(self) -> None:
+        """Count a flush that came to nothing."""
+        self.send_errors += 1
+
+    def stats(self, spool: tuple[int, int, int] | None) -> Stats:
+        """Return the counts, with what is in the store: chains, bytes and reports due."""
+        if self._process != os.getpid():
+            self.after_fork_in_child()
+        return Stats(
+            {
+                (metric, outcome): count
+                for outcome, counts in self.became.items()
+                for metric, count in counts.items()
+                if count
+            },
+            self.sent,
+            self.send_errors,
+            self.lapses,
+            self.last_send,
+            *(spool or (None, None, None)),
+        )
+
+    def before_fork(self) -> None:
+        """Do nothing: the counts stay with the parent."""
+
+    def after_fork_in_parent(self) -> None:
+        """Do nothing."""
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew."""
+        self._process = os.getpid()
+        self.became = {outcome: dict.fromkeys(self._metrics, 0) for outcome in Outcome}
+        self.sent = self.send_errors = 0
+        self.lapses = NO_LAPSES
+        self.last_send = None

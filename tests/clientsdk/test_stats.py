@@ -1,0 +1,138 @@
+"""What a client counts of itself, in process and for Prometheus."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from device_plans import DAY, HOUR, START, metric, plan
+from prometheus_client import CollectorRegistry, generate_latest
+
+from clientsdk import Lapses, MemoryPublisher, Outcome, Settings
+from clientsdk.collectors import ClientCollector
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import PublishError
+
+ACCEPTED, FULL = Outcome.ACCEPTED, Outcome.PERIOD_FULL
+
+
+class Sulking(MemoryPublisher):
+    """Takes nothing while it sulks."""
+
+    sulks: Exception | None = None
+
+    def publish(self, shard: int, message: bytes) -> None:
+        if self.sulks is not None:
+            raise self.sulks
+        super().publish(shard, message)
+
+
+@pytest.fixture
+def client(tmp_path):
+    return SeededClient(
+        plan(metric("colour"), metric("shape", "every", limit=2)),
+        seed=1,
+        state=tmp_path / "device.db",
+        clock=FakeClock(START),
+        publisher=Sulking(),
+    )
+
+
+def test_what_became_of_values(client):
+    assert client.stats().became == {}
+    for _ in range(3):
+        client.record("colour", "a")
+        client.record("shape", "b")
+    with pytest.raises(TypeError):
+        client.record("colour", 3)
+    stats = client.stats()
+    assert stats.became == {
+        ("colour", ACCEPTED): 1,
+        ("shape", ACCEPTED): 2,
+        ("colour", FULL): 2,
+        ("shape", FULL): 1,
+    }
+    assert stats.recorded == {"colour": 1, "shape": 2}
+    assert stats.refused == {FULL: 3}
+    client.withdraw_consent()
+    client.record("colour", "a")
+    assert client.stats().refused == {FULL: 3, Outcome.NO_CONSENT: 1}
+
+
+def test_what_waits_and_what_was_sent(client):
+    client.record("colour", "a")
+    client.record("shape", "a")
+    stats = client.stats()
+    assert (stats.spooled_chains, stats.due, stats.sent, stats.last_send) == (2, 0, 0, None)
+    assert stats.spooled_bytes % 4096 == 0 < stats.spooled_bytes
+    client.clock.advance(hours=3)
+    assert client.stats().due == 2
+    client.publisher.sulks = PublishError("not now")
+    client.flush()
+    client.publisher.sulks = ValueError("a publisher's own")
+    with pytest.raises(ValueError, match="own"):
+        client.flush()
+    assert (client.stats().sent, client.stats().send_errors) == (0, 2)
+    client.publisher.sulks = None
+    client.flush()
+    stats = client.stats()
+    assert (stats.sent, stats.send_errors, stats.due) == (2, 2, 0)
+    assert stats.last_send == START + 3 * HOUR
+    client.clock.now = START + 600 * 7 * DAY
+    client.flush()
+    assert client.stats().lapses == Lapses(expired=2)
+    assert client.stats().spooled_chains == 0
+
+
+def test_a_store_that_cannot_be_read_is_said_to_be_one(client):
+    client.record("colour", "a")
+    client.close()
+    stats = client.stats()
+    assert (stats.recorded, stats.due, stats.spooled_bytes) == ({"colour": 1}, None, None)
+
+
+def test_what_is_switched_off_is_counted_too():
+    client = SeededClient(plan(metric("colour")), seed=1, settings=Settings(disabled=True))
+    client.record("colour", "a")
+    assert client.stats().refused == {Outcome.DISABLED: 1}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_a_fork_begins_to_count_anew(client):
+    client.record("colour", "a")
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if client.stats().became == {} else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert client.stats().recorded == {"colour": 1}
+
+
+def test_prometheus_is_told_the_same_under_labels_of_the_plan_alone(client, tmp_path):
+    other = SeededClient(client.plan, seed=2, clock=client.clock)
+    registry = CollectorRegistry()
+    registry.register(ClientCollector(client, other))
+    for each in (client, client, other):
+        each.record("colour", "a")
+    client.clock.advance(hours=3)
+    client.flush()
+    lines = generate_latest(registry).decode().splitlines()
+    said = [line for line in lines if not line.startswith("#")]
+    assert said[:2] == [
+        'sotto_client_values_total{metric="colour",outcome="accepted"} 2.0',
+        'sotto_client_values_total{metric="colour",outcome="period_full"} 1.0',
+    ]
+    assert "sotto_client_sent_total 1.0" in said
+    assert "sotto_client_send_errors_total 0.0" in said
+    assert "sotto_client_due 1.0" in said
+    assert "sotto_client_spooled_chains 2.0" in said
+    assert "sotto_client_last_send_timestamp_seconds 1.2096108e+09" in said
+    assert 'sotto_client_lapsed_total{reason="late"} 0.0' in said
+    client.close()
+    assert "sotto_client_unreadable_stores 1.0" in generate_latest(registry).decode()
+
+
+def test_prometheus_is_imported_by_the_collectors_alone():
+    code = "import sys, clientsdk; assert 'prometheus_client' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
