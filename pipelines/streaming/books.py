@@ -19,6 +19,7 @@ from pipelines.published import health_document, period_document, rejects_docume
 from pipelines.streaming.deployment import Deployment
 from pipelines.streaming.ledger import Told
 from pipelines.streaming.letters import LANE, LANE_HEAD, SHARD_HEAD, UNREADABLE, Letter, Port
+from pipelines.streaming.settling import Settling
 from pipelines.streaming.states import BookStates
 from pipelines.written import Tally, numbers_of
 from sotto.logreader import EARLIEST
@@ -62,6 +63,8 @@ class BookKeeper:
     def __init__(self, deployment: Deployment, states: BookStates) -> None:
         self._deployment = deployment
         self._states = states
+        self._settling = Settling()
+        self._periods_told: set[int] = set()
 
     def take(self, body: bytes, now: int) -> Iterator[Letter]:
         """Yield what follows from a letter.
@@ -85,12 +88,17 @@ class BookKeeper:
         if moved:
             self._states.lanes.put(lane, held)
             notes = replace(notes, changed=True)
+        again = self._settling.since(0, now) is not None
+        if again:
+            periods = tuple(sorted({*notes.periods, *self._periods_told}))
+            notes = replace(notes, changed=True, periods=periods)
         due = notes.changed and not 0 <= now - notes.at < self._deployment.every
         if due:
             revision = max(notes.revision + 1, now)
             yield from self._documents(notes, revision)
+            self._periods_told.update(notes.periods)
             notes = replace(notes, revision=revision, at=now, changed=False, periods=())
-        if moved or due:
+        if moved or again or due:
             self._states.told.set(notes.to_json())
 
     def _enter(self, notes: _Notes, shard: int, told: Told) -> _Notes:

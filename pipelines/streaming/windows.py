@@ -2,9 +2,11 @@
 
 A window is told of as soon as it has counts of a rung that it had none of, and otherwise while it
 changes at most every so often; once when the log's time has passed its end and the plan's grace;
-and once at its end. It is kept until every shard has closed the last budget period that it has a
-part of: what a shard sends before it says so is here before that, and afterwards it has no state
-from which it could change the window, so that no window ever begins again from zero.
+and once at its end. What is told soon after a start is told again, as
+:mod:`pipelines.streaming.settling` says. A window is kept until every shard has closed the last
+budget period that it has a part of: what a shard sends before it says so is here before that, and
+afterwards it has no state from which it could change the window, so that no window ever begins
+again from zero.
 
 The last document says nothing new, unless a rollback lies between: where a report that was given
 back meets a period that is about to be closed, it may be counted the first time and late the next.
@@ -32,6 +34,7 @@ from pipelines.streaming.letters import (
     Port,
     unpack_change,
 )
+from pipelines.streaming.settling import Settling
 from pipelines.streaming.states import WindowStates
 from sotto.errors import FormatError, ParameterError
 from sotto.logreader import EARLIEST
@@ -69,6 +72,7 @@ class WindowKeeper:
         self._deployment = deployment
         self._registry = deployment.registry
         self._states = states
+        self._settling = Settling()
 
     def take(self, slot: int, body: bytes, now: int) -> Iterator[Letter]:
         """Yield what follows from a letter.
@@ -98,7 +102,7 @@ class WindowKeeper:
             yield from self._close(shard, period, now)
         else:
             _, clock = TICK_HEAD.unpack_from(body)
-            yield from self._tick(clock, now)
+            yield from self._tick(slot, clock, now)
 
     def _add(self, window: bytes, change: Matrix) -> None:
         before = self._states.counts.get(window)
@@ -113,16 +117,27 @@ class WindowKeeper:
         entry = entry._replace(changed=True, rungs=max(entry.rungs, rungs))
         self._states.agenda.put(window, _ENTRY.pack(*entry))
 
-    def _tick(self, clock: int, now: int) -> Iterator[Letter]:
+    def _tick(self, slot: int, clock: int, now: int) -> Iterator[Letter]:
         """Tell what is due, what has waited longest first."""
         self._opened()  # Refuses other slots.
         time = self._time(clock, now)
-        agenda = [(key, _Entry(*_ENTRY.unpack(each))) for key, each in self._states.agenda.items()]
+        agenda = self._agenda(self._settling.since(slot, now))
         due = [
             (entry.told, key, entry) for key, entry in agenda if self._due(key, entry, time, now)
         ]
         for _, window, entry in sorted(due)[: self._deployment.documents]:
             yield self._document(window, entry, time, now)
+
+    def _agenda(self, again: int | None) -> list[tuple[bytes, _Entry]]:
+        """Return all windows; there is more to tell of those that were told of since a time."""
+        agenda = []
+        for window, packed in list(self._states.agenda.items()):
+            entry = _Entry(*_ENTRY.unpack(packed))
+            if again is not None and entry.told >= again:
+                entry = entry._replace(changed=True)
+                self._states.agenda.put(window, _ENTRY.pack(*entry))
+            agenda.append((window, entry))
+        return agenda
 
     def _due(self, window: bytes, entry: _Entry, time: int, now: int) -> bool:
         if not entry.timely and time >= self._timely(window):

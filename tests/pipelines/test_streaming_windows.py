@@ -30,9 +30,11 @@ from pipelines.streaming.letters import (
     pack_change,
     unpack_change,
 )
+from pipelines.streaming.settling import SETTLED
 from pipelines.streaming.windows import WindowKeeper
 from pipelines.written import Tally
 from sotto.errors import FormatError, ParameterError
+from sotto.logreader import EARLIEST
 
 NOW = 1_700_000_000_000
 START = 2800 * PERIOD
@@ -42,10 +44,15 @@ END = START + 2 * DAY
 
 
 class Slot:
-    """One slot, to which letters are given."""
+    """One slot, to which letters are given, some time after a start."""
 
     def __init__(self) -> None:
         self.backend = Backend()
+        self.start()
+        for now in (NOW - 10 * SETTLED, NOW - 5 * SETTLED):
+            self.tick(EARLIEST, now)
+
+    def start(self) -> None:
         self.backend.key = (Port.WINDOWS, 0)
         self.keeper = WindowKeeper(
             deployment("two", every=30_000), self.backend.states(Port.WINDOWS)
@@ -144,6 +151,23 @@ def test_a_window_is_told_of_at_its_end_even_if_nothing_is_new() -> None:
     assert [slot.opened(shard, 2801, NOW + shard) for shard in range(4)][-1] == [("late", 5)]
 
 
+def test_what_is_told_soon_after_a_start_is_told_again() -> None:
+    """Whoever was there before may still have written, under a higher revision."""
+    slot = Slot()
+    slot.change(0, 5)
+    assert slot.tick(START, NOW) == [("early", 5)]
+    slot.start()
+    assert slot.tick(START, NOW + 50) == []
+    assert slot.tick(START, NOW + 50 + SETTLED) == []
+    slot.start()
+    assert slot.tick(START, NOW + SETTLED) == []
+    slot.change(1, 1)
+    assert slot.tick(START, NOW + SETTLED + 1) == [("early", 6)]
+    assert slot.tick(START, NOW + 2 * SETTLED - 1) == []
+    assert slot.tick(START, NOW + 2 * SETTLED) == [("early", 6)]
+    assert slot.tick(START, NOW + 9 * SETTLED) == []
+
+
 def test_another_number_of_slots_is_refused() -> None:
     slot = Slot()
     slot.opened(0, 2800, NOW)
@@ -226,6 +250,18 @@ def test_books_are_told_of_only_so_often_and_only_if_there_is_something_new() ->
     (_, health) = books.tick(NOW + 30_000, offset=6)
     assert health.health["offsets"] == {"reports-e1-p2/0": 6}  # type: ignore[attr-defined]
     assert books.tick(NOW + 99_000, offset=6) == []
+
+
+def test_books_tell_again_what_they_told_soon_after_a_start() -> None:
+    books = Books()
+    books.hear(0, Told(None, Tally(), {}, 0, {2800: totals(1)}))
+    told = [str(each) for each in books.tick(NOW)]
+    assert len(told) == 3
+    assert books.tick(NOW + SETTLED - 1) == []
+    again = books.tick(NOW + SETTLED)
+    assert {each.revision for each in again} == {NOW + SETTLED}
+    assert [str(each).replace(str(NOW + SETTLED), str(NOW)) for each in again] == told
+    assert books.tick(NOW + 9 * SETTLED) == []
 
 
 def test_a_period_is_closed_once_every_shard_has_closed_it() -> None:
