@@ -115,7 +115,7 @@ class Database:
         """Notice a fork that ran no hooks, and open the file anew in the child."""
         if self._process == os.getpid():
             return
-        with forks.guard:
+        with forks.alone():
             if self._process != os.getpid():
                 self._revive()
 

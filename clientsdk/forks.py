@@ -13,6 +13,8 @@ import os
 import sqlite3
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 
@@ -32,8 +34,11 @@ class Forkable(Protocol):
         ...
 
 
-#: Held during a fork, and while a process finds out that it is the child of one.
-guard = threading.Lock()
+#: Seconds after which whoever holds the guard is taken to be a thread of the parent.
+PATIENCE = 2.0
+
+# Held during a fork, and while a process finds out that it is the child of one.
+_guard = threading.Lock()
 #: Connections that can neither be used nor closed in this process.
 abandoned: list[sqlite3.Connection] = []
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
@@ -42,12 +47,29 @@ _suspended: list[Forkable] = []
 
 def watch(resource: Forkable) -> None:
     """Call ``resource`` around every fork of this process, as long as it lives."""
-    with guard:
+    with alone():
         _watched.add(resource)
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep forks away, and others that do the same.
+
+    A fork without hooks may have left the guard in the hands of a thread that is not here.
+    """
+    global _guard
+    held = _guard
+    if not held.acquire(timeout=PATIENCE):
+        held = _guard = threading.Lock()
+        held.acquire()
+    try:
+        yield
+    finally:
+        held.release()
+
+
 def _before() -> None:
-    guard.acquire()
+    _guard.acquire()
     _suspended[:] = list(_watched)
     for resource in _suspended:
         resource.before_fork()
@@ -57,14 +79,14 @@ def _after_in_parent() -> None:
     for resource in _suspended:
         resource.after_fork_in_parent()
     _suspended.clear()
-    guard.release()
+    _guard.release()
 
 
 def _after_in_child() -> None:
     for resource in _suspended:
         resource.after_fork_in_child()
     _suspended.clear()
-    guard.release()
+    _guard.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,0 +1,304 @@
+"""Forks of every kind, while everything is going on: nothing twice, nothing lost, no deadlock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from device_plans import counted, metric, plan, reports, string
+from scripts import HERE, ROOT, run
+
+from clientsdk.ledger import read_file
+from sotto.log import LogReader, lanes
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+
+#: ``fork(work)`` runs ``work`` in a child, by a fork with or without hooks; ``reap`` waits for it.
+FORK = """
+import ctypes, signal
+libc = ctypes.PyDLL(None)
+def fork(work, hooks=len(sys.argv) < 4 or sys.argv[3] == "hooks"):
+    pid = os.fork() if hooks else libc.fork()
+    if pid == 0:
+        try:
+            # Whoever waits for a lock of a thread that is not here dies of it.
+            signal.alarm(30)
+            work()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return pid
+def reap(*pids):
+    for pid in pids:
+        assert os.waitpid(pid, 0)[1] == 0
+signal.alarm(100)
+"""
+KINDS = pytest.mark.parametrize("kind", ["hooks", "no hooks"])
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def published(directory):
+    return [
+        (0, record.body)
+        for lane in lanes(directory)
+        for reader in (LogReader(lane),)
+        for record in reader.records(0, reader.end())
+    ]
+
+
+def check(path, log, *metrics):
+    """The ledger is what was counted, and no report was published twice."""
+    ledger = read_file(path)
+    sent = reports(published(log))
+    compiled = plan(*metrics, ceilings=VAST)
+    assert sum(counted(sent, [compiled]).values()) == ledger.spent == ledger.reserved
+    times = Counter((each.chain, each.level) for each in sent)
+    assert set(times.values()) == {1}
+    assert ledger.pending == ()
+    assert (ledger.damaged, ledger.restored, ledger.carried) == (0, 0, 0)
+    return ledger, sent
+
+
+@pytest.mark.slow
+@KINDS
+def test_a_client_made_and_used_before_its_workers_are_forked(path, tmp_path, kind):
+    """As gunicorn does with its preloaded app."""
+    code = """
+publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
+client = device(metric("colour", "every", 1000), string("word", kind="every", limit=1000),
+                publisher=publisher)
+client.record("colour", "a")
+client.clock.advance(hours=3)
+assert client.flush().sent == 1
+client.record("word", "a")
+def work():
+    for step in range(25):
+        assert client.record("colour", "b") is Outcome.ACCEPTED
+        assert client.record("word", "b") is Outcome.ACCEPTED
+        if step % 5 == 0:
+            client.clock.advance(hours=1)
+            assert client.flush().error is None
+    client.close()
+    publisher.close()
+workers = [fork(work) for _ in range(3)]
+for _ in range(10):
+    assert client.record("colour", "c") is Outcome.ACCEPTED
+reap(*workers)
+client.clock.advance(days=9)
+assert client.flush().remaining == 0
+client.close()
+"""
+    run(FORK + code, path, tmp_path / "log", kind, timeout=120)
+    metrics = metric("colour", "every", 1000), string("word", kind="every", limit=1000)
+    ledger, sent = check(path, tmp_path / "log", *metrics)
+    assert ledger.periods[0].recordings == {"trial/colour": 86, "trial/word": 76}
+    assert len({each.chain for each in sent}) == 86 + 76
+
+
+@KINDS
+def test_no_child_draws_what_another_draws(path, kind):
+    """Ids and outputs come from the operating system, with nothing kept between draws."""
+    code = """
+from mechanisms.randomness import SystemSource
+source = SystemSource()
+source.bits(64)
+client = device(string("word", kind="every", limit=1000))
+client.record("word", "a")
+def work():
+    drawn = b"".join(source.bits(64).to_bytes(8, "little") for _ in range(4))
+    os.write(drawing[1], drawn)
+    for _ in range(5):
+        assert client.record("word", "a") is Outcome.ACCEPTED
+drawing = os.pipe()
+reap(*[fork(work) for _ in range(8)])
+work()
+drawn = os.read(drawing[0], 1 << 16)
+words = {drawn[at : at + 8] for at in range(0, len(drawn), 8)}
+assert len(words) == len(drawn) // 8 == 36
+import sqlite3
+rows = sqlite3.connect(path).execute("SELECT id, payloads FROM chain").fetchall()
+assert len(rows) == 46
+for column in zip(*rows):
+    assert len(set(column)) == 46, column
+"""
+    run(FORK + code, path, "", kind)
+
+
+@pytest.mark.slow
+def test_forks_without_hooks_while_threads_record_and_send(path, tmp_path):
+    """The child has its store, or it has none and says so; it never waits for its parent."""
+    code = """
+publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
+client = device(metric("colour", "every", 100_000), publisher=publisher)
+stop, taken, said = threading.Event(), [0], os.pipe()
+def record():
+    while not stop.is_set():
+        taken[0] += client.record("colour", "a") is Outcome.ACCEPTED
+        time.sleep(0.0005)
+def send():
+    while not stop.is_set():
+        client.flush()
+        client.clock.advance(minutes=2)
+threads = [threading.Thread(target=record), threading.Thread(target=send)]
+[thread.start() for thread in threads]
+def work():
+    outcomes = [client.record("colour", "b") for _ in range(5)]
+    assert set(outcomes) <= {Outcome.ACCEPTED, Outcome.STORE_FULL}, outcomes
+    assert len(set(outcomes)) == 1
+    os.write(said[1], b"a" * outcomes.count(Outcome.ACCEPTED) or b"-")
+try:
+    for _ in range(40):
+        reap(fork(work, hooks=False))
+finally:
+    stop.set()
+    [thread.join() for thread in threads]
+heard = os.read(said[0], 1 << 16)
+assert heard.count(b"a") > 0, heard
+assert client.record("colour", "a") is Outcome.ACCEPTED
+client.clock.advance(days=8)
+assert client.flush().remaining == 0
+client.close()
+print(taken[0] + 1 + heard.count(b"a"))
+"""
+    out = run(FORK + code, path, tmp_path / "log", timeout=120)
+    ledger, _ = check(path, tmp_path / "log", metric("colour", "every", 100_000))
+    assert sum(each.recordings["trial/colour"] for each in ledger.periods) == int(out)
+
+
+def test_a_fork_without_hooks_amid_a_fork_with_them(path):
+    """Whoever held the guard is a thread of the parent: the child goes on without it."""
+    code = """
+from clientsdk import forks
+forks.PATIENCE = 0.05
+client = device(metric("colour", "every", 9))
+inside, done = threading.Event(), threading.Event()
+def hold():
+    with forks.alone():
+        inside.set()
+        done.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+inside.wait()
+def work():
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    reap(fork(lambda: client.record("colour", "a"), hooks=True))
+    device(metric("colour", "every", 9)).close()
+pid = fork(work, hooks=False)
+reap(pid)
+done.set()
+thread.join()
+assert client.record("colour", "a") is Outcome.ACCEPTED
+assert client.ledger().periods[0].recordings == {"trial/colour": 3}
+"""
+    run(FORK + code, path, "", "no hooks")
+
+
+def test_other_programs_started_while_threads_record(path, tmp_path):
+    """By vfork and posix_spawn: they share the parent's memory until they are another program."""
+    code = """
+import subprocess
+publisher = EmbeddedLogPublisher(sys.argv[2], fsync="never")
+client = device(metric("colour", "every", 100_000), publisher=publisher)
+stop, taken = threading.Event(), [0]
+def record():
+    while not stop.is_set():
+        taken[0] += client.record("colour", "a") is Outcome.ACCEPTED
+        client.clock.advance(seconds=30)
+        client.flush()
+thread = threading.Thread(target=record)
+thread.start()
+try:
+    for _ in range(15):
+        subprocess.run(["true"], check=True, close_fds=True)
+        subprocess.run(["true"], check=True, close_fds=False)
+        reap(os.posix_spawn("/bin/true", ["true"], os.environ))
+finally:
+    stop.set()
+    thread.join()
+client.clock.advance(days=9)
+assert client.flush().remaining == 0
+client.close()
+print(taken[0])
+"""
+    out = run(FORK + code, path, tmp_path / "log", timeout=100)
+    ledger, _ = check(path, tmp_path / "log", metric("colour", "every", 100_000))
+    assert sum(each.recordings["trial/colour"] for each in ledger.periods) == int(out)
+
+
+def test_what_is_started_inherits_no_file_of_the_device(path):
+    """Else a program that goes on for long would keep a lock, or a file that was erased."""
+    code = """
+client = device(metric("colour"))
+client.record("colour", "a")
+client.clock.advance(hours=3)
+assert client.flush().sent == 1
+import subprocess
+script = "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')"
+script += " if os.path.exists(f'/proc/self/fd/{n}')])"
+found = subprocess.run([sys.executable, "-c", script], close_fds=False, capture_output=True,
+                       text=True, check=True).stdout
+assert path.name not in found, found
+"""
+    run(FORK + code, path)
+
+
+JOB = """
+import multiprocessing, sys
+from device_plans import START, metric, plan
+from clientsdk import Client, MemoryPublisher
+from clientsdk.testing import FakeClock
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+
+def make():
+    client = Client(plan(metric("colour", "every", 30), ceilings=VAST), state=sys.argv[1],
+                    publisher=MemoryPublisher(), clock=FakeClock(START), background=False)
+    client.give_consent()
+    return client
+
+client = None
+
+def work(number):
+    global client
+    client = client or make()
+    return [str(client.record("colour", "a")) for _ in range(20)].count("accepted")
+
+if __name__ == "__main__":
+    method = sys.argv[2]
+    if method == "fork":
+        client = make()
+        client.ledger()
+    with multiprocessing.get_context(method).Pool(3) as pool:
+        taken = pool.map(work, range(4), chunksize=1)
+    import json
+    print(json.dumps(taken))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_multiprocessing(path, tmp_path, method):
+    """Its children end without any hook at exit; what they have recorded is in the file."""
+    script = tmp_path / "job.py"
+    script.write_text(JOB, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, script, path, method],
+        env={"PYTHONPATH": f"{ROOT}:{HERE}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sum(json.loads(done.stdout)) == 30
+    assert read_file(path).periods[0].recordings == {"trial/colour": 30}
+    assert len({chain.chain for chain in read_file(path).pending}) == 30
