@@ -1,21 +1,36 @@
-"""For tests of apps and for simulations: seeded clients, a clock to move, a small plan.
+"""For tests of apps and for simulations: seeded clients, a clock to move, what was reported.
 
 What a seeded client draws can be predicted by anyone who knows the seed and protects nobody. A
-:class:`~clientsdk.Client` itself cannot be given a seed.
+:class:`~clientsdk.Client` itself cannot be given a seed: no argument, setting or variable leads to
+one.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from typing import NamedTuple
 
 from clientsdk.client import Client
+from clientsdk.outcomes import Outcome
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
+from clientsdk.reported import Reported, Reports, reports_in
 from clientsdk.settings import Settings
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from sotto.compiled import Ceilings, CompiledPlan
+
+__all__ = [
+    "FakeClock",
+    "Recorded",
+    "Reported",
+    "Reports",
+    "SeededClient",
+    "WatchedClient",
+    "reported",
+    "small_plan",
+]
 
 _UNITS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "ms": 1}
 
@@ -109,6 +124,99 @@ class SeededClient(Client):
 
     def _source(self) -> Source:
         return self._seeded
+
+
+class Recorded(NamedTuple):
+    """A value that an app handed to a :class:`WatchedClient`, and what became of it."""
+
+    metric: str
+    value: object
+    outcome: Outcome
+
+
+class WatchedClient(SeededClient):
+    """A seeded client that also keeps the values: what an app recorded, for its tests alone.
+
+    Parameters
+    ----------
+    plan, seed, state, publisher, clock, consent, settings
+        As for :class:`SeededClient`; the seed is 0 unless given.
+
+    Attributes
+    ----------
+    recorded : list of Recorded
+        In the order in which they were recorded.
+
+    Examples
+    --------
+    >>> client = WatchedClient(small_plan())
+    >>> client.record("colour", "red")
+    <Outcome.ACCEPTED: 'accepted'>
+    >>> client.values("colour")
+    ['red']
+    """
+
+    def __init__(
+        self,
+        plan: CompiledPlan | bytes | str | os.PathLike[str],
+        *,
+        seed: int = 0,
+        state: str | os.PathLike[str] | None = None,
+        publisher: Publisher | None = None,
+        clock: FakeClock | None = None,
+        consent: bool = True,
+        settings: Settings | None = None,
+    ) -> None:
+        self.recorded: list[Recorded] = []
+        super().__init__(
+            plan,
+            seed=seed,
+            state=state,
+            publisher=publisher,
+            clock=clock,
+            consent=consent,
+            settings=settings,
+        )
+
+    def record(self, metric: str, value: object) -> Outcome:
+        """Do what :meth:`clientsdk.Client.record` does, and keep the value."""
+        outcome = super().record(metric, value)
+        self.recorded.append(Recorded(metric, value, outcome))
+        return outcome
+
+    def values(self, metric: str) -> list[object]:
+        """Return the values of a metric that were accepted."""
+        self.plan.metric(metric)
+        return [
+            each.value
+            for each in self.recorded
+            if each.metric == metric and each.outcome is Outcome.ACCEPTED
+        ]
+
+
+def reported(client: SeededClient) -> Reports:
+    """Return the reports that a client has sent to its memory publisher.
+
+    Raises
+    ------
+    TypeError
+        It has another publisher.
+
+    Examples
+    --------
+    >>> client = SeededClient(small_plan(), seed=1)
+    >>> client.record("colour", "red")
+    <Outcome.ACCEPTED: 'accepted'>
+    >>> client.clock.advance(days=2)
+    >>> client.flush().sent
+    1
+    >>> report = reported(client).of("colour").only()
+    >>> report.rung, report.says
+    (2, "'blue'")
+    """
+    if not isinstance(client.publisher, MemoryPublisher):
+        raise TypeError(f"a MemoryPublisher is wanted, not {type(client.publisher).__name__}")
+    return reports_in([client.plan], client.publisher.messages)
 
 
 def small_plan() -> CompiledPlan:

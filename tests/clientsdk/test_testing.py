@@ -1,0 +1,208 @@
+"""What tests of apps are given, and that no app in production can reach its randomness."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import subprocess
+import sys
+
+import pytest
+from device_plans import DAY, HOUR, START, metric, plan
+
+from clientsdk import (
+    Ceilings,
+    Client,
+    EmbeddedLogPublisher,
+    MemoryPublisher,
+    Outcome,
+    Quota,
+    Settings,
+)
+from clientsdk.settings import VARIABLES
+from clientsdk.testing import (
+    FakeClock,
+    Recorded,
+    SeededClient,
+    WatchedClient,
+    reported,
+    small_plan,
+)
+from mechanisms.randomness import SystemSource
+from sotto.errors import ParameterError, UnknownMetricError, ValueTypeError
+
+
+@pytest.fixture
+def client():
+    client = SeededClient(
+        plan(metric("colour"), metric("shape", "every", limit=3)), seed=1, clock=FakeClock(START)
+    )
+    client.record("colour", "a")
+    for value in ("a", "b", "c"):
+        client.record("shape", value)
+    client.clock.advance(hours=3)
+    client.flush()
+    return client
+
+
+def test_reports_are_read_as_an_aggregator_reads_them(client):
+    all_ = reported(client)
+    assert [each.metric for each in all_] == ["colour", "shape", "shape", "shape"]
+    report = all_.of("colour").only()
+    assert (report.rung, report.epsilon, report.event) == (1, 500_000, START)
+    assert (report.shard, report.message) == (client.publisher.messages[0][0], 0)
+    assert report.says in {"'a'", "'b'", "'c'", "'other'"}
+    assert report.payload in client.publisher.messages[0][1]
+    assert len({each.chain for each in all_}) == 4
+    assert {each.pseudonym for each in all_} == {report.pseudonym}
+
+
+def test_only_the_newest_of_a_chain_counts(client):
+    client.clock.advance(days=2)
+    client.flush()
+    found = reported(client).of("shape")
+    assert len(found) == 6
+    assert [each.rung for each in found.newest.exactly(3)] == [2, 2, 2]
+    assert found[0].rung == 1
+    assert len(found[:2]) == 2
+
+
+def test_the_same_seed_says_the_same_and_another_something_else():
+    def said(seed):
+        client = SeededClient(
+            plan(metric("shape", "every", limit=3, ladder=[(500_000, 0)]), metric("size")),
+            seed=seed,
+            clock=FakeClock(START),
+        )
+        for _ in range(3):
+            client.record("shape", "a")
+        client.clock.advance(days=1)
+        client.flush()
+        return [each.chain for each in reported(client)]
+
+    assert said(1) == said(1) != said(2)
+
+
+def test_an_error_lists_what_there_is_instead(client):
+    with pytest.raises(AssertionError) as caught:
+        reported(client).of("shape").only()
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "1 wanted, but there are 3 reports of 'shape'"
+    assert all(line.startswith("  shape, rung 1, says '") for line in lines[1:])
+    other = SeededClient(plan(metric("size")), seed=1)
+    with pytest.raises(AssertionError, match=r"^2 wanted, but there are 0 reports of 'size'$"):
+        reported(other).of("size").exactly(2)
+    with pytest.raises(UnknownMetricError, match="it has colour, shape"):
+        reported(client).of("shap")
+
+
+def test_reports_of_other_plans_and_other_publishers_are_not_guessed_at(client, tmp_path):
+    other = SeededClient(small_plan(), seed=1, publisher=client.publisher)
+    with pytest.raises(ParameterError, match="message 0 was made under another plan"):
+        reported(other)
+    with pytest.raises(TypeError, match="not EmbeddedLogPublisher"):
+        reported(SeededClient(small_plan(), seed=1, publisher=EmbeddedLogPublisher(tmp_path)))
+
+
+def test_a_watched_client_keeps_what_the_app_recorded():
+    client = WatchedClient(small_plan())
+    assert client.record("colour", "red") is Outcome.ACCEPTED
+    assert client.record("colour", "green") is Outcome.PERIOD_FULL
+    with pytest.raises(ValueTypeError):
+        client.record("colour", 3)
+    assert client.recorded == [
+        Recorded("colour", "red", Outcome.ACCEPTED),
+        Recorded("colour", "green", Outcome.PERIOD_FULL),
+    ]
+    assert client.values("colour") == ["red"]
+    with pytest.raises(UnknownMetricError):
+        client.values("color")
+
+
+def test_tests_are_not_configured_by_the_environment(monkeypatch):
+    monkeypatch.setenv("SOTTO_DISABLED", "1")
+    assert SeededClient(small_plan(), seed=1).record("colour", "red") is Outcome.ACCEPTED
+    off = SeededClient(small_plan(), seed=1, settings=Settings(disabled=True))
+    assert off.record("colour", "red") is Outcome.DISABLED
+
+
+# No app in production can reach a seed.
+
+
+def sources(client: Client) -> list[object]:
+    """Whatever a client, or a part of it, draws from."""
+    seen, found, parts = set(), [], [client]
+    while parts:
+        part = parts.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if hasattr(part, "bits") and hasattr(part, "words"):
+            found.append(part)
+        elif type(part).__module__.startswith("clientsdk"):
+            names = [*getattr(part, "__dict__", {}), *getattr(type(part), "__slots__", ())]
+            parts += [getattr(part, name) for name in names if hasattr(part, name)]
+        elif isinstance(part, list | tuple | set | dict):
+            parts += list(part.values() if isinstance(part, dict) else part)
+    return found
+
+
+def test_no_argument_setting_or_variable_is_about_randomness():
+    names = [*inspect.signature(Client.__init__).parameters]
+    names += [*inspect.signature(Settings).parameters, *VARIABLES]
+    assert not [
+        name
+        for name, word in itertools.product(names, ("seed", "random", "source", "rng", "entropy"))
+        if word in name.lower()
+    ]
+
+
+def test_a_client_draws_from_the_operating_system_whatever_it_is_given(monkeypatch, tmp_path):
+    said = ["off", "3", "300", "off", "200000", "1d", "1", "1", "error"]
+    for name, text in zip(VARIABLES, said, strict=True):
+        monkeypatch.setenv(name, text)
+    for name in ("SEED", "SOURCE", "RANDOM", "TESTING"):
+        monkeypatch.setenv(f"SOTTO_{name}", "1")
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    client = Client(
+        plan(metric("colour")),
+        state=tmp_path / "device.db",
+        publisher=MemoryPublisher(),
+        clock=FakeClock(START),
+        ceilings=Ceilings(12_000_000, 640_000_000),
+        background=False,
+        quota=Quota(age=DAY),
+        settings=Settings.from_environment(log=None),
+    )
+    client.give_consent()
+    client.record("colour", "a")
+    client.clock = None
+    found = sources(client)
+    assert found
+    assert {type(each) for each in found} == {SystemSource}
+    assert {type(each) for each in sources(SeededClient(small_plan(), seed=1))} != {SystemSource}
+
+
+def test_two_devices_that_differ_in_nothing_draw_differently(tmp_path):
+    drawn = set()
+    for number in range(2):
+        client = Client(
+            plan(metric("colour")),
+            state=tmp_path / f"{number}.db",
+            publisher=MemoryPublisher(),
+            clock=FakeClock(START),
+            background=False,
+        )
+        client.give_consent()
+        client.record("colour", "a")
+        drawn |= {(each.pseudonym, each.chain) for each in client.preview(START + HOUR * 3).reports}
+    assert len(drawn) == 2
+
+
+def test_what_draws_from_seeds_is_not_even_imported_by_an_app():
+    code = (
+        "import sys, clientsdk, clientsdk.typed, clientsdk.preview, clientsdk.settings\n"
+        "from clientsdk import EmbeddedLogPublisher\n"
+        "assert not {'clientsdk.testing', 'mechanisms.testing', 'random'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
