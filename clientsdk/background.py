@@ -32,6 +32,8 @@ WATCH = 600.0
 #: Seconds during which a failure to send that was logged is not logged again.
 QUIET = 3600.0
 
+NAME = "sotto-sender"
+
 #: Those whose thread runs, in this process.
 _running: set[Background] = set()
 
@@ -85,7 +87,6 @@ class Background:
     def _renew(self) -> None:
         self.idle = True
         self._process = os.getpid()
-        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         # One whose put may interrupt itself: a signal handler may record.
         self._calls: SimpleQueue[None] = SimpleQueue()
@@ -99,26 +100,21 @@ class Background:
         """Start the thread unless it runs; where there is none to be had, a later call may."""
         if self._process != os.getpid():
             self._renew()
-        # Who comes second need not wait: the first one does it.
-        if self._ending or exits.ending() or not self._starting.acquire(blocking=False):
+        if not self.idle or self._ending or exits.ending():
             return
+        # No lock, which an interrupt could leave held: of two that are started at once, the one
+        # that is not noted last ends at once.
+        self._thread = thread = threading.Thread(target=self._run, name=NAME, daemon=True)
         try:
-            if self.idle:
-                thread = threading.Thread(target=self._run, name="sotto-sender", daemon=True)
-                thread.start()
-                self._thread = thread
-                self.idle = False
-                _running.add(self)
+            thread.start()
         except RuntimeError:
             complaints.warn("thread", "there is no thread to send in: what is recorded is kept")
-        finally:
-            self._starting.release()
 
     def heed(self) -> None:
         """Wake the thread if something was recorded that is due before it would wake."""
         if self._process != os.getpid():
             self.start()
-        if self._store.soonest < self._asleep_until:
+        elif self._store.soonest < self._asleep_until:
             self._asleep_until = -NEVER
             self._calls.put(None)
 
@@ -136,7 +132,7 @@ class Background:
         ends the thread in which it is called.
         """
         thread = self._thread
-        if thread is None or self._process != os.getpid():
+        if thread is None or self._process != os.getpid() or not thread.is_alive():
             return True
         if thread is not threading.current_thread():
             thread.join(max(0.0, min(until, self._until) - time.monotonic()))
@@ -154,20 +150,28 @@ class Background:
         self._renew()
 
     def _run(self) -> None:
+        self.idle = False
+        _running.add(self)
         try:
             pause = Pause(self._scale(SETTLING) * backoff.chance())
             while self._sleep(pause):
                 pause = self._step()
-            if not self._failures and time.monotonic() < self._until and self._due():
+            if self._mine and not self._failures and time.monotonic() < self._until and self._due():
                 self._round()
         finally:
-            _running.discard(self)
-            self.idle = not self._ending
+            if self._mine:
+                _running.discard(self)
+                self.idle = not self._ending
+
+    @property
+    def _mine(self) -> bool:
+        """Whether this is the thread that sends."""
+        return self._thread is threading.current_thread()
 
     def _sleep(self, pause: Pause) -> bool:
         """Sleep for so long, or until there is a reason to wake; return whether to go on."""
         end = time.monotonic() + pause.seconds
-        while not self._ending:
+        while self._mine and not self._ending:
             try:
                 self._calls.get(timeout=max(0.0, end - time.monotonic()))
             except Empty:
@@ -175,7 +179,7 @@ class Background:
             if pause.heeding:
                 break
         self._asleep_until = -NEVER
-        return not self._ending
+        return self._mine and not self._ending
 
     def _step(self) -> Pause:
         """Send if something is due; return how long to wait then."""

@@ -66,7 +66,7 @@ class Failing(Noting):
 
 
 class Stuck(Noting):
-    """Takes a message and does not return until it is let go."""
+    """Is given a message and does not return until it is let go."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,3 +78,19 @@ class Stuck(Noting):
         if not self.let_go.wait(PATIENCE):
             raise PublishError("nobody let go")
         super().publish(shard, message)
+
+
+class StuckSyncing(Stuck):
+    """Takes messages at once and does not say that they are safe until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[tuple[int, bytes]] = []
+
+    def publish(self, shard: int, message: bytes) -> None:
+        self.held.append((shard, message))
+
+    def sync(self) -> None:
+        for shard, message in self.held:
+            super().publish(shard, message)
+        self.held.clear()

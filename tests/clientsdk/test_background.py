@@ -9,7 +9,16 @@ import time
 import pytest
 from device_plans import DAY, START, counted, metric, plan, reports
 from scripts import run
-from slow_publishers import PATIENCE, RESOLUTION, VAST, Failing, Noting, Stuck, quick_plan
+from slow_publishers import (
+    PATIENCE,
+    RESOLUTION,
+    VAST,
+    Failing,
+    Noting,
+    Stuck,
+    StuckSyncing,
+    quick_plan,
+)
 
 from clientsdk import Client, MemoryPublisher, Outcome, background, backoff
 from clientsdk.errand import Errand
@@ -188,16 +197,19 @@ def test_the_logger_has_no_handlers():
     assert (logger.handlers, logger.level, logger.propagate) == ([], logging.NOTSET, True)
 
 
-def test_recording_never_waits_for_the_network(path):
-    publisher = Stuck()
+@pytest.mark.parametrize("publisher", [Stuck(), StuckSyncing()], ids=["publish", "sync"])
+def test_recording_never_waits_for_the_network(path, publisher):
     client = device(publisher, state=path)
     client.record("colour", "a")
     assert publisher.entered.wait(PATIENCE)
     assert {client.record("colour", "b") for _ in range(200)} == {Outcome.ACCEPTED}
     assert client.ledger().reserved == 201 * client.plan.metrics[0].mechanism.certified(1)
+    assert client.withdraw_consent()
+    assert client.record("colour", "b") is Outcome.NO_CONSENT
+    assert client.next_due() is None
     assert not publisher.let_go.is_set()
     publisher.let_go.set()
-    client.close(PATIENCE)
+    assert client.close(PATIENCE).remaining == 0
 
 
 def test_close_returns_in_time_and_what_remains_is_sent_by_the_next(path):
@@ -351,6 +363,45 @@ def test_threads_record_while_the_background_sends_and_one_closes(path):
     sent = reports(publisher.messages)
     assert len(sent) == len({report.chain for report in sent}) == outcomes.count(Outcome.ACCEPTED)
     assert ledger.spent == ledger.reserved == sum(counted(sent, [compiled]).values())
+
+
+def test_threads_that_record_first_at_once_start_one_sender():
+    publisher = Noting()
+    client = device(publisher)
+    together = threading.Barrier(8, timeout=PATIENCE)
+
+    def work():
+        together.wait()
+        client.record("colour", "a")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    publisher.wait_for(1)
+    assert len(senders()) == 1
+    client.close(PATIENCE)
+    assert senders() == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_sender_that_died_is_replaced():
+    class Deadly(Noting):
+        def publish(self, shard, message):
+            if not self.messages:
+                super().publish(shard, message)
+                raise SystemExit
+            super().publish(shard, message)
+
+    publisher = Deadly()
+    with device(publisher) as client:
+        client.record("colour", "a")
+        publisher.wait_for(1)
+        client._background._thread.join(PATIENCE)
+        client.record("colour", "a")
+        publisher.wait_for(2)
+    assert publisher.messages[0] == publisher.messages[1] or len(publisher.messages) > 2
 
 
 def test_withdrawal_while_the_background_sleeps():
