@@ -283,6 +283,8 @@ class Client:
         return await awaited(lambda: self.flush(timeout))
 
     def _do_errand(self, errand: Errand) -> FlushResult:
+        if self._off is not None:
+            return FlushResult(0, 0)
         try:
             self._withdraw_if_owed()
             now = self._now()
@@ -299,6 +301,8 @@ class Client:
 
         Where items are being counted, that of their period is among them.
         """
+        if self._off is not None:
+            return None
         self._settle(self._now())
         with self._store.transaction(Access.READ) as connection:
             due = spool.next_due(connection)

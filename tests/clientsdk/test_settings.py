@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import re
 import time
 from pathlib import Path
@@ -192,6 +193,17 @@ def test_switched_off_no_file_is_made(tmp_path):
     assert client.withdraw_consent()
     client.close()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_a_fork_is_switched_off_like_its_parent(tmp_path):
+    client = client_of(state=tmp_path / "device.db", settings=Settings(disabled=True))
+    pid = os.fork()
+    if pid == 0:
+        quiet = client.record("colour", "a") is Outcome.DISABLED and client.flush().error is None
+        quiet = quiet and client.next_due() is None and client.close().remaining == 0
+        os._exit(0 if quiet else 1)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_who_withdraws_is_heard_though_all_is_switched_off(tmp_path):
