@@ -19,11 +19,12 @@ ENGINE ?= flink
 # Of the fault runs: how many faults have to hit, and within which time.
 FAULTS ?= 220
 FLINK_FAULTS ?= 45
+KILLS ?= 1000
 MINUTES ?= 45
 PEERS_STAMP := $(PEERS)/.installed
 FLINK_STAMP := $(FLINK)/.installed
 
-.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-venv flink-stop soak compose-up compose-down lock clean
+.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-venv flink-stop soak soak-sdk compose-up compose-down lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -88,6 +89,9 @@ flink-stop:  ## stop it; checkpoints and savepoints stay in build/flink
 soak: venv flink-venv  ## drains and the job on Flink under faults: nothing lost, nothing twice
 	$(BIN)/python -m benchmarks.soak drains --faults $(FAULTS) --minutes $(MINUTES)
 	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
+
+soak-sdk: venv  ## devices killed with -9 at random instants (KILLS=1000)
+	$(BIN)/python -m benchmarks.kills --kills $(KILLS)
 
 compose-up:  ## start all of it in containers (ENGINE=flink, or drain; docs/compose.md)
 	$(PYTHON) -m deploy.images.passwords

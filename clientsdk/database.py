@@ -92,12 +92,22 @@ class Database:
                 connection = self._connected()
                 if self._version is None:
                     self._recognize(connection)
-                if compact:
-                    connection.execute("VACUUM")
-                (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                busy = self._scrub(connection, compact)
         except (sqlite3.Error, StoreError):
             return False
         return not busy
+
+    def _scrub(self, connection: sqlite3.Connection, compact: bool) -> bool:
+        # SQLite waits better here than we could: while it waits no reader begins to use the log.
+        # Without waiting, a log that several processes use all the time would never be emptied.
+        connection.execute(f"PRAGMA busy_timeout = {schema.SCRUB_PATIENCE}")
+        try:
+            if compact:
+                connection.execute("VACUUM")
+            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return bool(busy)
+        finally:
+            connection.execute("PRAGMA busy_timeout = 0")
 
     def close(self) -> None:
         """Close the connection; the store cannot be used any more.

@@ -15,6 +15,8 @@ APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
 PAUSE = 0.001
+#: Milliseconds to wait for other processes that read, before the log is emptied later.
+SCRUB_PATIENCE = 100
 #: Seconds to wait for another thread of this process, which may itself wait for a process.
 LOCK_PATIENCE = 10.0
 

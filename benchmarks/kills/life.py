@@ -1,0 +1,141 @@
+"""What a process of the kill run does until it is killed: record, and send, for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from clientsdk import Client, Outcome
+from sotto.compiled import CompiledPlan
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+WEEK = 7 * DAY
+#: The beginning of a budget period of a week.
+START = 2000 * WEEK
+#: Milliseconds that pass on the devices' clock while one passes.
+PACE = 180_000
+
+LENGTH = struct.Struct("<I")
+_VAST = 10**12
+
+
+def clock_since(begun: float) -> int:
+    """Return the time on the devices' clock, the same for all processes."""
+    return START + int((time.monotonic() - begun) * 1000 * PACE)
+
+
+def plan() -> CompiledPlan:
+    """Return a plan with every kind of repetition."""
+    ladder = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
+    late = [(500_000, WEEK), (1_500_000, 2 * WEEK)]
+    metrics = [
+        _metric("colour", "every", ladder, limit=100_000),
+        _metric("kept", "reservoir", late),
+        _metric("model", "constant", [*ladder[:2], (2_000_000, DAY)]),
+        {
+            **_metric("app", "first", ladder[:2]),
+            "type": "top_item",
+            "mechanism": {"name": "permute_and_flip", "domain_size": 4, "clip": 1000},
+        },
+    ]
+    document = {
+        "format": 1,
+        "collector": "fleet.example",
+        "plan": "kills",
+        "version": 1,
+        "owner": "owner@fleet.example",
+        "expires": START + 5200 * WEEK,
+        "period": WEEK,
+        "resolution": HOUR,
+        "grace": DAY,
+        "retention": 30 * DAY,
+        "shards": 8,
+        "ceilings": {"period": _VAST, "lifetime": _VAST},
+        "metrics": metrics,
+    }
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return CompiledPlan.from_json(text.encode())
+
+
+def _metric(name: str, kind: str, ladder: list[tuple[int, int]], limit: int = 1) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": "category",
+        "mechanism": {"name": "grr", "domain_size": 4},
+        "domain": ["a", "b", "c"],
+        "outside": "other",
+        "missing": False,
+        "window": 4 * WEEK,
+        "repeat": {"kind": kind, "limit": limit},
+        "ladder": [{"epsilon": epsilon, "after": after} for epsilon, after in ladder],
+    }
+
+
+class FilePublisher:
+    """Appends each message to one file of all processes, in one write.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Append a message, with its length and the process that sends it."""
+        os.write(self._descriptor, LENGTH.pack(len(message)) + LENGTH.pack(os.getpid()) + message)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._descriptor)
+
+
+def open_device(folder: Path, clock: Callable[[], int]) -> Client:
+    """Return a client of the device in a folder, whose messages go to one file of all."""
+    return Client(
+        plan(),
+        state=folder / "device.db",
+        publisher=FilePublisher(folder / "published"),
+        clock=clock,
+        background=False,
+    )
+
+
+def live(folder: Path, begun: float, seed: int) -> None:
+    """Record and flush until killed; a byte in the file ``acks`` for each value accepted."""
+    rng = random.Random(seed)
+    acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    client = open_device(folder, lambda: clock_since(begun))
+    client.give_consent()
+    while True:
+        for _ in range(rng.randrange(1, 6)):
+            if client.record("colour", rng.choice("abc")) is Outcome.ACCEPTED:
+                os.write(acks, b"a")
+        for name in ("kept", "model", "app"):
+            client.record(name, rng.choice("abc"))
+        if rng.random() < 0.5:
+            client.flush()
+
+
+def settle(folder: Path, begun: float) -> int:
+    """Send all that is left, day by day; return how many chains lapsed."""
+    now = [clock_since(begun)]
+    lapsed = 0
+    with open_device(folder, lambda: now[0]) as client:
+        for _ in range(60):
+            result = client.flush()
+            if result.error is not None:
+                raise result.error
+            lapsed += result.lapsed
+            if client.next_due() is None:
+                break
+            now[0] += DAY
+    return lapsed

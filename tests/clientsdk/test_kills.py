@@ -1,0 +1,93 @@
+"""A short run of ``python -m benchmarks.kills``, and faults that it would see."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from scripts import ROOT
+
+from benchmarks.kills import life
+from benchmarks.kills.life import DAY, START, WEEK, open_device
+from benchmarks.kills.witness import BrokenPromiseError, Witness
+from clientsdk.database import Access
+
+
+@pytest.mark.slow
+def test_forty_kills():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "benchmarks.kills", "--kills", "40", "--seed", "7"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the ledger is what was counted" in done.stdout
+
+
+@pytest.fixture
+def clock():
+    return [START]
+
+
+@pytest.fixture
+def device(tmp_path, clock):
+    client = open_device(tmp_path, lambda: clock[0])
+    client.give_consent()
+    for week in range(2):
+        clock[0] = START + week * WEEK
+        for name in ("colour", "kept", "model", "app"):
+            client.record(name, "a")
+        clock[0] += DAY
+        assert client.flush().sent > 0
+    return client
+
+
+def test_a_sound_device_passes(tmp_path, device):
+    witness = Witness(tmp_path)
+    assert len(witness.look().periods) == 2
+    assert witness.reports > 0
+
+
+def test_a_ledger_that_forgets_is_seen(tmp_path, device):
+    witness = Witness(tmp_path)
+    witness.look()
+    with device._store.transaction(Access.WRITE) as connection:
+        connection.execute("UPDATE ledger SET spent = 0, reserved = reserved - 1")
+    with pytest.raises(BrokenPromiseError, match="forgotten"):
+        witness.look()
+
+
+def test_a_charge_that_is_left_out_is_seen(tmp_path, device):
+    with device._store.transaction(Access.WRITE) as connection:
+        connection.execute("UPDATE ledger SET spent = 0")
+    with pytest.raises(BrokenPromiseError, match="more than was spent"):
+        Witness(tmp_path).look()
+
+
+def test_a_chain_without_a_charge_is_seen(tmp_path, device):
+    with device._store.transaction(Access.WRITE) as connection:
+        connection.execute("UPDATE ledger SET reserved = spent")
+    with pytest.raises(BrokenPromiseError, match="without a charge"):
+        Witness(tmp_path).look()
+
+
+def test_an_acknowledged_value_that_is_lost_is_seen(tmp_path, device):
+    (tmp_path / "acks").write_bytes(b"aaa")
+    with pytest.raises(BrokenPromiseError, match="lost"):
+        Witness(tmp_path).look()
+
+
+def test_a_second_payload_for_a_key_is_seen(tmp_path, device):
+    """The same report again, with its last byte turned over: what is drawn anew looks so."""
+    path = tmp_path / "published"
+    content = path.read_bytes()
+    (length,) = life.LENGTH.unpack_from(content)
+    first = bytearray(content[: 2 * life.LENGTH.size + length])
+    first[-1] = (first[-1] + 1) % 4
+    path.write_bytes(content + bytes(first))
+    with pytest.raises(BrokenPromiseError, match="two payloads"):
+        Witness(tmp_path).look()
