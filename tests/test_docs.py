@@ -1,9 +1,10 @@
 """What the documents show is run.
 
-In the README and in docs/: a ``python`` block is executed, a ``yaml`` block that begins with
-``collector:`` is loaded as a plan, and in a ``console`` block every line that begins with
-``$ sotto`` must succeed. The blocks of one document run in order in one empty folder; a block
-may be named by a comment ``<!-- file: NAME -->`` above it, which writes it there instead.
+In the README and in docs/: a ``python`` block is executed, and the tests that it defines are called;
+a ``yaml`` block that begins with ``collector:`` is loaded as a plan, and in a ``console`` block every
+line that begins with ``$ sotto`` must succeed. The blocks of one document run in order in one empty
+folder; a block may be named by a comment ``<!-- file: NAME -->`` above it, which writes it there
+instead.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -34,6 +37,8 @@ def test_what_the_document_shows_works(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "metrics", raising=False)
     names: dict[str, object] = {"__name__": "__main__"}
     for match in BLOCK.finditer(document.read_text(encoding="utf-8")):
         language, body = match["language"], match["body"]
@@ -41,6 +46,8 @@ def test_what_the_document_shows_works(
             (tmp_path / match["file"]).write_text(body, encoding="utf-8")
         if language == "python":
             exec(compile(body, f"{document.name}", "exec"), names)  # noqa: S102
+            for name in re.findall(r"^def (test_\w+)\(", body, re.MULTILINE):
+                cast(Callable[[], None], names[name])()
         elif language == "yaml" and body.startswith("collector:"):
             plan = tmp_path / (match["file"] or "plan.yaml")
             plan.write_text(body, encoding="utf-8")
