@@ -78,6 +78,11 @@ def _instant(rng: random.Random) -> float:
     return rng.choice([0.0, rng.uniform(0, 0.005), rng.uniform(0, 0.05), rng.uniform(0, 0.2)])
 
 
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text}", end="", file=sys.stderr, flush=True)
+
+
 def kill_births(folder: Path, begun: float, rng: random.Random, births: int) -> None:
     """Kill devices while their file is made; what is left has to open as if nothing had been."""
     for birth in range(births):
@@ -104,6 +109,7 @@ def kill_lives(folder: Path, begun: float, rng: random.Random, kills: int, worke
             fleet.kill(rng.choice(fleet.members))
             if kill % _AUDITS == 0:
                 witness.look()
+                _say(f"{kill:6,} kills, {witness.reports:,} reports")
             fleet.add()
     finally:
         fleet.end()

@@ -111,11 +111,12 @@ def open_device(folder: Path, clock: Callable[[], int]) -> Client:
 
 def live(folder: Path, begun: float, seed: int) -> None:
     """Record and flush until killed; a byte in the file ``acks`` for each value accepted."""
+    parent = os.getppid()
     rng = random.Random(seed)
     acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     client = open_device(folder, lambda: clock_since(begun))
     client.give_consent()
-    while True:
+    while os.getppid() == parent:
         for _ in range(rng.randrange(1, 6)):
             if client.record("colour", rng.choice("abc")) is Outcome.ACCEPTED:
                 os.write(acks, b"a")
