@@ -22,7 +22,7 @@ from clientsdk.ledger import Consent, Ledger, lowered
 from clientsdk.outcomes import FlushResult, Outcome, Refusal
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
-from clientsdk.sender import Sender
+from clientsdk.sender import Sender, out_of_time
 from clientsdk.settings import Settings
 from clientsdk.stats import Stats, Tally
 from clientsdk.store import NEVER, Store
@@ -240,7 +240,7 @@ class Client:
 
         Of a chain with several rungs due, the newest alone is sent. What is sent is charged
         first, in a commit that survives a loss of power. Of several processes on one file one
-        sends at a time.
+        sends at a time; the others wait for it up to ten seconds, or up to the timeout.
 
         Parameters
         ----------
@@ -506,7 +506,8 @@ class Client:
         Returns
         -------
         FlushResult
-            What was sent meanwhile, and what is due and still here.
+            What was sent meanwhile, and what is due and still here; with an error if the sender
+            could not be waited for to its end.
 
         Raises
         ------
@@ -515,11 +516,12 @@ class Client:
         """
         timeout = self.settings.close_timeout if timeout is None else timeout
         until = time.monotonic() + checked_timeout(timeout)
-        sender, sent = self._background, 0
+        sender, sent, error = self._background, 0, None
         if sender is not None:
             before = sender.sent
             sender.end(until)
-            sender.wait(until)
+            if not sender.wait(until):
+                error = out_of_time()
             sent = sender.sent - before
         remaining = 0
         try:
@@ -534,7 +536,7 @@ class Client:
         finally:
             self._store.close()
             self._store.refusals.clear()
-        return FlushResult(sent, remaining)
+        return FlushResult(sent, remaining, error=error)
 
     async def aclose(self, timeout: float | None = None) -> FlushResult:
         """Do what :meth:`close` does, while the event loop of asyncio goes on."""

@@ -127,7 +127,7 @@ class Sender:
         StoreError
             The store cannot be read.
         """
-        return FlushResult(errand.sent, self.remaining(now), errand.lapses, _out_of_time())
+        return FlushResult(errand.sent, self.remaining(now), errand.lapses, out_of_time())
 
     def _flush(self, now: int, errand: Errand) -> FlushResult:
         store = self._store
@@ -265,7 +265,7 @@ class Sender:
                 if not self._may_leave(batch):
                     break
                 if not errand.left:
-                    error = _out_of_time()
+                    error = out_of_time()
                     break
                 self._publisher.publish(shard, message)
                 published += contents
@@ -323,7 +323,8 @@ def _bare(error: SottoError) -> SottoError:
     return error.with_traceback(None)
 
 
-def _out_of_time() -> PublishError:
+def out_of_time() -> PublishError:
+    """Return the error of what was not done in the time that it was given."""
     return PublishError("the time was up before everything was sent")
 
 
