@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pipelines import files
@@ -44,6 +44,8 @@ class Publication:
         The log's as of then, ms.
     lineage : str or None
         Digest of that generation.
+    ends : mapping
+        Partition, as text, to the offset behind the last record that was sent.
     """
 
     topic: str
@@ -51,14 +53,15 @@ class Publication:
     generation: int
     clock: int | None
     lineage: str | None
+    ends: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, directory: StateDirectory, name: str = NAME) -> Publication | None:
         """Return a note in a state directory; one that is damaged is as good as none."""
         try:
             value = load((directory.path / name).read_bytes(), name, FORMAT)
-            return cls(**{each: value[each] for each in cls.__dataclass_fields__})
-        except (OSError, DrainError, KeyError):
+            return cls(**{each: value[each] for each in cls.__dataclass_fields__ if each in value})
+        except (OSError, DrainError, TypeError):
             return None
 
     def leave(self, path: Path, name: str = NAME) -> None:
@@ -68,9 +71,13 @@ class Publication:
 
     def since(self, topic: str, id: str, manifest: Manifest) -> int:
         """Return from which generation on a topic lacks what is committed; 0 for all of it."""
-        same = (self.topic, self.id) == (topic, id)
         known = manifest.digest(self.generation)
-        return self.generation if same and known is not None and known == self.lineage else 0
+        same = self.of_topic(topic, id) and known is not None and known == self.lineage
+        return self.generation if same else 0
+
+    def of_topic(self, topic: str, id: str) -> bool:
+        """Tell whether this is of what was published to a topic."""
+        return (self.topic, self.id) == (topic, id)
 
 
 def documents_of(
@@ -98,9 +105,11 @@ def documents_of(
     for row in projection.periods:
         yield period_document(job, row, revision)
     rejects: Counter[str] = Counter()
+    requeued: Counter[str] = Counter()
     for entry in projection.quarantine:
         rejects[str(entry["reason"])] += _whole(entry["rows"])
-    yield rejects_document(job, collector, rejects, revision)
+        requeued[str(entry["reason"])] += _whole(entry["requeued"])
+    yield rejects_document(job, collector, rejects, revision, requeued)
 
 
 def health_of(directory: StateDirectory, manifest: Manifest, collector: str) -> tuple[bytes, bytes]:

@@ -77,10 +77,14 @@ class PeriodDocument(Document):
 
 @dataclass(frozen=True)
 class RejectsDocument(Document):
-    """All that a job has rejected so far: numbers of reports by reason."""
+    """All that a job has rejected so far, and taken again since: numbers of reports by reason.
+
+    Where the job cannot tell what of it has been taken again, that is None.
+    """
 
     collector: str
     rejects: Mapping[str, int]
+    requeued: Mapping[str, int] | None
 
 
 @dataclass(frozen=True)
@@ -127,10 +131,32 @@ def period_document(job: str, period: Row, revision: int) -> tuple[bytes, bytes]
 
 
 def rejects_document(
-    job: str, collector: str, rejects: Mapping[str, int], revision: int
+    job: str,
+    collector: str,
+    rejects: Mapping[str, int],
+    revision: int,
+    requeued: Mapping[str, int] | None = None,
 ) -> tuple[bytes, bytes]:
-    """Return key and value for what was rejected since the job began, by reason."""
-    value = {"collector": collector, "rejects": dict(rejects)}
+    """Return key and value for what was rejected since the job began, by reason.
+
+    Parameters
+    ----------
+    job, collector : str
+    rejects : mapping
+    revision : int, at least 1
+    requeued : mapping, optional
+        How many of them have been taken again; not given where that is not known.
+
+    Raises
+    ------
+    FormatError
+        A number is none.
+    """
+    value = {
+        "collector": collector,
+        "rejects": dict(rejects),
+        "requeued": None if requeued is None else dict(requeued),
+    }
     return _packed("rejects", job, revision, value)
 
 
@@ -190,8 +216,9 @@ def _document(said: Mapping[str, Any]) -> Document:
         require(said["period"], PERIOD, "period")
         return PeriodDocument(job, revision, said["period"])
     if kind == "rejects":
-        require(said["rejects"], dict.fromkeys(said["rejects"], natural), "rejects")
-        return RejectsDocument(job, revision, said["collector"], said["rejects"])
+        for name in ("rejects", "requeued"):
+            require(said[name] or {}, dict.fromkeys(said[name] or {}, natural), name)
+        return RejectsDocument(job, revision, said["collector"], said["rejects"], said["requeued"])
     require(said["health"], HEALTH, "health")
     return HealthDocument(job, revision, said["collector"], said["health"])
 

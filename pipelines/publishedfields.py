@@ -156,7 +156,12 @@ KINDS: dict[str, dict[str, Check]] = {
         "estimates": _list_of(_mapping),
     },
     "period": {**_ALL, "period": _mapping},
-    "rejects": {**_ALL, "collector": _text, "rejects": _mapping},
+    "rejects": {
+        **_ALL,
+        "collector": _text,
+        "rejects": _mapping,
+        "requeued": _or_null(_mapping),
+    },
     "health": {**_ALL, "collector": _text, "health": _mapping},
 }
 KEYS = {

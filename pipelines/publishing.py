@@ -6,7 +6,7 @@ The topic may be out of reach: what is committed stands, and is published once i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,12 +15,15 @@ from pipelines.estimates import Candidates
 from pipelines.manifest import Manifest
 from pipelines.projection import projection
 from pipelines.publication import Publication, documents_of, health_of
+from pipelines.stamps import check_stamps, stamp_of
+from pipelines.wholetopics import records
 from sotto.brokers import Broker, require_client
 from sotto.errors import BrokerError, ParameterError
 from sotto.producers import end_producer, make_producer
 from sotto.registry import Registry
 from sotto.sinktopics import MAX_DOCUMENT, SinkTopic, Stay
 from sotto.topicadmin import connected
+from sotto.topics import FoundTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,50 +133,70 @@ class EstimatesTopic:
         """Publish what has changed since what the state directory's note says."""
         if manifest.generation == 0:
             return
-        id = self._id()
+        found = self._found()
         note = Publication.of(directory)
-        since = 0 if note is None else note.since(str(self.topic), id, manifest)
+        since = 0 if note is None else note.since(str(self.topic), found.id, manifest)
         if since == manifest.generation:
             return
+        ends = dict(note.ends) if note and note.of_topic(str(self.topic), found.id) else {}
+        others = records(self.broker, str(self.topic), found.partitions, begin=ends)
+        with closing(others):
+            check_stamps(others, manifest, str(self.topic))
         changed = projection(directory, manifest, registry, candidates, since)
         before = note.clock if note is not None and since else None
+        collector, stamp = registry.collector, stamp_of(manifest)
         with producer_for(self.broker) as producer:
-            collector = registry.collector
-            self._send(producer, documents_of(changed, collector, before))
+            ends |= self._send(producer, documents_of(changed, collector, before), stamp)
             # Whoever has read this one has read all that belongs to its revision.
-            self._send(producer, [health_of(directory, manifest, collector)])
+            health = health_of(directory, manifest, collector)
+            ends |= self._send(producer, [health], stamp)
         done = Publication(
-            str(self.topic), id, manifest.generation, manifest.clock, changed.lineage
+            str(self.topic), found.id, manifest.generation, manifest.clock, changed.lineage, ends
         )
         done.leave(directory.path)
 
-    def _id(self) -> str:
-        """Return the topic's id, if it can be used."""
+    def _found(self) -> FoundTopic:
+        """Return what the broker says of the topic, if it can be used."""
         with connected(self.broker) as topics:
-            return topics.check_sink(self.topic, Stay(0, 0)).id
+            return topics.check_sink(self.topic, Stay(0, 0))
 
-    def _send(self, producer: KafkaProducer, documents: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send documents and have all of them acknowledged."""
+    def _send(
+        self,
+        producer: KafkaProducer,
+        documents: Iterable[tuple[bytes, bytes]],
+        headers: list[tuple[str, bytes]],
+    ) -> dict[str, int]:
+        """Send documents, have all of them acknowledged, and return where partitions are then."""
         waiting: list[Any] = []
         size = 0
+        ends: dict[str, int] = {}
         for key, value in documents:
             if len(key) + len(value) > MAX_DOCUMENT - _BATCH:
                 raise BrokerError(
                     f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
                     "look for fewer candidates"
                 )
-            waiting.append(producer.send(str(self.topic), key=key, value=value))
+            waiting.append(producer.send(str(self.topic), key=key, value=value, headers=headers))
             size += len(key) + len(value)
             if size > _IN_FLIGHT:
-                acknowledged(waiting)
+                ends |= acknowledged(waiting)
                 waiting, size = [], 0
-        acknowledged(waiting)
+        return ends | acknowledged(waiting)
 
 
-def acknowledged(waiting: Iterable[Any]) -> None:
-    """Return once the broker has acknowledged all records of which these are the futures."""
+def acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
+    """Return once the broker has acknowledged all records of which these are the futures.
+
+    Returns
+    -------
+    dict of str to int
+        Partition, as text, to the offset behind the last of them.
+    """
+    ends: dict[str, int] = {}
     for future in waiting:
-        future.get(timeout=PATIENCE)
+        record = future.get(timeout=PATIENCE)
+        ends[str(record.partition)] = record.offset + 1
+    return ends
 
 
 @contextmanager

@@ -7,15 +7,15 @@ the job finds duplicates.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipelines.partitions import PATIENCE, make_consumer, told
+from pipelines.partitions import PATIENCE
 from pipelines.quarantined import Entry, check_reasons, parse, plan_of, requeue_record
+from pipelines.wholetopics import records
 from sotto.brokers import Broker
 from sotto.compiled import CompiledPlan
 from sotto.errors import BrokerError, FormatError
@@ -29,7 +29,6 @@ from sotto.topics import MAX_BATCH
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-_POLL_MS = 200
 #: Records sent and not acknowledged.
 _IN_FLIGHT = 1000
 _BATCH = 256 << 10
@@ -166,10 +165,10 @@ class RequeueTopics:
             target = topics.check_sink(self.target, self._stay).partitions
         back = {
             (dict(record.headers).get("job"), record.key)
-            for record in self._records(self.target, target, lambda *_: None)
+            for record in records(self._broker, str(self.target), target)
         }
         seen: set[tuple[bytes, bytes]] = set()
-        for record in self._records(self.origin, origin, progress):
+        for record in records(self._broker, str(self.origin), origin, progress):
             try:
                 entry = parse(record.key, record.value, record.headers)
             except FormatError:
@@ -184,49 +183,6 @@ class RequeueTopics:
             into[reject.reason.label, plan.hex()] += max(reject.rows, 1)
             if known not in back or self._again:
                 yield entry
-
-    def _records(
-        self, topic: SinkTopic, partitions: int, progress: Callable[[int, int], None]
-    ) -> Iterator[Any]:
-        """Yield the records of a topic up to its end of now, partition by partition."""
-        from kafka import TopicPartition
-
-        consumer = make_consumer(self._broker)
-        try:
-            with told(self._broker):
-                all_of_them = [TopicPartition(str(topic), number) for number in range(partitions)]
-                wait = int(PATIENCE * 1000)
-                first = consumer.beginning_offsets(all_of_them, timeout_ms=wait)
-                ends = consumer.end_offsets(all_of_them, timeout_ms=wait)
-                total = sum(ends.values()) - sum(first.values())
-                read = 0
-                progress(read, total)
-                for each in all_of_them:
-                    consumer.assign([each])
-                    consumer.seek(each, first[each])
-                    yield from _up_to(consumer, each, ends[each])
-                    read += ends[each] - first[each]
-                    progress(read, total)
-        finally:
-            consumer.close(autocommit=False, timeout_ms=1000)
-
-
-def _up_to(consumer: Any, partition: Any, end: int) -> Iterator[Any]:
-    """Yield the records of the partition assigned, up to an offset."""
-    deadline = time.monotonic() + PATIENCE
-    at = consumer.position(partition)
-    while at < end:
-        for record in consumer.poll(_POLL_MS).get(partition, []):
-            if record.offset < end:
-                yield record
-        reached = consumer.position(partition)
-        if reached is not None and reached > at:
-            at, deadline = reached, time.monotonic() + PATIENCE
-        elif time.monotonic() > deadline:
-            raise BrokerError(
-                f"{partition.topic} partition {partition.partition}: the broker does not give the "
-                f"records from offset {at} on within {PATIENCE:.0f} s: see its log"
-            )
 
 
 def _acknowledged(sent: Sequence[tuple[Any, int]]) -> int:

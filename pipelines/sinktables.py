@@ -197,12 +197,18 @@ def _write_one(connection: sql.Connection, document: Document) -> None:
         connection.execute(sql.delete(PERIODS).where(*same))
         insert_rows(connection, PERIODS, [row])
     elif isinstance(document, RejectsDocument):
+        again = document.requeued
         connection.execute(sql.delete(QUARANTINE))
         insert_rows(
             connection,
             QUARANTINE,
             [
-                {"generation": 0, "reason": reason, "rows": rows}
+                {
+                    "generation": 0,
+                    "reason": reason,
+                    "rows": rows,
+                    "requeued": None if again is None else again.get(reason, 0),
+                }
                 for reason, rows in document.rejects.items()
             ],
         )

@@ -137,6 +137,11 @@ def _of_reading(samples: Samples, reading: Reading, now: int) -> None:
         for reason in Reason:
             rows = newest.rejected.get(reason.label, 0)
             samples.add("sotto_reports_rejected_total", rows, reason.label)
+        # A streaming job cannot tell.
+        none = 0 if state or newest.requeued else None
+        for reason in CURABLE:
+            again = newest.requeued.get(reason.label, none)
+            samples.add("sotto_reports_requeued_total", again, reason.label)
         _periods(samples, newest.periods, registry)
     if lag is not None:
         _lag(samples, lag, now)
@@ -167,8 +172,6 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
     add("sotto_state_pseudonyms", sum(totals.pseudonyms for totals in live))
     add("sotto_reports_read_total", state.tally.reports)
     add("sotto_reports_duplicates_total", state.tally.duplicates)
-    for reason in CURABLE:
-        add("sotto_reports_requeued_total", state.requeued.get(reason.label, 0), reason.label)
 
 
 def _sunk(samples: Samples, sunk: Sunk) -> None:

@@ -91,8 +91,8 @@ class Projected:
         Of the newest windows, the first of every metric first.
     omitted : int
         Estimates beyond what was asked for.
-    rejected : mapping
-        Reports by reason.
+    rejected, requeued : mapping
+        Reports by reason: all that were rejected, and those taken again since, where that is known.
     periods : tuple of Period
     sunk : Sunk or None
         Where a sink writes the database: what it knows besides.
@@ -107,6 +107,7 @@ class Projected:
     estimates: tuple[EstimateRow, ...]
     omitted: int
     rejected: Mapping[str, int]
+    requeued: Mapping[str, int]
     periods: tuple[Period, ...]
     sunk: Sunk | None = None
 
@@ -150,7 +151,8 @@ def projected(connection: sql.Connection, most: int) -> Projected:
         windows=windows,
         estimates=estimates,
         omitted=omitted,
-        rejected=_rejected(connection),
+        rejected=_by_reason(connection, QUARANTINE.c.rows),
+        requeued=_by_reason(connection, QUARANTINE.c.requeued),
         periods=_periods(connection),
     )
 
@@ -225,9 +227,10 @@ def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[EstimateRow
     return rows, connection.execute(number).scalar_one() - len(rows)
 
 
-def _rejected(connection: sql.Connection) -> dict[str, int]:
+def _by_reason(connection: sql.Connection, numbers: sql.Column[int]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for reason, rows in connection.execute(sql.select(QUARANTINE.c.reason, QUARANTINE.c.rows)):
+    query = sql.select(QUARANTINE.c.reason, numbers).where(numbers.is_not(None))
+    for reason, rows in connection.execute(query):
         total[reason] += rows
     return dict(sorted(total.items()))
 

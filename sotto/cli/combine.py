@@ -3,7 +3,8 @@
 Each of them drains its share of the partitions into a state directory of its own
 (sotto aggregate --share). Here all these directories are read, while they are drained or not, and
 the results of all go to one database, as one process would have written them that took the whole
-topic. Nothing is written but the database, which can always be made again.
+topic. Nothing is written but the database, which can always be made again; no topic of estimates
+is.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ rejected again, and cannot be requeued. Nothing is removed from quarantine: it g
 that nothing is requeued twice.
 
 Of drains (--state) reports are counted at once. Of a streaming job (--topic) they go from
-NAME-quarantine to NAME-requeue, which the job reads; give it the plan first.
+NAME-quarantine to NAME-requeue, which the job reads, and drains do not; give it the plan first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ examples:
   sotto requeue --plan v2.yaml --broker client.json --topic reports-e1-p8
       give it back to a streaming job
 
-Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate.
+Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate; shares of a
+topic (sotto aggregate --share) are requeued one by one.
 """
 
 #: Plans shown of what waits; anybody can send messages that name others.
@@ -232,7 +233,7 @@ def _of_topic(args: argparse.Namespace, plans: list[CompiledPlan], reasons: list
     if args.dry_run:
         print("\n".join(told(found.waiting, found.done, plans)))
     else:
-        print(f"{found.given_back:,} reports given back to the job by {topics.target}")
+        print(f"{found.given_back:,} reports given back to the streaming job by {topics.target}")
     if found.unreadable:
         print(f"{found.unreadable:,} records of {topics.origin} could not be read, and were left")
     return 0

@@ -32,11 +32,11 @@ _EXAMPLES = """\
 examples:
   sotto topics create reports --partitions 8 --plan plan.json --broker client.json
       make reports-e1-p8 with append times, and a retention that covers the plan
-  sotto topics check reports-e1-p8 --plan plan.json --servers localhost:9092
+  sotto topics check reports-e1-p8 --plan plan.json --kafka localhost:9092
       say what keeps it from being used, and what to do
   sotto topics create reports --partitions 8 --sinks --plan plan.json --broker client.json
       that, reports-estimates, reports-quarantine and reports-requeue
-  sotto topics list reports --servers localhost:9092
+  sotto topics list reports --kafka localhost:9092
       its epochs
 
 client.json says how to reach a broker: {"servers": "host:port,host:port", "ca": "authority.pem",
@@ -73,7 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for action in (create, check, listing):
         where = action.add_mutually_exclusive_group(required=True)
-        where.add_argument("--servers", metavar="HOST:PORT", help="in the clear, without a name")
+        where.add_argument(
+            "--kafka", "--servers", metavar="HOST:PORT", help="in the clear, without a name"
+        )
         where.add_argument("--broker", type=Path, metavar="FILE", help="how to reach it (JSON)")
 
 
@@ -81,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     """Run ``sotto topics`` and return its exit status."""
     from sotto.brokers import Broker
 
-    broker = Broker(args.servers) if args.broker is None else Broker.from_file(args.broker)
+    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
     lines = {"create": _create, "check": _check, "list": _list}[args.action](args, broker)
     print("\n".join(lines))
     return 0

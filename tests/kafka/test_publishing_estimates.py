@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import time
@@ -140,6 +141,26 @@ def test_a_drain_killed_between_projection_and_publishing_publishes_what_is_miss
     drained(broker, topic, state, estimates)
     again = sunk(broker, estimates, url)
     assert again.applied.stale == again.records > 0
+    assert results(url) == before
+
+
+def test_a_state_directory_restored_from_a_copy_publishes_nothing_over_what_there_is(
+    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    state, copy, url = tmp_path / "state", tmp_path / "copy", f"sqlite:///{tmp_path / 'sunk.db'}"
+    publish(broker, topic, 2)
+    drained(broker, topic, state, estimates)
+    shutil.copytree(state, copy)
+    for first in (2, 4):
+        publish(broker, topic, 2, first=first)
+        assert drained(broker, topic, state, estimates).unpublished == ""
+    sunk(broker, estimates, url)
+    before = results(url)
+    assert before == results(of_state(state))
+    # It takes at once what the other has taken in two drains.
+    told = drained(broker, topic, copy, estimates).unpublished
+    assert "does not know: it was restored from a copy" in told
+    assert sunk(broker, estimates, url) == Sunk()
     assert results(url) == before
 
 

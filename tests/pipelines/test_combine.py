@@ -13,6 +13,7 @@ import pytest
 from drain_logs import START, Device, Sent, faulty, honest
 from drain_states import projected
 from fake_kafka import FakeCluster, install
+from requeued import BOTH, FIRST_PLAN, reports
 from step_plans import DAY, plans
 
 from pipelines import combine as combining
@@ -21,7 +22,8 @@ from pipelines.combine import Combined, combine
 from pipelines.commit import StateDirectory
 from pipelines.drain import DrainResult, drain
 from pipelines.manifest import Manifest
-from pipelines.results import ProjectionError
+from pipelines.requeue import requeue
+from pipelines.results import QUARANTINE, ProjectionError, Results
 from pipelines.shares import Share
 from sotto.cli import main
 from sotto.cli.combine import _follow
@@ -105,6 +107,36 @@ def test_shares_add_up_to_what_one_process_has(
     assert sorted(together) == sorted(rejects(tmp_path / "one"))
     again = combine(states(tmp_path, of), plans(), database)
     assert (again.changed, again.windows) == (False, 0)
+
+
+def test_shares_requeue_each_its_own_and_add_up_to_what_one_process_has(
+    cluster: FakeCluster, tmp_path: Path, database: str
+) -> None:
+    publish(cluster, reports(12, 41))
+    for number in (1, 2):
+        share = cluster.source(share=Share(number, 2))
+        drain(share, tmp_path / f"state-{number}-2", [FIRST_PLAN])
+    one = tmp_path / "one"
+    drain(cluster.source(), one, [FIRST_PLAN])
+    combine(states(tmp_path, 2), [FIRST_PLAN], database)
+    taken = requeue(tmp_path / "state-1-2", BOTH)
+    with pytest.raises(DrainError, match="under plans that are missing"):
+        combine(states(tmp_path, 2), [FIRST_PLAN], database)
+    combine(states(tmp_path, 2), BOTH, database)
+    rest = requeue(tmp_path / "state-2-2", BOTH)
+    whole = requeue(one, BOTH)
+    assert min(taken.size, rest.size) > 0
+    assert taken.size + rest.size == whole.size
+    assert combine(states(tmp_path, 2), BOTH, database).changed
+    assert results(database) == results(one)
+    assert taken_again(database) == taken_again(f"sqlite:///{one / 'results.db'}")
+    assert not requeue(tmp_path / "state-1-2", BOTH).drains
+
+
+def taken_again(database: str) -> int:
+    """Return how many reports a database says have been requeued."""
+    with Results(database, create=False) as found:
+        return sum(int(str(row["requeued"])) for row in found.table(QUARANTINE))
 
 
 def chain(seed: int, shard: int) -> Sent:

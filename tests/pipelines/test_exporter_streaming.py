@@ -26,12 +26,12 @@ from sotto.log import now_ms
 from sotto.registry import Registry
 from sotto.topics import ReportTopic
 
-#: Of drains alone: generations, files, what is taken again, how old a drain is.
+#: Of drains alone: generations, files, how old a drain is.
 DRAINS = {
     name
     for name in CATALOGUE
     if name.startswith(("sotto_drain_", "sotto_lag_"))
-    or name in ("sotto_database_behind_generations", "sotto_reports_requeued_total")
+    or name == "sotto_database_behind_generations"
 }
 #: What depends on when and where it was read.
 OTHERS = {"sotto_source_status", "sotto_state_bytes", "sotto_database_bytes"}

@@ -104,6 +104,11 @@ def test_periods_rejects_and_health():
     rejects = parse(*rejects_document("job", "c", {"late": 2, "malformed": 1}, 2))
     assert isinstance(rejects, RejectsDocument)
     assert (rejects.collector, rejects.rejects) == ("c", {"late": 2, "malformed": 1})
+    assert rejects.requeued is None
+    known = rejects_document("job", "c", {"unknown_plan": 2}, 2, {"unknown_plan": 1})
+    assert parse(*known).requeued == {"unknown_plan": 1}  # type: ignore[attr-defined]
+    with pytest.raises(FormatError, match="requeued: a field is not what it must be"):
+        rejects_document("job", "c", {"unknown_plan": 2}, 2, {"unknown_plan": -1})
     said = {"reports": 9, "clock": -4, "offsets": {"reports-e1-p1@id/0": 12}}
     health = parse(*health_document("job", "c", said, 2))
     assert isinstance(health, HealthDocument)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
-from pipelines.published import parse
+from pipelines.published import parse, rejects_document
 from pipelines.results import Projection, Results
 from pipelines.sinkdatabase import Applied, SinkDatabase
 from pipelines.sinktables import Advance, Keyed
@@ -42,6 +42,15 @@ def test_what_is_published_is_what_the_tables_hold(feed: Feed, url: str) -> None
     assert [row["confounded_with"] for row in found["estimates"]] == [["other"], None] * 2
     assert found["periods"][0]["pseudonyms"] == 1
     assert [(row["generation"], row["rows"]) for row in found["quarantine"]] == [(0, 4)]
+
+
+def test_what_was_requeued_is_told_where_it_is_known(feed: Feed, url: str) -> None:
+    reasons = {"late": 2, "unknown_plan": 5}
+    for revision, requeued in enumerate((None, {}, {"unknown_plan": 3}), start=1):
+        feed.give(rejects_document("job", "tests.example", reasons, revision, requeued))
+        found = {row["reason"]: row["requeued"] for row in held(url)["quarantine"]}
+        known = None if requeued is None else 0
+        assert found == {"late": known, "unknown_plan": known, **(requeued or {})}
 
 
 def test_a_window_is_replaced_whole(feed: Feed, url: str) -> None:
