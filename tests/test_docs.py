@@ -1,10 +1,10 @@
 """What the documents show is run.
 
-In the README and in docs/: a ``python`` block is executed, and the tests that it defines are called;
-a ``yaml`` block that begins with ``collector:`` is loaded as a plan, and in a ``console`` block every
-line that begins with ``$ sotto`` must succeed. The blocks of one document run in order in one empty
-folder; a block may be named by a comment ``<!-- file: NAME -->`` above it, which writes it there
-instead.
+In the README and in docs/: a ``python`` block is executed, and the tests that it defines are
+called; a ``yaml`` block that begins with ``collector:`` is loaded as a plan, and in a ``console``
+block every line that begins with ``$ sotto`` must succeed. The blocks of one document run in
+order in one empty folder; a block may be named by a comment ``<!-- file: NAME -->`` above it,
+which writes it there instead.
 """
 
 from __future__ import annotations
