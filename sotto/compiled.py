@@ -150,7 +150,7 @@ class CompiledMetric:
         return time // self.window
 
     @cached_property
-    def plain(self) -> frozenset[type]:
+    def plain(self) -> frozenset[object]:
         """Types of which every value has a symbol, whatever it is: no proof need be made."""
         return plain_types(self)
 

@@ -1,0 +1,206 @@
+"""The small apps, as processes: each records, ends when it should, and what it recorded is sent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from clientsdk import MemoryPublisher, Settings
+from clientsdk.client import Client
+from examples.apps import usage
+from sotto.cli.generating import module_text
+from sotto.log import LogReader, lanes
+from sotto.plan import load_plan
+from sotto.wire import decode_message
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+#: Seconds to wait for what is to happen, on a machine that has other things to do.
+PATIENCE = 60.0
+
+
+def environment(home):
+    return {**os.environ, "APPS_HOME": str(home), "PYTHONPATH": str(ROOT)}
+
+
+def run(home, module, *arguments):
+    """Run an app to its end; it is to say nothing on its standard error."""
+    command = [sys.executable, "-W", "error", "-m", f"examples.apps.{module}", *arguments]
+    result = subprocess.run(
+        command, env=environment(home), cwd=home, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def device(home):
+    """A client that only looks."""
+    settings = Settings(background=False)
+    return Client(
+        usage.PLAN, state=home / "device.db", publisher=MemoryPublisher(), settings=settings
+    )
+
+
+def recorded(home):
+    """How many values of each metric were accepted, by what the ledger says."""
+    with closing(device(home)) as client:
+        counts = {}
+        for period in client.ledger().periods:
+            for name, number in period.recordings.items():
+                counts[name] = counts.get(name, 0) + number
+        return counts
+
+
+def sent(home):
+    """Every report in the log, by its key; fails if one is there twice."""
+    reports = {}
+    for lane in lanes(home / "log"):
+        for record in LogReader(lane).records():
+            message = decode_message(record.body)
+            for part in message.runs:
+                for row in part.rows:
+                    key = (row.pseudonym, part.metric, row.chain, row.level)
+                    assert key not in reports
+                    reports[key] = row.payload
+    return reports
+
+
+def until(condition):
+    """Wait for something that is to happen."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, "it has not happened"
+        time.sleep(0.1)
+    return found
+
+
+def agree(home):
+    with closing(device(home)) as client:
+        client.give_consent()
+
+
+def send_the_rest(home, number):
+    """Flush what the apps have left, until so many reports are in the log."""
+
+    def done():
+        run(home, "job", "--pieces", "0")
+        return len(sent(home)) == number
+
+    until(done)
+
+
+def test_the_module_is_made_from_the_plan():
+    plan = load_plan(ROOT / "examples" / "apps" / "plan.yaml").compile()
+    assert Path(usage.__file__).read_text() == module_text(plan)
+
+
+def test_what_one_run_of_a_command_recorded_the_next_ones_send(tmp_path):
+    assert run(tmp_path, "tool", "show") == "show: done\n"
+    assert recorded(tmp_path) == {}
+    run(tmp_path, "tool", "agree")
+    for _ in range(2):
+        run(tmp_path, "tool", "convert")
+    assert recorded(tmp_path) == {"usage/command": 2}
+
+    def more():
+        run(tmp_path, "tool", "show")
+        return len(sent(tmp_path)) >= 2
+
+    until(more)
+    run(tmp_path, "tool", "disagree")
+    with closing(device(tmp_path)) as client:
+        assert client.ledger().pending == ()
+
+
+@contextmanager
+def serving(home, *command):
+    """Serve until the end of the block; then every worker has to end well, and quietly."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", *command],
+        env=environment(home),
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, said) == (0, "")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def ask(address, route, method="GET"):
+    request = urllib.request.Request(address + route, method=method)
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return answer.read()
+
+
+def answered(address):
+    """Whether the service answers yet."""
+    try:
+        return ask(address, "/agree", "POST")
+    except OSError:
+        return None
+
+
+def use(address):
+    """Agree and ask until two workers have answered; return how often was asked."""
+    until(lambda: answered(address) is not None)
+    workers, asked = set(), 0
+    while len(workers) < 2 or asked < 12:
+        workers.add(ask(address, ("/resize", "/convert")[asked % 2]))
+        asked += 1
+        assert asked < 2000, "one worker does all"
+    return asked
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+@pytest.mark.parametrize("preload", [True, False], ids=["fork", "spawn"])
+def test_workers_share_one_ledger_and_send_nothing_twice(tmp_path, preload):
+    port = free_port()
+    command = (
+        ("-m", "examples.apps.web", "--port", str(port))
+        if preload
+        else (
+            # Its supervisor leaves its own socket to the end of the process.
+            *("-W", "ignore::ResourceWarning"),
+            *("-m", "uvicorn", "--factory", "examples.apps.web:create_app", "--workers", "2"),
+            *("--port", str(port), "--log-level", "critical"),
+        )
+    )
+    with serving(tmp_path, *command):
+        use(f"http://127.0.0.1:{port}")
+    counts = recorded(tmp_path)
+    # Four a period, whoever takes them; the test may run over the end of one.
+    assert counts["usage/route"] % 4 == 0
+    send_the_rest(tmp_path, counts["usage/route"])
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_job_loses_nothing_of_what_its_processes_recorded(tmp_path, start):
+    agree(tmp_path)
+    assert run(tmp_path, "job", "--start", start).startswith("40 pieces: ")
+    counts = recorded(tmp_path)
+    assert counts["usage/job_seconds"] % 4 == 0
+    assert counts["usage/job_seconds"] > 0
+    send_the_rest(tmp_path, counts["usage/job_seconds"])
