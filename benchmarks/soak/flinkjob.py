@@ -110,8 +110,7 @@ class FlinkJob:
 
     @property
     def _savepoints(self) -> str:
-        given = self._checkpoints
-        return f"{given}/savepoints" if given else self.folder.place("savepoints")
+        return self.folder.known.places[-1]
 
     @property
     def manager(self) -> JobManager:

@@ -40,6 +40,8 @@ class Known:
         Where the job was submitted last; empty before the first time.
     id : str
         What Flink called it then.
+    ids : mapping
+        Of topic to the id that the broker gave it: all that have ever been read.
     """
 
     job: str
@@ -49,6 +51,7 @@ class Known:
     places: tuple[str, ...] = ()
     flink: str = ""
     id: str = ""
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def group(self) -> str:

@@ -13,10 +13,11 @@ from pathlib import Path
 from pipelines.estimates import Candidates
 from pipelines.flink.jobfolder import JobFolder, Known, with_plans
 from pipelines.flink.orders import Order, Work
-from pipelines.flink.preflight import begin, check_topics, one_name
-from pipelines.flink.rest import ENDED, FlinkError, JobManager
+from pipelines.flink.preflight import begin, check_same, check_topics, one_name
+from pipelines.flink.rest import ENDED, FlinkError, Job, JobManager
 from sotto.brokers import Broker
 from sotto.compiled import CompiledPlan
+from sotto.errors import SottoError
 from sotto.registry import Registry
 from sotto.sinktopics import SinkTopic
 from sotto.topics import ReportTopic
@@ -89,22 +90,50 @@ def submit(folder: JobFolder, asked: Asked) -> str:
     BrokerError, ParameterError, PlanError
         The same, of topics, arguments and plans.
     """
-    known = with_plans(folder.known, asked.plans)
+    before = folder.known
+    known, manager = with_plans(before, asked.plans), JobManager(asked.flink)
     python = _python(asked)
-    _check_flink(JobManager(asked.flink), known, asked.parallelism)
+    _check_flink(manager, known, asked.parallelism)
     restore = _restore(folder, known, asked.restore)
     registry = Registry(asked.plans)
     broker = Broker.from_file(asked.broker)
-    partitions = check_topics(broker, asked.topics, registry)
+    topics = check_topics(broker, asked.topics, registry)
+    check_same(known.ids, topics)
+    partitions = {name: found.partitions for name, found in topics.items()}
     order = _order(folder, known, asked, partitions, restore)
     begin(broker, known.group, partitions, anew=restore is None)
-    places = tuple(dict.fromkeys((*known.places, order.checkpoints, order.savepoints)))
-    known = replace(known, topics=order.work.topics, places=places, flink=asked.flink)
+    known = _noted(known, order, {name: found.id for name, found in topics.items()})
     # Written before: a job that is submitted is never unknown, and counts as one that has run.
     folder.remember(known)
-    job = _client(python, order, _session() if asked.environment is None else asked.environment)
+    environment = _session() if asked.environment is None else asked.environment
+    try:
+        job = _client(python, order, environment)
+    except FlinkError:
+        if not _has(manager, known.group):
+            folder.remember(before)
+        raise
     folder.remember(replace(known, id=job))
     return job
+
+
+def _noted(known: Known, order: Order, ids: Mapping[str, str]) -> Known:
+    """Return what is known of a job once it is submitted."""
+    places = (order.checkpoints, order.savepoints)
+    return replace(
+        known,
+        topics=order.work.topics,
+        places=(*(each for each in known.places if each not in places), *places),
+        flink=order.flink,
+        ids={**known.ids, **ids},
+    )
+
+
+def _has(manager: JobManager, name: str) -> bool:
+    """Return whether a Flink knows of a job of this name, or cannot say."""
+    try:
+        return any(job.name == name for job in manager.jobs())
+    except FlinkError:
+        return True
 
 
 def _order(
@@ -116,6 +145,8 @@ def _order(
 ) -> Order:
     name = one_name(asked.topics)
     requeue = str(SinkTopic(name, "requeue"))
+    # Other jobs may keep theirs in the same folder.
+    elsewhere = asked.checkpoints and f"{asked.checkpoints.rstrip('/')}/{known.group}"
     work = Work(
         job=known.job,
         plans=tuple(plan.to_json().decode() for plan in asked.plans),
@@ -133,10 +164,8 @@ def _order(
         work=work,
         broker=str(Path(asked.broker).resolve()),
         flink=asked.flink,
-        checkpoints=asked.checkpoints or folder.place("checkpoints"),
-        savepoints=f"{asked.checkpoints.rstrip('/')}/savepoints"
-        if asked.checkpoints
-        else folder.place("savepoints"),
+        checkpoints=elsewhere or folder.place("checkpoints"),
+        savepoints=f"{elsewhere}/savepoints" if elsewhere else folder.place("savepoints"),
         name=known.group,
         estimates=str(SinkTopic(name, "estimates")),
         quarantine=str(SinkTopic(name, "quarantine")),
@@ -154,7 +183,7 @@ def _check_flink(manager: JobManager, known: Known, parallelism: int) -> None:
         raise FlinkError(
             f"Flink at {manager.url} is {version}; the job is for {_FLINK}: start that one"
         )
-    for job in manager.jobs():
+    for job in (*manager.jobs(), *_jobs_elsewhere(manager, known)):
         if job.name == known.group and job.state not in ENDED:
             raise FlinkError(
                 f"the job runs already ({job.id}, {job.state.lower()}): two would count everything "
@@ -166,6 +195,17 @@ def _check_flink(manager: JobManager, known: Known, parallelism: int) -> None:
             f"parallelism {parallelism} needs as many slots, and {free} are free: start more task "
             "managers, or give fewer"
         )
+
+
+def _jobs_elsewhere(manager: JobManager, known: Known) -> list[Job]:
+    """Return the jobs of the Flink that had the job last, if that is another and answers."""
+    last = JobManager(known.flink) if known.flink else manager
+    if last.url == manager.url:
+        return []
+    try:
+        return last.jobs()
+    except FlinkError:
+        return []
 
 
 def _restore(folder: JobFolder, known: Known, given: str | None) -> str | None:
@@ -223,15 +263,23 @@ def _session() -> dict[str, str]:
 
 
 def _client(python: str, order: Order, environment: Mapping[str, str]) -> str:
-    done = subprocess.run(
-        [python, "-m", "pipelines.flink"],
-        input=order.to_json(),
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=CLIENT_SECONDS,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [python, "-m", "pipelines.flink"],
+            input=order.to_json(),
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_SECONDS,
+            check=False,
+        )
+    except OSError as error:
+        raise FlinkError(f"Flink's client, {python}, does not start: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise SottoError(
+            f"Flink's client did not end within {CLIENT_SECONDS} s: sotto flink list shows "
+            "whether it submitted the job"
+        ) from error
     lines = done.stdout.split()
     if done.returncode or not lines:
         lines = done.stderr.splitlines()

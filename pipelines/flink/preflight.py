@@ -11,7 +11,7 @@ from sotto.errors import BrokerError, ParameterError
 from sotto.registry import Registry
 from sotto.sinktopics import SinkTopic, Stay
 from sotto.topicadmin import PATIENCE, Topics, connected
-from sotto.topics import ReportTopic
+from sotto.topics import FoundTopic, ReportTopic
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def check_topics(
     broker: Broker, topics: Sequence[ReportTopic], registry: Registry
-) -> Mapping[str, int]:
-    """Return how many partitions each topic that the job reads has.
+) -> Mapping[str, FoundTopic]:
+    """Return what the broker says of each topic that the job reads.
 
     Raises
     ------
@@ -32,13 +32,28 @@ def check_topics(
     name = one_name(topics)
     stay = stay_of(registry)
     with connected(broker) as found:
-        partitions = {
-            str(topic): found.check(topic, registry.horizon).partitions for topic in topics
-        }
+        read = {str(topic): found.check(topic, registry.horizon) for topic in topics}
         for kind in ("estimates", "quarantine"):
             found.check_sink(SinkTopic(name, kind), stay)
-        partitions |= _requeue(found, SinkTopic(name, "requeue"), stay)
-    return partitions
+        read |= _requeue(found, SinkTopic(name, "requeue"), stay)
+    return read
+
+
+def check_same(known: Mapping[str, str], topics: Mapping[str, FoundTopic]) -> None:
+    """Return if none of the topics was deleted and made again since their ids were noted.
+
+    Raises
+    ------
+    FlinkError
+        One was: the offsets in the job's state are of records that are gone.
+    """
+    for name, found in topics.items():
+        if known.get(name, found.id) != found.id:
+            raise FlinkError(
+                f"topic {name} was deleted and made again since the job ran: the job would go on "
+                "behind records that it has never read. Go on with another job folder, which "
+                "counts what is there"
+            )
 
 
 def one_name(topics: Sequence[ReportTopic]) -> str:
@@ -117,10 +132,10 @@ def _committed(
     return {each: int(offset) for each, offset in found.items() if offset is not None}
 
 
-def _requeue(found: Topics, topic: SinkTopic, stay: Stay) -> dict[str, int]:
-    """Return the partitions of the topic of what is given back, if there is one."""
+def _requeue(found: Topics, topic: SinkTopic, stay: Stay) -> dict[str, FoundTopic]:
+    """Return what the broker says of the topic of what is given back, if there is one."""
     try:
         found.find_sink(topic)
     except BrokerError:
         return {}
-    return {str(topic): found.check_sink(topic, stay).partitions}
+    return {str(topic): found.check_sink(topic, stay)}
