@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from device_plans import HOUR, START, metric, plan
+from device_plans import HOUR, START, WEEK, metric, plan
 
 from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, Quota, Settings, complaints
 from clientsdk.settings import VARIABLES
@@ -50,7 +50,8 @@ def fresh(monkeypatch):
 def client_of(**options) -> Client:
     options.setdefault("state", None)
     options.setdefault("publisher", MemoryPublisher())
-    return Client(plan(metric("colour")), clock=FakeClock(START), **options)
+    options.setdefault("clock", FakeClock(START))
+    return Client(plan(metric("colour")), **options)
 
 
 def test_every_variable_is_tried_here_and_documented():
@@ -132,6 +133,21 @@ def test_ceilings_of_variables_are_pinned_and_only_lower(monkeypatch):
     monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2")
     with client_of() as client:
         assert client.ledger().ceilings == Ceilings(2_000_000, 2_000_000)
+
+
+def test_ceilings_of_variables_lower_those_of_a_store_for_good(monkeypatch, tmp_path):
+    path = tmp_path / "device.db"
+    client_of(state=path).close()
+    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2")
+    client_of(state=path).close()
+    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "11")
+    with client_of(state=path) as client:
+        assert client.ledger().ceilings == Ceilings(2_000_000, 640_000_000)
+        client.give_consent()
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+    monkeypatch.setenv("SOTTO_CEILING_PERIOD", "1.999999")
+    with client_of(state=path, clock=FakeClock(START + WEEK)) as client:
+        assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
 def test_a_bad_privacy_setting_makes_no_client_and_no_file(monkeypatch, tmp_path):
