@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from benchmarks.kills.life import clock_since, live, open_device, settle
@@ -54,6 +55,8 @@ class Fleet:
             try:
                 signal.alarm(10 * _DEADLINE)
                 live(self._folder, self._begun, seed)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         self.members.append(pid)

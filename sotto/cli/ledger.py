@@ -69,6 +69,7 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
         f"epsilon a period: at most {_epsilon(ledger.ceilings.period)}",
         f"epsilon in a lifetime: at most {_epsilon(ledger.ceilings.lifetime)}, "
         f"reserved {_epsilon(ledger.reserved)}, spent {_epsilon(ledger.spent)}",
+        *_lost(ledger),
         "",
     ]
     if not ledger.periods:
@@ -108,6 +109,16 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
                 for chain in ledger.pending
             ],
         ),
+    ]
+
+
+def _lost(ledger: Ledger) -> list[str]:
+    """Return how often the file was not what it should have been, if ever."""
+    if not ledger.damaged and not ledger.restored:
+        return []
+    return [
+        f"found damaged or lost {ledger.damaged} times, older than its mark {ledger.restored} "
+        f"times: {_epsilon(ledger.carried)} carried over"
     ]
 
 

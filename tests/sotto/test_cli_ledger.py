@@ -71,6 +71,23 @@ def test_what_a_constant_metric_has_cost(tmp_path, capsys):
     assert "colours/colour                2.000000  erased" in capsys.readouterr().out
 
 
+def test_a_file_that_was_damaged(device, tmp_path, capsys):
+    device.record("colour", "red")
+    device.clock.advance(hours=3)
+    device.flush()
+    device.close()
+    path = tmp_path / "device.db"
+    path.write_bytes(b"garbage")
+    clock = device.clock
+    clock.advance(days=1)
+    SeededClient(small_plan(), seed=2, state=path, clock=clock).close()
+    assert main(["ledger", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].endswith("reserved 2.000000, spent 2.000000")
+    assert lines[3].startswith("found damaged or lost 1 times")
+    assert lines[3].endswith("1.000000 carried over")
+
+
 def test_a_clock_that_is_nowhere_in_a_calendar(device, tmp_path, capsys):
     device.clock.now = 10**15 * 400
     device.record("colour", "red")
