@@ -102,6 +102,7 @@ class Background:
             self._renew()
         if not self.idle or self._ending or exits.ending():
             return
+        exits.attend()
         # No lock, which an interrupt could leave held: of two that are started at once, the one
         # that is not noted last ends at once.
         self._thread = thread = threading.Thread(target=self._run, name=NAME, daemon=True)

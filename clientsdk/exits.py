@@ -1,13 +1,16 @@
 """What is still done when the interpreter ends: within one second, all of it together.
 
 It is done when all threads that the interpreter waits for have ended, since those may still
-record. A process that is killed, or that ends by ``os._exit`` as children of ``multiprocessing``
-do, does nothing of it and loses nothing by that: the reports are in the state file.
+record. Children of ``multiprocessing`` end in a way of their own, which is attended to where one
+of them has a sender. A process that is killed, or that ends by ``os._exit``, does nothing of it
+and loses nothing by that: the reports are in the state file.
 """
 
 from __future__ import annotations
 
 import atexit
+import os
+import sys
 import time
 from collections.abc import Callable
 
@@ -18,6 +21,7 @@ LIMIT = 0.6
 _first: list[Callable[[float], None]] = []
 _then: list[Callable[[float], None]] = []
 _ending = False
+_attended: int | None = None
 
 
 def do_first(work: Callable[[float], None]) -> None:
@@ -33,6 +37,21 @@ def do_then(work: Callable[[float], None]) -> None:
 def ending() -> bool:
     """Whether the interpreter is ending."""
     return _ending
+
+
+def attend() -> None:
+    """Do at the end of this process what is to be done, also if it is a child of multiprocessing.
+
+    Such a child, and every worker of a process pool, runs no functions of ``atexit``.
+    """
+    global _attended
+    process = sys.modules.get("multiprocessing.process")
+    util = sys.modules.get("multiprocessing.util")
+    if process is None or util is None or process.parent_process() is None:
+        return
+    if _attended != os.getpid():
+        _attended = os.getpid()
+        util.Finalize(None, _end, exitpriority=0)
 
 
 @atexit.register

@@ -195,6 +195,25 @@ def work():
     due()
 threading.Thread(target=work).start()
 """,
+    "a child of multiprocessing": """
+import multiprocessing
+def work():
+    client.record("colour", "a")
+    due()
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join()
+assert child.exitcode == 0
+""",
+    "a worker of a pool": """
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+def work():
+    client.record("colour", "a")
+    due()
+with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+    pool.submit(work).result()
+""",
     "a child that ends as programs do": """
 pid = os.fork()
 if pid == 0:
