@@ -28,7 +28,7 @@ from pipelines.estimates import Candidates
 from pipelines.manifest import Manifest
 from pipelines.plannames import check_plans
 from pipelines.projection import projection_of
-from pipelines.results import SHARES, Results
+from pipelines.results import SHARES, ProjectionError, Results
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError
 from sotto.registry import Registry
@@ -89,7 +89,7 @@ def combine(
         The directories are not all shares of one topic, or not those of the database; or one of
         them, or the database, was restored from a copy.
     ProjectionError
-        The database cannot be used now.
+        The database cannot be used now, or the shares commit too fast.
     """
     registry = Registry(plans)
     directories = [StateDirectory(path) for path in state_dirs]
@@ -111,7 +111,7 @@ def combine(
             made = projection_of(whole, registry, candidates or {}, changed, anew=since is None)
             results.project(replace(made, shares=[_row(manifest) for manifest in manifests]))
             return Combined(now, True, sum(map(len, changed)))
-    raise DrainError("the shares commit faster than their results can be read: try again")
+    raise ProjectionError("the shares commit faster than their results can be read: try again")
 
 
 def _committed(

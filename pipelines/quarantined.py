@@ -9,10 +9,12 @@ whoever writes to that topic says when a report arrived, so nobody but an operat
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from sotto.clocks import now_ms
 from sotto.columns import Reject
 from sotto.errors import FormatError, ParameterError
 from sotto.reasons import Reason
@@ -23,6 +25,9 @@ SCHEMA = 1
 #: What loading a plan, or a newer version of Sotto, cures. A run of a known plan whose metric or
 #: width is not the plan's never becomes right: the fingerprint binds the plan.
 CURABLE = (Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN)
+
+#: How far, in ms, the time of a record may be ahead of the broker's clock.
+AHEAD = 3_600_000
 
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
@@ -119,7 +124,8 @@ def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, b
         schema, label, append, rows, length, job = (said[name].decode() for name in _FIELDS)
         reject = Reject(Reason[label.upper()], value or b"", int(append), int(rows))
         entry = Entry(reject, job, key or b"", int(length))
-    except (KeyError, ValueError, AttributeError) as error:
+        struct.pack("<qIQ", reject.append, reject.rows, entry.length)
+    except (KeyError, ValueError, AttributeError, struct.error) as error:
         raise FormatError("this is no record of a quarantine topic") from error
     if schema != str(SCHEMA):
         raise FormatError(f"a quarantine record has schema {schema}; this version reads {SCHEMA}")
@@ -132,11 +138,13 @@ def requeue_record(entry: Entry) -> Record:
     Raises
     ------
     FormatError
-        Its reason is none that can be cured.
+        Its reason is none that can be cured, or its append time is none that a broker takes.
     """
     reject = entry.reject
     if reject.reason not in CURABLE:
         raise FormatError(f"what was rejected as {reject.reason.label} cannot be requeued")
+    if not 0 <= reject.append <= now_ms() + AHEAD:
+        raise FormatError("what was appended before 1970, or will be, cannot be requeued")
     headers = (("reason", reject.reason.label.encode()), ("job", entry.job.encode()))
     return Record(entry.key, reject.message, headers, reject.append)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipelines.partitions import PATIENCE
-from pipelines.quarantined import Entry, check_reasons, parse, plan_of, requeue_record
+from pipelines.quarantined import Record, check_reasons, parse, plan_of, requeue_record
 from pipelines.wholetopics import records
 from sotto.brokers import Broker
 from sotto.compiled import CompiledPlan
@@ -45,7 +45,7 @@ class Found:
     given_back : int
         Reports of what was given back now.
     unreadable : int
-        Records that are none of quarantine.
+        Records that are none of quarantine, or of a time that a broker does not take.
     """
 
     waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -132,9 +132,9 @@ class RequeueTopics:
         )
         try:
             with closing(self._curable(found, progress)) as curable:
-                for entry in curable:
-                    if plan_of(entry.reject.message) in self._plans:
-                        sent.append((self._send(producer, entry), max(entry.reject.rows, 1)))
+                for record, rows in curable:
+                    if plan_of(record.value) in self._plans:
+                        sent.append((self._send(producer, record), rows))
                     if len(sent) >= _IN_FLIGHT:
                         found.given_back += _acknowledged(sent)
                         sent = []
@@ -148,8 +148,7 @@ class RequeueTopics:
             end_producer(producer)
         return found
 
-    def _send(self, producer: KafkaProducer, entry: Entry) -> Any:
-        record = requeue_record(entry)
+    def _send(self, producer: KafkaProducer, record: Record) -> Any:
         return producer.send(
             str(self.target),
             key=record.key,
@@ -158,8 +157,10 @@ class RequeueTopics:
             timestamp_ms=record.timestamp,
         )
 
-    def _curable(self, found: Found, progress: Callable[[int, int], None]) -> Generator[Entry]:
-        """Yield what waits, each once, and count it."""
+    def _curable(
+        self, found: Found, progress: Callable[[int, int], None]
+    ) -> Generator[tuple[Record, int]]:
+        """Yield what waits, each once, as it is given back, with its reports; and count it."""
         with connected(self._broker) as topics:
             origin = topics.find_sink(self.origin).partitions
             target = topics.check_sink(self.target, self._stay).partitions
@@ -179,10 +180,16 @@ class RequeueTopics:
             if reject.reason not in self._reasons or plan is None or known in seen:
                 continue
             seen.add(known)
+            try:
+                given = requeue_record(entry)
+            except FormatError:
+                found.unreadable += 1
+                continue
+            rows = max(reject.rows, 1)
             into = found.done if known in back else found.waiting
-            into[reject.reason.label, plan.hex()] += max(reject.rows, 1)
+            into[reject.reason.label, plan.hex()] += rows
             if known not in back or self._again:
-                yield entry
+                yield given, rows
 
 
 def _acknowledged(sent: Sequence[tuple[Any, int]]) -> int:

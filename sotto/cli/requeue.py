@@ -235,5 +235,6 @@ def _of_topic(args: argparse.Namespace, plans: list[CompiledPlan], reasons: list
     else:
         print(f"{found.given_back:,} reports given back to the streaming job by {topics.target}")
     if found.unreadable:
-        print(f"{found.unreadable:,} records of {topics.origin} could not be read, and were left")
+        why = "cannot be read, or have a time that no broker takes"
+        print(f"{found.unreadable:,} records of {topics.origin} {why}: they are left")
     return 0

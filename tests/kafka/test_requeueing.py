@@ -15,13 +15,14 @@ from pipelines import files, quarantine
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.publishing import Several
-from pipelines.quarantined import parse
+from pipelines.quarantined import parse, quarantine_record
 from pipelines.quarantinetopic import NAME, QuarantineTopic
 from pipelines.topic import KafkaTopics
 from sotto.cli import main
 from sotto.columns import Reject
 from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
+from sotto.reasons import Reason
 from sotto.sinktopics import SinkTopic, Stay
 from sotto.topicadmin import connected
 from sotto.topics import ReportTopic
@@ -142,13 +143,18 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     producer = KafkaProducer(**broker.options(10))
     producer.send(str(origin), b"poison", key=b"poison")
     producer.send(str(origin), None, key=b"poison", headers=[("append", b"soon")])
+    impossible = ((1 << 80, 1), (-5, 1), (1 << 62, 1), (5, -1))
+    for number, (append, rows) in enumerate(impossible):
+        said = Reject(Reason.UNKNOWN_PLAN, rejects[0].message, append, rows)
+        record = quarantine_record(said, "poison", b"%d" % number)
+        producer.send(str(origin), record.value, key=record.key, headers=list(record.headers))
     producer.flush(10)
     producer.close()
     command = given(tmp_path, "--broker", str(local.client_file), "--topic", str(topic))
     assert main([*command, "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{2 * DEVICES} reports would be requeued\n")
-    assert "2 records of" in said
+    assert f"{2 + len(impossible)} records of" in said
     assert read_all(broker, target) == []
     assert main(command) == 0
     assert capsys.readouterr().out.startswith(f"{2 * DEVICES} reports given back")

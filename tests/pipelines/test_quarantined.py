@@ -46,19 +46,34 @@ def test_a_long_message_is_cut_and_its_length_told() -> None:
 
 @pytest.mark.parametrize("reason", Reason)
 def test_only_what_can_be_cured_comes_back(reason: Reason) -> None:
-    record = quarantine_record(Reject(reason, b"message", -7, 1), "job", b"1.2")
+    record = quarantine_record(Reject(reason, b"message", 7, 1), "job", b"1.2")
     entry = parse(record.key, record.value, record.headers)
     if reason not in CURABLE:
         with pytest.raises(FormatError, match="cannot be requeued"):
             requeue_record(entry)
         return
     headers = (("reason", reason.label.encode()), ("job", b"job"))
-    assert requeue_record(entry) == Record(b"1.2", b"message", headers, -7)
+    assert requeue_record(entry) == Record(b"1.2", b"message", headers, 7)
+
+
+@pytest.mark.parametrize("append", [-1, 1 << 62])
+def test_a_time_that_a_broker_does_not_take_stays(append: int) -> None:
+    record = quarantine_record(Reject(Reason.UNKNOWN_PLAN, b"message", append, 1), "job")
+    with pytest.raises(FormatError, match="before 1970, or will be, cannot be requeued"):
+        requeue_record(parse(record.key, record.value, record.headers))
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"reason": b"whim"}, {"append": b"soon"}, {"rows": b"\xff"}, {"rows": None}, {"length": b""}],
+    [
+        {"reason": b"whim"},
+        {"append": b"soon"},
+        {"append": b"9" * 20},
+        {"rows": b"\xff"},
+        {"rows": b"-1"},
+        {"rows": None},
+        {"length": b""},
+    ],
 )
 def test_what_is_no_record_is_refused(change: dict[str, bytes | None]) -> None:
     record = quarantine_record(Reject(Reason.LATE, b"message", 5, 1), "job")
