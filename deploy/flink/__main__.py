@@ -37,8 +37,8 @@ def _run(args: argparse.Namespace) -> int:
         print("stopped" if LocalFlink(STATE).stop() else "no session is running")
         return 0
     session = LocalFlink(STATE, slots=args.slots)
-    session.start(port=args.port)
-    print(f"Flink answers on {session.address}")
+    started = session.start(port=args.port)
+    print(f"{'Flink answers' if started else 'running already,'} on {session.address}")
     return 0
 
 

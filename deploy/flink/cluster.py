@@ -12,7 +12,7 @@ import secrets
 import shutil
 import time
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from deploy import jars
@@ -81,14 +81,21 @@ class LocalFlink:
         """Whether a process of it lives."""
         return any(process.pid is not None for process in self._processes)
 
-    def start(self, port: int = 0) -> None:
+    def start(self, port: int = 0) -> bool:
         """Start it and return once its slots are offered; a part that runs already goes on.
+
+        Of several callers at once one starts it and the others wait.
 
         Parameters
         ----------
         port : int
             Where clients connect to; the next one is the task manager's. 0 keeps those of the
             last start, or takes free ones.
+
+        Returns
+        -------
+        bool
+            Whether anything was started; False if all of it ran already.
 
         Raises
         ------
@@ -97,21 +104,13 @@ class LocalFlink:
             call is not left running.
         """
         program, parts = jars.java(), (archives(), connector())
-        missing = [process for process in self._processes if process.pid is None]
-        if len(missing) == len(self._processes):
-            self._configure(port)
-            self._link(parts)
-        if self.task_manager in missing:
-            workers.end(self._configuration)
-            self._name_file.write_text(f"taskmanager-{secrets.token_hex(4)}", encoding="ascii")
-        try:
-            for process in missing:
-                process.start(self._command(process, program), self._environment())
-            self._wait_for_slots(self._name_file.read_text("ascii"))
-        except BaseException:
-            for process in missing:
-                process.kill()
-            raise
+        with jars.locked(self.folder / "starting"):
+            missing = [process for process in self._processes if process.pid is None]
+            if len(missing) == len(self._processes):
+                self._configure(port)
+                self._link(parts)
+            self._start(missing, program)
+        return bool(missing)
 
     def stop(self) -> bool:
         """Let it end by itself, jobs with it. False if it was not running."""
@@ -127,6 +126,19 @@ class LocalFlink:
     @property
     def _processes(self) -> tuple[Process, Process]:
         return self.job_manager, self.task_manager
+
+    def _start(self, missing: Collection[Process], program: str) -> None:
+        if self.task_manager in missing:
+            workers.end(self._configuration)
+            self._name_file.write_text(f"taskmanager-{secrets.token_hex(4)}", encoding="ascii")
+        try:
+            for process in missing:
+                process.start(self._command(process, program), self._environment())
+            self._wait_for_slots(self._name_file.read_text("ascii"))
+        except BaseException:
+            for process in missing:
+                process.kill()
+            raise
 
     def _configure(self, port: int) -> None:
         rest, rpc = self._ports(port)

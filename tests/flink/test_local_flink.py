@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,13 +70,15 @@ def test_a_task_manager_that_was_killed_is_started_again(local):
     assert found["slotsNumber"] == 2
 
 
-def test_it_starts_again_where_it_was_and_needs_no_network(local, monkeypatch):
+def test_of_two_starts_one_starts_it_again_where_it_was_and_needs_no_network(local, monkeypatch):
     monkeypatch.setattr(archives_module, "fetch", lambda _: pytest.fail("a network is needed"))
     address = local.address
     assert local.stop()
     assert not local.running
     assert not local.stop()
-    local.start()
+    with ThreadPoolExecutor(2) as callers:
+        started = sorted(callers.map(lambda _: local.start(), range(2)))
+    assert started == [False, True]
     assert local.address == address
 
 
@@ -117,7 +120,7 @@ def test_the_command_tells_where_it_answers(local, monkeypatch, capsys):
     monkeypatch.setattr(command, "STATE", local.folder)
     monkeypatch.setattr("sys.argv", ["flink", "start"])
     assert command.main() == 0
-    assert capsys.readouterr().out == f"Flink answers on {local.address}\n"
+    assert capsys.readouterr().out == f"running already, on {local.address}\n"
 
 
 def test_flink_is_pinned_in_full():
