@@ -19,7 +19,7 @@ import time
 import traceback
 from pathlib import Path
 
-from benchmarks.kills.life import clock_since, live, open_device, settle
+from benchmarks.kills.life import live, open_device, settle
 from benchmarks.kills.witness import BrokenPromiseError, Witness
 
 #: Seconds within which a process that was killed, or one that opens a file, has to be through.
@@ -35,15 +35,12 @@ class Fleet:
     Parameters
     ----------
     folder : Path
-    begun : float
-        When the devices' clock began, on the monotonic one.
     rng : random.Random
     """
 
-    def __init__(self, folder: Path, begun: float, rng: random.Random) -> None:
+    def __init__(self, folder: Path, rng: random.Random) -> None:
         folder.mkdir(exist_ok=True)
         self._folder = folder
-        self._begun = begun
         self._rng = rng
         self.members: list[int] = []
 
@@ -54,7 +51,7 @@ class Fleet:
         if pid == 0:
             try:
                 signal.alarm(10 * _DEADLINE)
-                live(self._folder, self._begun, seed)
+                live(self._folder, seed)
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -86,23 +83,23 @@ def _say(text: str) -> None:
         print(f"\r{text}", end="", file=sys.stderr, flush=True)
 
 
-def kill_births(folder: Path, begun: float, rng: random.Random, births: int) -> None:
+def kill_births(folder: Path, rng: random.Random, births: int) -> None:
     """Kill devices while their file is made; what is left has to open as if nothing had been."""
     for birth in range(births):
         device = folder / f"birth-{birth}"
-        fleet = Fleet(device, begun, rng)
+        fleet = Fleet(device, rng)
         pid = fleet.add()
         time.sleep(rng.uniform(0, 0.03))
         fleet.kill(pid)
-        with open_device(device, lambda: clock_since(begun)):
+        with open_device(device):
             Witness(device).look()
 
 
-def kill_lives(folder: Path, begun: float, rng: random.Random, kills: int, workers: int) -> Witness:
+def kill_lives(folder: Path, rng: random.Random, kills: int, workers: int) -> Witness:
     """Kill processes of one device; return who has seen it all."""
     device = folder / "device"
-    fleet = Fleet(device, begun, rng)
-    open_device(device, lambda: clock_since(begun)).close()
+    fleet = Fleet(device, rng)
+    open_device(device).close()
     witness = Witness(device)
     try:
         for _ in range(workers):
@@ -116,7 +113,7 @@ def kill_lives(folder: Path, begun: float, rng: random.Random, kills: int, worke
             fleet.add()
     finally:
         fleet.end()
-    lapsed = settle(device, begun)
+    lapsed = settle(device)
     witness.close()
     if lapsed:
         raise BrokenPromiseError(f"{lapsed} chains lapsed")
@@ -136,10 +133,8 @@ def main() -> int:
     births = options.kills // _BIRTHS
     with tempfile.TemporaryDirectory(prefix="sotto-kills-") as directory:
         try:
-            kill_births(Path(directory), begun, rng, births)
-            witness = kill_lives(
-                Path(directory), begun, rng, options.kills - births, options.workers
-            )
+            kill_births(Path(directory), rng, births)
+            witness = kill_lives(Path(directory), rng, options.kills - births, options.workers)
         except BrokenPromiseError as error:
             print(f"broken after {time.monotonic() - begun:.0f} s: {error}", file=sys.stderr)
             return 1

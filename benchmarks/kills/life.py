@@ -6,7 +6,6 @@ import json
 import os
 import random
 import struct
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,18 @@ DAY = 24 * HOUR
 WEEK = 7 * DAY
 #: The beginning of a budget period of a week.
 START = 2000 * WEEK
-#: Milliseconds that pass on the devices' clock while one passes.
-PACE = 180_000
+#: Milliseconds that pass on the device's clock with each value that is accepted: however slow the
+#: machine is, a chain is sent before it is too late.
+STEP = HOUR // 2
 
 LENGTH = struct.Struct("<I")
 _VAST = 10**12
 
 
-def clock_since(begun: float) -> int:
-    """Return the time on the devices' clock, the same for all processes."""
-    return START + int((time.monotonic() - begun) * 1000 * PACE)
+def clock_of(folder: Path) -> int:
+    """Return the time on a device's clock, the same for all its processes."""
+    acks = folder / "acks"
+    return START + STEP * (acks.stat().st_size if acks.exists() else 0)
 
 
 def plan() -> CompiledPlan:
@@ -98,23 +99,29 @@ class FilePublisher:
         os.close(self._descriptor)
 
 
-def open_device(folder: Path, clock: Callable[[], int]) -> Client:
+def open_device(folder: Path, clock: Callable[[], int] | None = None) -> Client:
     """Return a client of the device in a folder, whose messages go to one file of all."""
     return Client(
         plan(),
         state=folder / "device.db",
         publisher=FilePublisher(folder / "published"),
-        clock=clock,
+        clock=clock or (lambda: clock_of(folder)),
         background=False,
     )
 
 
-def live(folder: Path, begun: float, seed: int) -> None:
-    """Record and flush until killed; a byte in the file ``acks`` for each value accepted."""
+def live(folder: Path, seed: int) -> None:
+    """Record and flush until killed; a byte in the file ``acks`` for each value accepted.
+
+    Raises
+    ------
+    RuntimeError
+        A chain lapsed.
+    """
     parent = os.getppid()
     rng = random.Random(seed)
     acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    client = open_device(folder, lambda: clock_since(begun))
+    client = open_device(folder)
     client.give_consent()
     while os.getppid() == parent:
         for _ in range(rng.randrange(1, 6)):
@@ -122,13 +129,13 @@ def live(folder: Path, begun: float, seed: int) -> None:
                 os.write(acks, b"a")
         for name in ("kept", "model", "app"):
             client.record(name, rng.choice("abc"))
-        if rng.random() < 0.5:
-            client.flush()
+        if rng.random() < 0.5 and client.flush().lapsed:
+            raise RuntimeError("a chain lapsed")
 
 
-def settle(folder: Path, begun: float) -> int:
+def settle(folder: Path) -> int:
     """Send all that is left, day by day; return how many chains lapsed."""
-    now = [clock_since(begun)]
+    now = [clock_of(folder)]
     lapsed = 0
     with open_device(folder, lambda: now[0]) as client:
         for _ in range(60):

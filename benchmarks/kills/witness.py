@@ -73,7 +73,11 @@ class Witness:
         ledger = self.look()
         _hold(not ledger.pending, "chains are left")
         spent = {period.number: period.spent for period in ledger.periods if period.spent}
-        _hold(self._counted() == spent, "what was spent is not what the aggregator counts")
+        counted = self._counted()
+        wrong = {
+            each for each in spent.keys() | counted.keys() if spent.get(each) != counted.get(each)
+        }
+        _hold(not wrong, f"what was spent is not what was counted, in periods {sorted(wrong)}")
         with closing(sqlite3.connect(self._folder / "device.db")) as connection:
             found = connection.execute("PRAGMA integrity_check").fetchone()
         _hold(found == ("ok",), "the file is damaged")
