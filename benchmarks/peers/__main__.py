@@ -7,7 +7,7 @@ import importlib
 import sys
 from importlib.metadata import version
 
-NAMES = ("broken", "single", "bulk", "error")
+NAMES = ("broken", "single", "bulk", "error", "sdk")
 PEERS = ("pure-ldp", "multi-freq-ldpy", "opendp", "diffprivlib")
 
 

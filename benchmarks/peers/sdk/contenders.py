@@ -1,0 +1,179 @@
+"""What each SDK is asked to do, as an app would write it.
+
+They are texts, not functions: each runs in an interpreter that has loaded nothing else. ``HOST``
+is where messages go: an address on loopback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PLAN = """
+import json
+def plan(**metric):
+    week, ladder = 604_800_000, [(500_000, 0), (1_000_000, 86_400_000), (2_000_000, 604_800_000)]
+    metric = {
+        "name": "m", "missing": False, "window": 4 * week,
+        "repeat": {"kind": "every", "limit": 100_000},
+        "ladder": [{"epsilon": epsilon, "after": after} for epsilon, after in ladder], **metric,
+    }
+    document = {
+        "format": 1, "collector": "bench.example", "plan": "bench", "version": 1,
+        "owner": "owner@bench.example", "expires": 4_102_444_800_000, "period": week,
+        "resolution": 3_600_000, "grace": 86_400_000, "retention": week, "shards": 64,
+        "ceilings": {"period": 10**12, "lifetime": 10**12}, "metrics": [metric],
+    }
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode()
+CATEGORY = plan(
+    type="category", mechanism={"name": "grr", "domain_size": 4},
+    domain=["red", "green", "blue"], outside="other",
+)
+ONE = plan(
+    type="category", mechanism={"name": "grr", "domain_size": 4},
+    domain=["red", "green", "blue"], outside="other", repeat={"kind": "first", "limit": 1},
+)
+STRING = plan(
+    type="string", mechanism={"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}
+)
+"""
+_SOTTO = "import clientsdk"
+_SOTTO_START = """
+class Nowhere:
+    def publish(self, shard, message):
+        go(HOST)
+    def close(self):
+        pass
+shift = 0
+client = clientsdk.Client({plan}, state={state}, publisher=Nowhere(), {options}
+    clock=lambda: time.time_ns() // 1_000_000 + shift)
+client.give_consent()
+"""
+_METRICS_START = """
+class Nowhere(MetricExporter):
+    def export(self, metrics_data, timeout_millis=10_000, **options):
+        go(HOST)
+        return MetricExportResult.SUCCESS
+    def force_flush(self, timeout_millis=10_000):
+        return True
+    def shutdown(self, timeout_millis=30_000, **options):
+        pass
+provider = MeterProvider([PeriodicExportingMetricReader(Nowhere())])
+counter = provider.get_meter("app").create_counter("colours")
+"""
+_LOGS_START = """
+class Nowhere(LogRecordExporter):
+    def export(self, batch):
+        go(HOST)
+        return LogRecordExportResult.SUCCESS
+    def force_flush(self, timeout_millis=30_000):
+        return True
+    def shutdown(self):
+        pass
+provider = LoggerProvider()
+provider.add_log_record_processor(BatchLogRecordProcessor(Nowhere()))
+logger = provider.get_logger("app")
+"""
+_SENTRY_START = """
+sentry_sdk.init(dsn=f"http://key@127.0.0.1:{HOST[1]}/1")
+"""
+_POSTHOG_START = """
+client = posthog.Posthog("key", host=f"http://127.0.0.1:{HOST[1]}")
+"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to tell of one thing.
+
+    Attributes
+    ----------
+    name : str
+    distribution : str
+        As it is installed.
+    load, start, event, age : str
+        Statements: load the package, make what an app makes once, tell of one thing, and let time
+        pass until that may be sent.
+    """
+
+    name: str
+    distribution: str
+    load: str
+    start: str
+    event: str
+    age: str = ""
+
+
+def sotto(
+    name: str,
+    plan: str = "CATEGORY",
+    state: str = "STATE",
+    value: str = "'red'",
+    options: str = "",
+) -> Contender:
+    """Return one of ours."""
+    start = PLAN + _SOTTO_START.format(plan=plan, state=state, options=options)
+    event = f"client.record('m', {value})"
+    return Contender(name, "sotto", _SOTTO, start, event, "shift = 172_800_000")
+
+
+OURS = (
+    sotto("sotto, a category, durable"),
+    sotto("sotto, a category, in memory", state="None"),
+    sotto("sotto, a string of 128 bits, durable", plan="STRING", value="'Iosevka'"),
+    sotto("sotto, refused", plan="ONE"),
+    Contender(
+        "sotto, switched off",
+        "sotto",
+        _SOTTO,
+        PLAN
+        + _SOTTO_START.replace("client.give_consent()\n", "").format(
+            plan="CATEGORY",
+            state="STATE",
+            options="settings=clientsdk.Settings(disabled=True),",
+        ),
+        "client.record('m', 'red')",
+    ),
+)
+OPENTELEMETRY = "opentelemetry-sdk"
+PEERS = (
+    Contender(
+        "opentelemetry, counter.add",
+        OPENTELEMETRY,
+        "from opentelemetry.sdk.metrics import MeterProvider\n"
+        "from opentelemetry.sdk.metrics.export import (\n"
+        "    MetricExporter, MetricExportResult, PeriodicExportingMetricReader)",
+        _METRICS_START,
+        "counter.add(1, {'colour': 'red'})",
+    ),
+    Contender(
+        "opentelemetry, logger.emit",
+        OPENTELEMETRY,
+        "from opentelemetry.sdk._logs import LoggerProvider\n"
+        "from opentelemetry.sdk._logs.export import (\n"
+        "    BatchLogRecordProcessor, LogRecordExporter, LogRecordExportResult)",
+        _LOGS_START,
+        "logger.emit(body='colour', attributes={'colour': 'red'})",
+    ),
+    Contender(
+        "sentry, capture_message",
+        "sentry-sdk",
+        "import sentry_sdk",
+        _SENTRY_START,
+        "sentry_sdk.capture_message('colour red')",
+    ),
+    Contender(
+        "sentry, metrics.count",
+        "sentry-sdk",
+        "import sentry_sdk",
+        _SENTRY_START,
+        "sentry_sdk.metrics.count('colours', 1, attributes={'colour': 'red'})",
+    ),
+    Contender(
+        "posthog, capture",
+        "posthog",
+        "import posthog",
+        _POSTHOG_START,
+        "client.capture('colour', distinct_id='somebody', properties={'colour': 'red'})",
+    ),
+)
