@@ -18,7 +18,7 @@ from pipelines.publication import Publication, documents_of, health_of
 from pipelines.stamps import check_stamps, stamp_of
 from pipelines.wholetopics import records
 from sotto.brokers import Broker, require_client
-from sotto.errors import BrokerError, ParameterError
+from sotto.errors import BrokerError, FormatError, ParameterError
 from sotto.producers import end_producer, make_producer
 from sotto.registry import Registry
 from sotto.sinktopics import MAX_DOCUMENT, SinkTopic, Stay
@@ -145,7 +145,7 @@ class EstimatesTopic:
         changed = projection(directory, manifest, registry, candidates, since)
         before = note.clock if note is not None and since else None
         collector, stamp = registry.collector, stamp_of(manifest)
-        with producer_for(self.broker) as producer:
+        with producer_for(self.broker) as producer, _publishable():
             ends |= self._send(producer, documents_of(changed, collector, before), stamp)
             # Whoever has read this one has read all that belongs to its revision.
             health = health_of(directory, manifest, collector)
@@ -197,6 +197,15 @@ def acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
         record = future.get(timeout=PATIENCE)
         ends[str(record.partition)] = record.offset + 1
     return ends
+
+
+@contextmanager
+def _publishable() -> Iterator[None]:
+    """Tell of a document that cannot be made, as of one that the broker does not take."""
+    try:
+        yield
+    except FormatError as error:
+        raise BrokerError(f"a document cannot be made of the results: {error}") from error
 
 
 @contextmanager

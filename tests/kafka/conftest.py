@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import multiprocessing
 import time
 from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,14 @@ def _sockets_of_refused_connections() -> Iterator[None]:
     yield
     logger.setLevel(logging.NOTSET)
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def server() -> ForkServerContext:
+    """Makes processes that have all imported already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["drained", "sink_child", "pipelines.job"])
+    return context
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,13 +109,6 @@ def world(broker, make_topic, tmp_path_factory, worlds) -> World:
         assert drained(broker, topic, folder / "done").drains >= 2
         worlds["one"] = World(topic, empty, folder / "done")
     return worlds["one"]
-
-
-@pytest.fixture(scope="module")
-def server() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["drained", "pipelines.job"])
-    return context
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -95,7 +95,7 @@ def test_who_is_not_let_in_is_told_and_keeps_his_reports(secured, change, messag
 
 
 def test_an_unknown_topic_is_told_and_not_made(broker):
-    publisher = KafkaPublisher(broker, "unknown-e1-p4", timeout=3)
+    publisher = KafkaPublisher(broker, "unknown-e1-p4", timeout=1.5)
     for _ in range(2):
         with pytest.raises(
             PublishError, match=r"knows no topic unknown-e1-p4.*sotto topics create"

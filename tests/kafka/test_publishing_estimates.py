@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import signal
 import sys
 import time
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -117,19 +117,24 @@ def killed_drain(file: str, topic: str, state: str, step: str) -> None:
     drained(broker, reports, Path(state), to, checkpoint=kill_at)
 
 
-def run_killed(target: object, *arguments: object) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=target, args=arguments)  # type: ignore[arg-type]
+def run_killed(server: ForkServerContext, target: object, *arguments: object) -> None:
+    process = server.Process(target=target, args=arguments)  # type: ignore[arg-type]
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
 
 
 def test_a_drain_killed_between_projection_and_publishing_publishes_what_is_missing(
-    local: LocalBroker, broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+    local: LocalBroker,
+    broker: Broker,
+    server: ForkServerContext,
+    topic: ReportTopic,
+    estimates: SinkTopic,
+    tmp_path: Path,
 ) -> None:
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 4)
-    run_killed(killed_drain, str(local.client_file), str(topic), str(state), "projected")
+    run_killed(server, killed_drain, str(local.client_file), str(topic), str(state), "projected")
     assert Publication.of(StateDirectory(state)) is None
     assert sunk(broker, estimates, url) == Sunk()
     assert drained(broker, topic, state, estimates).unpublished == ""
@@ -165,13 +170,18 @@ def test_a_state_directory_restored_from_a_copy_publishes_nothing_over_what_ther
 
 
 def test_a_sink_killed_anywhere_goes_on(
-    local: LocalBroker, broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+    local: LocalBroker,
+    broker: Broker,
+    server: ForkServerContext,
+    topic: ReportTopic,
+    estimates: SinkTopic,
+    tmp_path: Path,
 ) -> None:
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 8)
     drained(broker, topic, state, estimates)
     for when in ("before", "after"):
-        run_killed(killed_sink, str(local.client_file), str(estimates), url, when, 2)
+        run_killed(server, killed_sink, str(local.client_file), str(estimates), url, when, 2)
     sunk(broker, estimates, url)
     assert results(url) == results(of_state(state))
 
