@@ -183,7 +183,7 @@ class Client:
             )
         try:
             refusal = self._off or self._store.refusals.get(metric)
-            if refusal is not None and (refusal is self._off or self._now() < refusal.until):
+            if refusal is not None and (refusal is self._off or self._clock() < refusal.until):
                 if type(value) not in known.plain:
                     known.encode(value)
                 outcome = refusal.outcome

@@ -49,6 +49,9 @@ class Outcome(StrEnum):
     DISABLED = "disabled"
     """The kill switch is on (:class:`clientsdk.Settings`): nothing is looked at but the type."""
 
+    # As of the text that it equals; an Enum's own would be most of what a refusal costs.
+    __hash__ = str.__hash__
+
 
 class Refusal(NamedTuple):
     """An outcome that is certain for a metric until a time, in milliseconds since the epoch."""
