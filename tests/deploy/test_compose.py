@@ -258,7 +258,7 @@ def test_all_commands_reach_the_broker_where_it_listens() -> None:
     inside, outside = advertised["CLIENT"], advertised["HOST"]
     assert f"{outside}:{outside.rpartition(':')[2]}" in SERVICES["kafka"]["ports"]
     assert inside.partition(":")[0] == SERVICES["kafka"]["hostname"] == "kafka"
-    assert parsed("topics").servers == inside
+    assert parsed("topics").kafka == inside
     for name in ("sink", "exporter", "drain", "drain-exporter"):
         assert parsed(name).kafka == inside
     broker = parsed("job").broker.relative_to("/opt/sotto")
