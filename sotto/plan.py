@@ -244,6 +244,10 @@ def _read_candidates(path: Path, metric: str) -> tuple[str, ...]:
         ) from None
     lines = [line.strip() for line in text.splitlines()]
     candidates = [line for line in lines if line and not line.startswith("#")]
+    if "\0" in text:
+        raise PlanError(
+            f"metric {metric!r}: {path.name} has a NUL character, which text cannot have"
+        )
     (most, times), *_ = Counter(candidates).most_common(1) or [("", 0)]
     if times > 1:
         raise PlanError(f"metric {metric!r}: candidate {most!r} is in {path.name} twice")

@@ -76,6 +76,9 @@ def _date(value: object) -> date:
 def _text(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError(f"{shown(value)} is no text for YAML: write it in quotes")
+    if "\0" in value:
+        # Databases cannot hold it, and results could not be written.
+        raise ValueError(f"{shown(value)} has a NUL character, which text cannot have")
     return value
 
 

@@ -73,6 +73,7 @@ def test_more_plans_that_lie():
     assert "cannot be read as YAML" in refusal("[" * 5000)
     surrogate = PLAN_YAML.replace("owner: telemetry@fleet.example", 'owner: "\\uD800"')
     assert "UTF-8 cannot have" in refusal(surrogate)
+    assert "NUL character" in refusal(PLAN_YAML.replace("[AA,", '["A\\0",'))
 
 
 def test_a_range_may_be_huge_integers_that_no_float_holds():
