@@ -19,11 +19,13 @@ def home() -> Path:
     return folder
 
 
-def make_client(folder: Path) -> Client:
+def make_client(folder: Path, *, background: bool = True) -> Client:
     """Return a client on the installation's state file, which any process of it may have.
+
+    It sends by itself, unless ``background`` is false.
 
     Reports go to a log in the same folder; an app that reports to somebody has a
     :class:`~clientsdk.KafkaPublisher` here.
     """
     publisher = EmbeddedLogPublisher(folder / "log")
-    return Client(PLAN, state=folder / "device.db", publisher=publisher)
+    return Client(PLAN, state=folder / "device.db", publisher=publisher, background=background)

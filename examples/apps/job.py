@@ -1,8 +1,8 @@
 """A job on all cores that says how long its pieces take: ``python -m examples.apps.job``.
 
 Children of ``multiprocessing`` end without a farewell, however they were started. They lose
-nothing by that: what they recorded is in the state file, from which the parent, or the next run,
-sends it when it is due.
+nothing by that: they only record, into the state file, from which the parent, or the next run,
+sends what is due.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pieces", type=int, default=40)
     args = parser.parse_args(arguments)
     folder = home()
-    with make_client(folder) as client:
+    with make_client(folder, background=False) as client:
         context = multiprocessing.get_context(args.start)
         with context.Pool(2, _begin, [folder]) as pool:
             total = sum(pool.map(_work, range(args.pieces)))
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _begin(folder: Path) -> None:
     global _metrics
-    _metrics = Metrics(make_client(folder))
+    _metrics = Metrics(make_client(folder, background=False))
 
 
 def _work(piece: int) -> int:
