@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 
 #: Seconds for what is done first, and for all; the interpreter needs some itself to end.
-FIRST = 0.5
-LIMIT = 0.6
+FIRST = 0.4
+LIMIT = 0.5
 
 _first: list[Callable[[float], None]] = []
 _then: list[Callable[[float], None]] = []

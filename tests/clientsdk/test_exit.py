@@ -17,7 +17,7 @@ from sotto.log import LogReader, lanes
 #: Seconds from the last line of a script to the end of its process.
 LIMIT = 1.0
 #: A machine that is busy with other things is given another chance.
-CHANCES = 4
+CHANCES = 6
 
 SCRIPT = """
 import socket, subprocess, warnings
