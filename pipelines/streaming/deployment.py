@@ -67,7 +67,7 @@ class Deployment:
     rows: int = 2_000
     linger: int = 1_000
     every: int = 30_000
-    documents: int = 64
+    documents: int = 8
     cache: int = 1 << 30
 
     def __post_init__(self) -> None:
