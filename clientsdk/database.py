@@ -34,7 +34,8 @@ class Database:
     Parameters
     ----------
     path : Path or None
-        The file; None keeps everything in memory. A relative path is resolved once, here.
+        The file; None keeps everything in memory. A relative path or a link is resolved once,
+        here: what lies beside the file has one place, by whatever name it is opened.
 
     Raises
     ------
@@ -43,7 +44,7 @@ class Database:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.path = None if path is None else path.absolute()
+        self.path = None if path is None else Path(os.path.realpath(path))
         #: Held by whoever sends, so that one process sends one batch at a time.
         self.sending = threading.RLock()
         #: Whether the holder of ``sending`` is at it.

@@ -136,10 +136,14 @@ def _make_up(
     if not fresh:
         store.agree(connection, Consent.WITHDRAWN)
     ceilings = store.ceilings
+    full = ceilings.period
     if found is not None:
         # Two histories that do not know of each other, if it is another store's.
         least = found.lifetime + (own if found.store != store.identity else 0)
         lately = found.reserved if found.period == store.period else 0
+        if found.period == store.period:
+            # What was allowed then, whatever is pinned now: consent may raise that again.
+            full = max(full, lately, found.ceiling_period)
         most = least + max(0, ceilings.period - lately)
     elif fresh:
         least = most = ceilings.lifetime
@@ -150,8 +154,7 @@ def _make_up(
         most += sum(each.permanent for each in plan.metrics if each.kind == "constant")
     # A full lifetime is full: what is not known adds nothing to it.
     total = min(max(least, min(most, ceilings.lifetime)), _MOST)
-    room = max(0, total - store.lifetime_reserved)
-    store.fill(connection, min(ceilings.period, store.reserved + room))
+    store.fill(connection, full, max(0, total - store.lifetime_reserved))
     store.carry(connection, max(0, total - store.lifetime_reserved))
 
 

@@ -390,15 +390,19 @@ class Store(Database):
 
     # Losses: in a transaction.
 
-    def fill(self, connection: sqlite3.Connection, ceiling: int) -> None:
-        """Count the current period as spent, all of it."""
+    def fill(self, connection: sqlite3.Connection, ceiling: int, room: int) -> None:
+        """Count the current period as spent, all of it, and of the lifetime at most ``room``."""
         full = max(self.reserved, ceiling)
+        unpaid = full - self.reserved - room
         connection.execute(
             "INSERT INTO ledger (period, reserved, spent, tallies) VALUES (?1, ?2, ?2, ?3)"
             " ON CONFLICT (period) DO UPDATE SET reserved = ?2, spent = ?2",
             (self.period, full, _written(self.tallies)),
         )
         self.reserved = full
+        if unpaid > 0:
+            permanent.reserve(connection, self.period, unpaid)
+            permanent.spend(connection, self.period, unpaid)
         self._add_up(connection)
 
     def carry(self, connection: sqlite3.Connection, amount: int) -> None:
@@ -414,6 +418,8 @@ class Store(Database):
             self.generation = max(self.generation, known.generation)
             self.damaged = max(self.damaged, known.damaged)
             self.restored = max(self.restored, known.restored)
+        # A mark of the first generation is one of a store of which nothing is known to be lost.
+        self.generation = max(self.generation, 1)
         self.damaged += damaged
         self.restored += not damaged
         connection.execute(

@@ -473,3 +473,77 @@ def test_a_file_that_may_only_be_read(path):
             device(path, seed=2)
     assert path.read_bytes() == content
     assert device(path, seed=3).ledger().damaged == 0
+
+
+def test_a_crash_while_what_is_unknown_is_made_up_for(path, monkeypatch):
+    """What is written of a lost store before its successor is there is not that of a new one."""
+    live(path)
+    remove(path, "", "-wal", "-shm")
+    path.with_name("device.db-mark").write_bytes(b"\xa5" * 256)
+    replace = mark.replace
+
+    def and_die(*arguments):
+        replace(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mark, "replace", and_die)
+        with pytest.raises(KeyboardInterrupt):
+            device(path, seed=2, now=START + WEEK)
+    with device(path, seed=3, now=START + WEEK, consent=True) as client:
+        assert client.ledger().reserved == client.ledger().ceilings.lifetime
+        assert client.record("colour", "a") is Outcome.OVER_BUDGET
+
+
+def test_the_period_of_a_loss_stays_full_when_higher_ceilings_are_agreed_to(path):
+    """What was spent under them before is not spent once more."""
+    low = Ceilings(2 * COST, 50 * COST)
+    colour = metric("colour", "every", 6)
+
+    def spend(client):
+        client.renew_consent()
+        accepted = [client.record("colour", "a") for _ in range(9)].count(Outcome.ACCEPTED)
+        client.clock.advance(hours=3)
+        assert client.flush().sent == accepted
+        return accepted
+
+    with device(path, colour, ceilings=low) as client:
+        assert spend(client) == CEILING // COST
+    remove(path, "", "-wal", "-shm")
+    with device(path, colour, seed=2, ceilings=low) as client:
+        assert client.ledger().ceilings == low
+        assert spend(client) == 0
+
+
+def test_a_period_is_full_though_the_lifetime_has_no_room_for_it(path):
+    """What a permanent response paid for was sent in the period all the same."""
+    metrics = metric("colour"), metric("model", "constant", ladder=CONSTANT)
+    low, copy = Ceilings(COST, COST * 3 // 2), path.with_name("copy")
+    for week in range(2):
+        with device(path, *metrics, now=START + week * WEEK, ceilings=low, consent=True) as client:
+            assert client.record("model", "a") is Outcome.ACCEPTED
+            client.clock.advance(days=3)
+            assert client.flush().sent == 1
+        if not week:
+            shutil.copy(path, copy)
+    remove(path, "-wal", "-shm")
+    os.replace(copy, path)
+    with device(path, *metrics, now=START + WEEK + 3 * 86_400_000, ceilings=low) as client:
+        ledger = client.ledger()
+        assert (ledger.reserved, ledger.restored) == (low.lifetime, 1)
+        assert ledger.periods[-1].reserved == ledger.periods[-1].spent == low.period
+        client.renew_consent(Ceilings(low.period, CEILING))
+        assert client.record("colour", "a") is Outcome.OVER_BUDGET
+
+
+def test_one_file_under_two_names_has_one_mark(path, tmp_path):
+    live(path)
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    with device(link, seed=2, now=START + WEEK) as client:
+        assert client.ledger().restored == 0
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+        client.clock.advance(hours=3)
+        assert client.flush().sent == 1
+    assert list(link.parent.iterdir()) == [link]
