@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from clientsdk.publishers import Publisher
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import ParameterError, PlanError
 
@@ -38,6 +39,19 @@ def checked_path(state: str | os.PathLike[str]) -> Path:
     if os.fspath(state) in ("", ":memory:"):
         raise ParameterError("state must be the path of a file, or None to keep all in memory")
     return Path(state)
+
+
+def checked_publisher(publisher: Publisher) -> Publisher:
+    """Return what is to take messages.
+
+    Raises
+    ------
+    ParameterError
+        It is nothing that could, such as None or a class.
+    """
+    if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
+        raise ParameterError("publisher must be an object with a method publish(shard, message)")
+    return publisher
 
 
 def checked_ceilings(ceilings: Ceilings) -> Ceilings:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from clientsdk import complaints, disabled, schema, spool
 from clientsdk.admission import Admission
-from clientsdk.arguments import checked_ceilings, checked_path, checked_timeout, read_plan
+from clientsdk.arguments import (
+    checked_ceilings,
+    checked_path,
+    checked_publisher,
+    checked_timeout,
+    read_plan,
+)
 from clientsdk.aside import aside, awaited
 from clientsdk.background import Background
 from clientsdk.database import Access
@@ -23,7 +29,7 @@ from clientsdk.outcomes import FlushResult, Outcome, Refusal
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
 from clientsdk.sender import Sender, out_of_time
-from clientsdk.settings import Settings
+from clientsdk.settings import Settings, configured
 from clientsdk.stats import Stats, Tally
 from clientsdk.store import NEVER, Store
 from mechanisms.randomness import Source, SystemSource
@@ -78,6 +84,7 @@ class Client:
         The plan cannot be honoured, or the store belongs to another collector or period length.
     ParameterError
         The ceilings are not positive, or the period's exceeds the lifetime's.
+        Or an argument or a setting is nothing that could serve as such.
         Or a variable about privacy cannot be understood.
     StoreError
         The state file cannot be used.
@@ -122,7 +129,8 @@ class Client:
         settings: Settings | None = None,
     ) -> None:
         self.plan = read_plan(plan)
-        self.settings = Settings.from_environment() if settings is None else settings
+        publisher = checked_publisher(publisher)
+        self.settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:
             complaints.let_pass(self.settings.log)
         self._clock = clock
@@ -135,9 +143,8 @@ class Client:
         self._off: Refusal | None = None
         self._file = path
         if self.settings.disabled:
-            self._off, path, background = disabled.REFUSAL, None, False
-        quota = self.settings.quota if quota is None else quota
-        background = self.settings.background if background is None else background
+            self._off, path = disabled.REFUSAL, None
+        quota = self.settings.quota
         period = self.plan.period_of(self._now())
         self._store = Store(path, self.plan, pinned, period, source, quota)
         self._admission = Admission(self._store, self.plan, source)
@@ -145,7 +152,7 @@ class Client:
         self._sender = Sender(self._store, self.plan.period, publisher, quota.age)
         self._background = (
             Background(self._store, self.plan.resolution, self._now, self.next_due, self._do_errand)
-            if background
+            if self.settings.background and self._off is None
             else None
         )
 

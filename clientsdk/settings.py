@@ -73,6 +73,8 @@ class Settings:
         for what in ("disabled", "background"):
             if not isinstance(getattr(self, what), bool):
                 raise ParameterError(f"{what} must be True or False")
+        if not isinstance(self.quota, Quota):
+            raise ParameterError("quota must be a Quota")
         for amount in (self.ceiling_period, self.ceiling_lifetime):
             if amount is not None and not amount > 0:
                 raise ParameterError("a ceiling must be above 0 micro-epsilon")
@@ -118,6 +120,18 @@ class Settings:
         lifetime = min(self.ceiling_lifetime or ceilings.lifetime, ceilings.lifetime)
         period = min(self.ceiling_period or ceilings.period, ceilings.period, lifetime)
         return Ceilings(period, lifetime)
+
+
+def configured(settings: Settings | None, **arguments: Any) -> Settings:
+    """Return settings, or those of the environment if there are none, with a client's arguments.
+
+    Raises
+    ------
+    ParameterError
+        An argument, or a variable about privacy, is not as it should be.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    return Settings.from_environment(**given) if settings is None else replace(settings, **given)
 
 
 class Variable(NamedTuple):

@@ -102,6 +102,7 @@ def test_arguments_that_make_no_sense():
         {"ceiling_period": 3, "ceiling_lifetime": 2},
         {"close_timeout": -1},
         {"log": "loud"},
+        {"quota": 131072},
     ):
         with pytest.raises(ParameterError):
             Settings(**wrong)
@@ -120,6 +121,26 @@ def test_settings_are_frozen_and_read_when_the_client_is_made(monkeypatch):
             client.settings.disabled = True
     with client_of(settings=Settings()) as client:
         assert client.settings == Settings()
+
+
+def test_settings_of_a_client_have_what_its_arguments_say(monkeypatch):
+    monkeypatch.setenv("SOTTO_BACKGROUND", "on")
+    monkeypatch.setenv("SOTTO_QUOTA_AGE", "1d")
+    said = {"background": False, "quota": Quota(bytes=131072)}
+    with client_of(**said) as client:
+        assert client.settings == Settings(**said)
+    with client_of(settings=Settings(close_timeout=2.0), **said) as client:
+        assert client.settings == Settings(close_timeout=2.0, **said)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"publisher": None}, {"publisher": MemoryPublisher}, {"background": "no"}, {"quota": 131072}],
+)
+def test_an_argument_that_cannot_serve_makes_neither_a_client_nor_a_file(wrong, tmp_path):
+    with pytest.raises(ParameterError, match=f"^{next(iter(wrong))} must be"):
+        client_of(state=tmp_path / "device.db", **wrong)
+    assert not list(tmp_path.iterdir())
 
 
 def test_ceilings_of_variables_are_pinned_and_only_lower(monkeypatch):
