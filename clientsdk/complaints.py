@@ -1,21 +1,25 @@
 """The one logger, ``clientsdk``: warnings, each cause at most once in a while, never a value.
 
-It has no handlers: an app that configures none sees the warnings on its standard error.
+It has no handlers: an app that configures none sees the warnings on its standard error. So does an
+app that never imports ``logging``, which takes a tenth of the time of importing the SDK. To import
+it when there is something to tell would be late: a fork, a signal or the interpreter's end may come
+between.
 """
 
 from __future__ import annotations
 
-import logging
 import math
+import sys
 import time
+from contextlib import suppress
 
 #: Seconds during which a cause that was told is not told again.
 QUIET = 60.0
 
 #: What the logger may be told to let pass.
-LEVELS = {"warning": logging.WARNING, "error": logging.ERROR, "off": logging.CRITICAL + 1}
+LEVELS = {"warning": 30, "error": 40, "off": 51}
 
-_log = logging.getLogger("clientsdk")
+_NAME = "clientsdk"
 _told: dict[str, float] = {}
 
 
@@ -35,9 +39,17 @@ def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
     now = time.monotonic()
     if now - _told.get(cause, -math.inf) >= quiet:
         _told[cause] = now
-        _log.warning(text, *details)
+        # None too where another thread is just importing it.
+        logger = getattr(sys.modules.get("logging"), "getLogger", None)
+        if logger is not None:
+            logger(_NAME).warning(text, *details)
+        elif sys.stderr is not None:
+            with suppress(OSError, ValueError):
+                sys.stderr.write((text % details if details else text) + "\n")
 
 
 def let_pass(level: str) -> None:
     """Let the logger pass nothing below one of :data:`LEVELS`, in this process."""
-    _log.setLevel(LEVELS[level])
+    import logging
+
+    logging.getLogger(_NAME).setLevel(LEVELS[level])

@@ -35,7 +35,7 @@ HEAVY = {
     "http",
     "importlib.metadata",
     "kafka",
-    "logging.handlers",
+    "logging",
     "numpy",
     "prometheus_client",
     "socket",

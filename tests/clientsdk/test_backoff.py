@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -60,3 +62,30 @@ def test_a_cause_is_told_of_once_in_a_while(monkeypatch, caplog):
     assert not told(quiet=3600)
     now[0] += 3600
     assert told(quiet=3600)
+
+
+SAYS = """
+import sys
+from clientsdk import complaints
+{first}
+complaints.warn("store", "%s of %s", "10 %", "all")
+complaints.warn("store", "again")
+complaints.warn("quota", "no more than 10 %")
+assert "logging" {there} sys.modules
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "there", "told"),
+    [
+        ("", "not in", "10 % of all\nno more than 10 %\n"),
+        ("import logging", "in", "10 % of all\nno more than 10 %\n"),
+        ("complaints.let_pass('error')", "in", ""),
+        ("sys.stderr = None", "not in", ""),
+        ("sys.stderr.close()", "not in", ""),
+    ],
+)
+def test_an_app_without_handlers_and_without_logging_sees_the_same(first, there, told):
+    code = SAYS.format(first=first, there=there)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", told)
