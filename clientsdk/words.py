@@ -66,6 +66,11 @@ def ledger_in_words(ledger: Ledger) -> str:
             f"Of that, {epsilon(ledger.carried)} may have been spent before this file was damaged, "
             f"lost or replaced by an older one, and counts as spent."
         )
+    elif ledger.damaged or ledger.restored:
+        lines.append(
+            "This file was damaged, lost or replaced by an older one: the period in which that was "
+            "found counts as spent."
+        )
     lines += [_period(each) for each in ledger.periods]
     lines += [
         f"{each.metric}: {epsilon(each.cost)} once for all periods, for an answer that "

@@ -222,7 +222,9 @@ class CompiledPlan:
         try:
             document = json.loads(data.decode("utf-8"))
         except (ValueError, RecursionError):
-            raise PlanError("the compiled plan is not JSON in UTF-8") from None
+            raise PlanError(
+                "the compiled plan is not JSON in UTF-8, which sotto plan compile writes"
+            ) from None
         plan = plan_of(document)
         check(plan)
         if plan.to_json() != data:

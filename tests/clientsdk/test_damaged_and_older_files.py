@@ -547,3 +547,13 @@ def test_one_file_under_two_names_has_one_mark(path, tmp_path):
         client.clock.advance(hours=3)
         assert client.flush().sent == 1
     assert list(link.parent.iterdir()) == [link]
+
+
+def test_the_ledger_says_in_words_why_a_period_counts_as_spent(path):
+    ledger, _ = live(path, weeks=1)
+    assert "damaged" not in str(ledger)
+    overwrite(path, 0)
+    with device(path) as client:
+        ledger = client.ledger()
+        assert (ledger.carried, ledger.damaged, ledger.restored) == (0, 1, 0)
+        assert str(ledger).splitlines()[3].startswith("This file was damaged, lost or replaced")
