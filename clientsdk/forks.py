@@ -34,11 +34,15 @@ class Forkable(Protocol):
         ...
 
 
-#: Seconds after which whoever holds the guard is taken to be a thread of the parent.
+#: Seconds after which it is asked whether whoever holds the guard is a thread of the parent.
 PATIENCE = 2.0
 
-# Held during a fork, and while a process finds out that it is the child of one.
-_guard = threading.Lock()
+# Held during a fork, and while a process finds out that it is the child of one. Reentrant: a
+# signal handler may fork.
+_guard = threading.RLock()
+#: The process that has taken the guard last.
+_holder = 0
+_held: list[threading.RLock] = []
 #: Connections that can neither be used nor closed in this process.
 abandoned: list[sqlite3.Connection] = []
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
@@ -53,23 +57,31 @@ def watch(resource: Forkable) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Keep forks away, and others that do the same.
-
-    A fork without hooks may have left the guard in the hands of a thread that is not here.
-    """
-    global _guard
-    held = _guard
-    if not held.acquire(timeout=PATIENCE):
-        held = _guard = threading.Lock()
-        held.acquire()
+    """Keep forks away, and others that do the same."""
+    held = _taken()
     try:
         yield
     finally:
         held.release()
 
 
+def _taken() -> threading.RLock:
+    """Take the guard, however long a fork in this process takes.
+
+    A fork without hooks may have left it in the hands of a thread that is not here.
+    """
+    global _guard, _holder
+    while True:
+        held = _guard
+        if held.acquire(timeout=PATIENCE):
+            _holder = os.getpid()
+            return held
+        if _holder != os.getpid() and _guard is held:
+            _guard = threading.RLock()
+
+
 def _before() -> None:
-    _guard.acquire()
+    _held.append(_taken())
     _suspended[:] = list(_watched)
     for resource in _suspended:
         resource.before_fork()
@@ -78,15 +90,21 @@ def _before() -> None:
 def _after_in_parent() -> None:
     for resource in _suspended:
         resource.after_fork_in_parent()
-    _suspended.clear()
-    _guard.release()
+    _resume()
 
 
 def _after_in_child() -> None:
+    global _holder
+    _holder = os.getpid()
     for resource in _suspended:
         resource.after_fork_in_child()
+    _resume()
+
+
+def _resume() -> None:
     _suspended.clear()
-    _guard.release()
+    if _held:
+        _held.pop().release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -115,15 +115,17 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
     StoreError
         The store cannot be read.
     """
-    with store.transaction(Access.READ) as connection:
-        if store.stopped or not store.consented:
-            return Preview(())
-        copy = _Copy(store, connection)
+    # Made before the transaction: a fork keeps new stores away, and waits for transactions.
+    copy = _Copy()
     publisher = MemoryPublisher()
-    sender = original.over(copy, publisher)
     messages: list[PreviewedMessage] = []
     moment = now
     try:
+        with store.transaction(Access.READ) as connection:
+            if store.stopped or not store.consented:
+                return Preview(())
+            copy.become(store, connection)
+        sender = original.over(copy, publisher)
         while True:
             sender.flush(moment, Errand())
             messages += [_read(*each, moment, copy.plans()) for each in publisher.messages]
@@ -138,10 +140,13 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
 
 
 class _Copy(Store):
-    """A store in memory that begins as what another is at this moment."""
+    """A store in memory that begins as what another is at some moment."""
 
-    def __init__(self, original: Store, connection: sqlite3.Connection) -> None:
+    def __init__(self) -> None:
         Database.__init__(self, None)
+
+    def become(self, original: Store, connection: sqlite3.Connection) -> None:
+        """Copy everything, in a transaction on the original."""
         vars(self).update({k: v for k, v in vars(original).items() if k not in vars(self)})
         self.refusals, self._plans = {}, dict(self._plans)
         connection.backup(self._connected())

@@ -202,6 +202,39 @@ assert client.ledger().periods[0].recordings == {"trial/colour": 3}
     run(FORK + code, path, "", "no hooks")
 
 
+def test_a_fork_that_waits_for_a_store_keeps_new_ones_away(path):
+    """Made meanwhile, a store would be open in both processes."""
+    code = """
+from clientsdk import forks
+from clientsdk.database import Access
+forks.PATIENCE = 0.02
+sys.unraisablehook = lambda found: os._exit(9)
+client = device(metric("colour", "every", 6))
+inside, forked = threading.Event(), threading.Event()
+made = []
+def hold():
+    with client._store.transaction(Access.WRITE):
+        inside.set()
+        forked.wait(0.3)
+def make():
+    made.append(device(metric("colour", "every", 6)))
+threads = [threading.Thread(target=hold), threading.Thread(target=make)]
+threads[0].start()
+inside.wait()
+before = client._store.before_fork
+def late():
+    threads[1].start()
+    before()
+    assert not made
+client._store.before_fork = late
+reap(fork(lambda: client.record("colour", "a"), hooks=True))
+for thread in threads:
+    thread.join()
+assert made[0].record("colour", "a") is Outcome.ACCEPTED
+"""
+    run(FORK + code, path, "")
+
+
 def test_other_programs_started_while_threads_record(path, tmp_path):
     """By vfork and posix_spawn: they share the parent's memory until they are another program."""
     code = """
