@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from clientsdk import complaints, disabled, schema, spool
+from clientsdk import complaints, disabled, recovery, schema, spool
 from clientsdk.admission import Admission
 from clientsdk.arguments import (
     checked_ceilings,
@@ -372,8 +372,11 @@ class Client:
 
     def _withdraw_though_off(self) -> bool:
         path = self._file
-        if path is None or not path.exists():
+        if path is None:
             return True
+        if not path.exists():
+            # It may have been found damaged, and kept aside.
+            return recovery.erase_aside(path.resolve())
         woken = Settings(background=False)
         with Client(
             self.plan, state=path, publisher=MemoryPublisher(), clock=self._clock, settings=woken

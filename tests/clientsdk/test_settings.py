@@ -233,6 +233,19 @@ def test_switched_off_no_file_is_made(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_switched_off_a_withdrawal_erases_what_was_kept_aside(tmp_path):
+    """The process may have died between keeping a damaged file aside and making another."""
+    path = tmp_path / "device.db"
+    kept = path.with_name("device.db-damaged-1")
+    kept.write_bytes(b"chains")
+    settings = Settings(disabled=True)
+    document = plan(metric("colour"))
+    off = SeededClient(document, seed=1, state=path, settings=settings, consent=False)
+    assert off.withdraw_consent()
+    assert not kept.exists()
+    assert not path.exists()
+
+
 def test_a_child_of_a_fork_is_switched_off_like_its_parent(tmp_path):
     client = client_of(state=tmp_path / "device.db", settings=Settings(disabled=True))
     pid = os.fork()
