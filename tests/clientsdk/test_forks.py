@@ -21,7 +21,13 @@ FORK = """
 import ctypes, signal
 libc = ctypes.PyDLL(None)
 def fork(work, hooks=len(sys.argv) < 4 or sys.argv[3] == "hooks"):
+    if not hooks:
+        # A request for the interpreter's lock, copied from a thread that is not in the child,
+        # would never be taken back there.
+        sys.setswitchinterval(1000)
+        time.sleep(0.01)
     pid = os.fork() if hooks else libc.fork()
+    sys.setswitchinterval(0.005)
     if pid == 0:
         try:
             # Whoever waits for a lock of a thread that is not here dies of it.
