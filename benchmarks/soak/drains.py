@@ -119,7 +119,10 @@ def run(orders: Orders) -> None:
     from sotto.errors import BrokerError, DrainError
     from sotto.topics import ReportTopic
 
-    log = os.open(orders.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    # A limit on the length of files is one on the log's too: what has it begins a log of its own.
+    own = f"{orders.log}.limited" if orders.file_bytes else orders.log
+    begun = os.O_TRUNC if orders.file_bytes else os.O_APPEND
+    log = os.open(own, os.O_WRONLY | os.O_CREAT | begun, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
     # A drain that takes long says where it is.
