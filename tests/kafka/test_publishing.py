@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -178,6 +179,17 @@ def test_a_broker_killed_while_it_is_sent_to_loses_nothing_acknowledged(
     assert {record.value for record in read_all(broker, bursts_topic)} == bursts.acknowledged
 
 
+def wait_until_stopped(process):
+    """Wait until no thread of a process that was sent SIGSTOP runs any more."""
+    deadline = time.monotonic() + 10
+    while {
+        path.read_text().rpartition(") ")[2][0]
+        for path in Path(f"/proc/{process}/task").glob("*/stat")
+    } - {"T"}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_same_bytes(
     local, broker, topic, read_all
 ):
@@ -187,6 +199,7 @@ def test_a_slow_broker_costs_the_timeout_and_what_it_took_comes_again_as_the_sam
     client = device(7, publisher)
     local.signal(signal.SIGSTOP)
     try:
+        wait_until_stopped(local.pid)
         started = time.monotonic()
         result = client.flush()
         assert time.monotonic() - started < 3.5
