@@ -167,24 +167,56 @@ class EstimatesTopic:
         headers: list[tuple[str, bytes]],
     ) -> dict[str, int]:
         """Send documents, have all of them acknowledged, and return where partitions are then."""
-        waiting: list[Any] = []
-        size = 0
-        ends: dict[str, int] = {}
-        for key, value in documents:
-            if len(key) + len(value) > MAX_DOCUMENT - _BATCH:
-                raise BrokerError(
-                    f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
-                    "look for fewer candidates"
-                )
-            waiting.append(producer.send(str(self.topic), key=key, value=value, headers=headers))
-            size += len(key) + len(value)
-            if size > _IN_FLIGHT:
-                ends |= acknowledged(waiting)
-                waiting, size = [], 0
-        return ends | acknowledged(waiting)
+        checked = (self._fitting(key, value) for key, value in documents)
+        return send_all(producer, str(self.topic), ((*each, headers) for each in checked))
+
+    def _fitting(self, key: bytes, value: bytes) -> tuple[bytes, bytes]:
+        if len(key) + len(value) > MAX_DOCUMENT - _BATCH:
+            raise BrokerError(
+                f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
+                "look for fewer candidates"
+            )
+        return key, value
 
 
-def acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
+def send_all(
+    producer: KafkaProducer,
+    topic: str,
+    records: Iterable[tuple[bytes, bytes, list[tuple[str, bytes]]]],
+) -> dict[str, int]:
+    """Send records and return once the broker has acknowledged all of them.
+
+    Parameters
+    ----------
+    producer : KafkaProducer
+        Of :func:`producer_for`.
+    topic : str
+    records : iterable of (bytes, bytes, list)
+        Key, value and headers of each. At most 16 MiB wait for acknowledgement.
+
+    Returns
+    -------
+    dict of str to int
+        Partition, as text, to the offset behind the last record sent there.
+
+    Raises
+    ------
+    KafkaError
+        The broker did not take a record, or not within ``PATIENCE`` seconds.
+    """
+    waiting: list[Any] = []
+    size = 0
+    ends: dict[str, int] = {}
+    for key, value, headers in records:
+        waiting.append(producer.send(topic, key=key, value=value, headers=headers))
+        size += len(key) + len(value)
+        if size > _IN_FLIGHT:
+            ends |= _acknowledged(waiting)
+            waiting, size = [], 0
+    return ends | _acknowledged(waiting)
+
+
+def _acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
     """Return once the broker has acknowledged all records of which these are the futures.
 
     Returns

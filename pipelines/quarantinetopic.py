@@ -7,14 +7,14 @@ went away, is published again from its beginning, with the same keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines import files, quarantine
 from pipelines.commit import StateDirectory
 from pipelines.estimates import Candidates
 from pipelines.manifest import Manifest
 from pipelines.publication import Publication
-from pipelines.publishing import acknowledged, producer_for
+from pipelines.publishing import producer_for, send_all
 from pipelines.quarantined import key_of, quarantine_record
 from sotto.brokers import Broker, require_client
 from sotto.errors import ParameterError
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 #: The note of how far that has been done.
 NAME = "published-quarantine.json"
-#: Bytes sent and not acknowledged.
-_IN_FLIGHT = 16 << 20
 
 
 @dataclass
@@ -102,17 +100,13 @@ class QuarantineTopic:
         self, producer: KafkaProducer, directory: StateDirectory, job: str, generation: int
     ) -> None:
         """Send what a file holds and have all of it acknowledged."""
-        waiting: list[Any] = []
-        size = 0
         content = files.load(directory.quarantine(generation), quarantine.KIND)
-        for number, reject in enumerate(quarantine.unpack(content)):
-            record = quarantine_record(reject, job, key_of(generation, number, reject))
-            sent = producer.send(
-                str(self.topic), key=record.key, value=record.value, headers=list(record.headers)
-            )
-            waiting.append(sent)
-            size += len(record.value)
-            if size > _IN_FLIGHT:
-                acknowledged(waiting)
-                waiting, size = [], 0
-        acknowledged(waiting)
+        records = (
+            quarantine_record(reject, job, key_of(generation, number, reject))
+            for number, reject in enumerate(quarantine.unpack(content))
+        )
+        send_all(
+            producer,
+            str(self.topic),
+            ((record.key, record.value, list(record.headers)) for record in records),
+        )
