@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -220,18 +220,34 @@ def _bound(log: Path, registry: Registry) -> float:
     return time.process_time() - begin
 
 
-def main() -> None:
-    """Print the table."""
-    head = ("reports", "drains", "CPU s", "wall s", "reports/s", "plain bound/s", "peak MB")
-    print("  ".join(f"{name:>13}" for name in head))
+def measured(write: Callable[[Path, CompiledPlan, int], object]) -> Iterator[Measured]:
+    """Yield what draining logs of ``MILLIONS`` takes, each in a process of its own.
+
+    Parameters
+    ----------
+    write : callable
+        Writes a log of so many reports.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for millions in MILLIONS:
             log = Path(folder) / f"log-{millions}"
             write(log, plan(), millions * 1_000_000)
             command = [sys.executable, "-m", "benchmarks.drain", str(log), f"{folder}/{millions}"]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            got = Measured(*json.loads(output))
-            cells = (
+            yield Measured(*json.loads(output))
+
+
+def row(cells: Iterable[str]) -> None:
+    """Print a row of the table."""
+    print("  ".join(f"{cell:>13}" for cell in cells), flush=True)
+
+
+def main() -> None:
+    """Print the table."""
+    row(("reports", "drains", "CPU s", "wall s", "reports/s", "plain bound/s", "peak MB"))
+    for got in measured(write):
+        row(
+            (
                 f"{got.reports:,}",
                 f"{got.drains}",
                 f"{got.cpu:.2f}",
@@ -240,7 +256,7 @@ def main() -> None:
                 f"{got.reports / got.bound:,.0f}",
                 f"{got.peak:,.0f}",
             )
-            print("  ".join(f"{cell:>13}" for cell in cells), flush=True)
+        )
 
 
 if __name__ == "__main__":

@@ -7,15 +7,11 @@ measured is CPU time, user and system, of a process bound to one core.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.drain import MILLIONS, SEED, Measured, plan, week
+from benchmarks.drain import SEED, measured, row, week
 from mechanisms.testing import SeededSource
 from sotto.compiled import CompiledPlan
 from sotto.log import LogWriter
@@ -40,16 +36,10 @@ def write(log: Path, plan: CompiledPlan, reports: int) -> int:
 
 def main() -> None:
     """Print the table."""
-    head = ("reports", "drains", "live chains", "CPU s", "CPU s/million", "peak MB")
-    print("  ".join(f"{name:>13}" for name in head))
-    with tempfile.TemporaryDirectory() as folder:
-        for millions in MILLIONS:
-            log = Path(folder) / f"log-{millions}"
-            write(log, plan(), millions * 1_000_000)
-            command = [sys.executable, "-m", "benchmarks.drain", str(log), f"{folder}/{millions}"]
-            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            got = Measured(*json.loads(output))
-            cells = (
+    row(("reports", "drains", "live chains", "CPU s", "CPU s/million", "peak MB"))
+    for got in measured(write):
+        row(
+            (
                 f"{got.reports:,}",
                 f"{got.drains}",
                 f"{got.counted:,}",
@@ -57,7 +47,7 @@ def main() -> None:
                 f"{got.cpu / got.reports * 1e6:.2f}",
                 f"{got.peak:,.0f}",
             )
-            print("  ".join(f"{cell:>13}" for cell in cells), flush=True)
+        )
 
 
 if __name__ == "__main__":
