@@ -4,6 +4,9 @@ This folder comes first: folders of `tests` bear the names of the packages that 
 
 Property tests try the same examples in every run, and have no deadline: a busy machine is no
 fault of the code.
+
+Where processes share the tests (``--numprocesses 2``), each takes whole files, so that what a file
+or a folder makes once is made once; all that needs Kafka, Flink or PostgreSQL is one process's.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parent
@@ -18,3 +22,24 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 settings.register_profile("sotto", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("sotto")
+
+#: Folders whose tests start servers, which takes long.
+SERVERS = ("tests/flink/", "tests/kafka/", "tests/postgres/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest for one process."""
+    items.sort(key=lambda item: not item.nodeid.startswith(SERVERS))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give processes whole files, in order; the tests with servers as if they were one file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "servers" if nodeid.startswith(SERVERS) else super()._split_scope(nodeid)
+
+    config.option.loadscopereorder = False
+    return Files(config, log)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import socket
 
 from deploy.errors import DeployError
 
 HOST = "127.0.0.1"
+#: Below what Linux, macOS and Windows give to who asks for any port: until a program listens on
+#: its own, which may take seconds, and while it is down, no connection of another takes it.
+_NOT_HANDED_OUT = range(20_000, 32_768)
 
 
 def two_free() -> tuple[int, int]:
-    """Return two ports that nobody has at this moment."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind((HOST, 0))
-        other.bind((HOST, 0))
-        return one.getsockname()[1], other.getsockname()[1]
+    """Return two ports that nobody has at this moment, and that no system gives anybody unasked."""
+    found: set[int] = set()
+    while len(found) < 2:
+        port = secrets.choice(_NOT_HANDED_OUT)
+        with contextlib.suppress(DeployError):
+            require_free(port)
+            found.add(port)
+    one, other = found
+    return one, other
 
 
 def require_free(port: int) -> None:
