@@ -30,6 +30,20 @@ from sotto.errors import BrokerError, DrainError
 from sotto.log import now_ms
 from sotto.registry import Registry
 
+#: What a checkpoint is told of a commit that is projected, in order.
+STEPS = (
+    "intent.json written",
+    "intent.json renamed",
+    "begun",
+    "written",
+    "synced",
+    "MANIFEST.json written",
+    "MANIFEST.json renamed",
+    "committed",
+    "collected",
+    "projected",
+)
+
 
 class Driver:
     """Commits to a state directory; to be made and used under its lock.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.soak.schedule import FaultError
+from pipelines.driver import STEPS as COMMIT_STEPS
 
 #: What a drain that could not go on ends with; why is in its log.
 REFUSED = 3
@@ -22,19 +23,8 @@ KILLED = -signal.SIGKILL
 PATIENCE = 900
 _LONG = 20
 
-STEPS = (
-    "intent.json written",
-    "intent.json renamed",
-    "begun",
-    "written",
-    "synced",
-    "MANIFEST.json written",
-    "MANIFEST.json renamed",
-    "committed",
-    "collected",
-    "projected",
-    "write",
-)
+#: Where a drain may be killed: at a step of its commit, or in the middle of writing a file.
+STEPS = (*COMMIT_STEPS, "write")
 
 
 class Orders(NamedTuple):

@@ -22,6 +22,7 @@ from clientsdk import Broker
 from clientsdk.testing import small_plan
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
+from pipelines.driver import STEPS
 from sotto.errors import BrokerError, DrainError
 from sotto.log import LogWriter
 from sotto.topicadmin import connected
@@ -29,18 +30,6 @@ from sotto.topics import ReportTopic
 
 pytestmark = pytest.mark.slow
 
-STEPS = (
-    "intent.json written",
-    "intent.json renamed",
-    "begun",
-    "written",
-    "synced",
-    "MANIFEST.json written",
-    "MANIFEST.json renamed",
-    "committed",
-    "collected",
-    "projected",
-)
 DEVICES = 20
 
 

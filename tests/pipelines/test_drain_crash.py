@@ -22,20 +22,9 @@ from step_plans import plans, registry
 
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
+from pipelines.driver import STEPS
 from pipelines.source import FrozenLog
 
-STEPS = (
-    "intent.json written",
-    "intent.json renamed",
-    "begun",
-    "written",
-    "synced",
-    "MANIFEST.json written",
-    "MANIFEST.json renamed",
-    "committed",
-    "collected",
-    "projected",
-)
 SEED = 20_131_201
 
 
@@ -94,6 +83,13 @@ def status(process: ForkServerProcess) -> int | None:
     code = process.exitcode
     process.close()
     return code
+
+
+def test_a_drain_takes_these_steps(world: World) -> None:
+    seen: list[str] = []
+    state = world.new_state()
+    done = drain(world.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=seen.append)
+    assert seen == [*STEPS] * done.drains
 
 
 @pytest.mark.slow

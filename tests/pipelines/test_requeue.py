@@ -19,6 +19,7 @@ from step_plans import DAY, HOUR, PERIOD
 
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
+from pipelines.driver import STEPS
 from pipelines.exporter.committed import committed as watched
 from pipelines.quarantined import CURABLE
 from pipelines.requeue import requeue
@@ -29,19 +30,6 @@ from sotto.reasons import Reason
 from sotto.wire import Row
 
 pytestmark = pytest.mark.slow
-
-STEPS = (
-    "intent.json written",
-    "intent.json renamed",
-    "begun",
-    "written",
-    "synced",
-    "MANIFEST.json written",
-    "MANIFEST.json renamed",
-    "committed",
-    "collected",
-    "projected",
-)
 
 
 class World:
