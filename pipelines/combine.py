@@ -1,4 +1,4 @@
-"""The results of all shares of a topic in one database.
+"""The results of all shares of a topic, in one database and in one topic of estimates.
 
 Every share's state directory is read as it is committed, without its lock: a manifest is replaced
 whole, and where a later commit has removed a file under the reader, all is read again. Shards are
@@ -14,30 +14,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from sqlalchemy import URL
 
-from pipelines import counts, files
-from pipelines.allshares import in_order, summed
+from pipelines.combinedtopic import CombinedTopic
 from pipelines.commit import StateDirectory
-from pipelines.counts import Window, WindowKey
+from pipelines.committedshares import CommittedShares, Pages
 from pipelines.estimates import Candidates
 from pipelines.manifest import Manifest
-from pipelines.plannames import check_plans
-from pipelines.projection import projection_of
 from pipelines.results import SHARES, ProjectionError, Results
 from sotto.compiled import CompiledPlan
-from sotto.errors import DrainError
+from sotto.errors import BrokerError, DrainError
 from sotto.registry import Registry
 
 #: How often all is read again that commits change under the reader, and the pause between, s.
 ATTEMPTS = 50
 _PAUSE = 0.05
-
-Windows: TypeAlias = Mapping[WindowKey, Window]
 
 
 @dataclass(frozen=True)
@@ -52,11 +46,14 @@ class Combined:
         Whether the database was behind.
     windows : int
         How many had changed and were estimated.
+    unpublished : str
+        Why results could not be published, if so; the database has them.
     """
 
     generations: tuple[int, ...]
     changed: bool = False
     windows: int = 0
+    unpublished: str = ""
 
     @property
     def generation(self) -> int:
@@ -69,8 +66,9 @@ def combine(
     plans: Sequence[CompiledPlan],
     database: str | URL,
     candidates: Candidates | None = None,
+    publish: CombinedTopic | None = None,
 ) -> Combined:
-    """Bring a database to what all shares have committed.
+    """Bring a database, and a topic, to what all shares have committed.
 
     Parameters
     ----------
@@ -82,6 +80,8 @@ def combine(
         Of these results alone, as SQLAlchemy takes it.
     candidates : mapping, optional
         Strings to look for, by plan fingerprint and metric.
+    publish : CombinedTopic, optional
+        Publishes what is in the database by then; the same one each time, for what it remembers.
 
     Raises
     ------
@@ -93,37 +93,44 @@ def combine(
     """
     registry = Registry(plans)
     directories = [StateDirectory(path) for path in state_dirs]
-    pages = _Pages()
+    pages = Pages()
+    done = Combined(())
     with Results(database) as results:
         for _ in range(ATTEMPTS):
-            shares = _committed(directories, registry)
-            manifests = list(shares.values())
-            whole = summed(manifests)
-            since = _since(results, whole, manifests)
-            now = tuple(manifest.generation for manifest in manifests)
-            if since == now:
-                return Combined(now)
+            shares = CommittedShares.read(directories, registry, candidates or {}, pages)
             try:
-                changed = _changed(shares, since or (0,) * len(now), pages)
+                found = _project(results, shares)
+                done = replace(
+                    found,
+                    changed=done.changed or found.changed,
+                    windows=done.windows + found.windows,
+                )
+                return replace(done, unpublished=_publish(publish, shares))
             except FileNotFoundError:
                 time.sleep(_PAUSE)
-                continue
-            made = projection_of(whole, registry, candidates or {}, changed, anew=since is None)
-            results.project(replace(made, shares=[_row(manifest) for manifest in manifests]))
-            return Combined(now, True, sum(map(len, changed)))
     raise ProjectionError("the shares commit faster than their results can be read: try again")
 
 
-def _committed(
-    directories: Sequence[StateDirectory], registry: Registry
-) -> dict[StateDirectory, Manifest]:
-    """Return what the shares have committed, by their numbers."""
-    found = {directory.path: directory.manifest() for directory in directories}
-    if len(found) < len(directories):
-        raise DrainError("a state directory is given twice")
-    for manifest in found.values():
-        check_plans(manifest, registry)
-    return {StateDirectory(path): found[path] for path in in_order(found)}
+def _project(results: Results, shares: CommittedShares) -> Combined:
+    """Bring a database to the sum of the shares."""
+    manifests, now = list(shares.manifests.values()), shares.generations
+    since = _since(results, shares.whole, manifests)
+    if since == now:
+        return Combined(now)
+    changed = shares.changed(since or (0,) * len(now))
+    made = shares.projection(changed, anew=since is None)
+    results.project(replace(made, shares=[_row(manifest) for manifest in manifests]))
+    return Combined(now, True, sum(map(len, changed)))
+
+
+def _publish(publish: CombinedTopic | None, shares: CommittedShares) -> str:
+    """Bring a topic to the sum of the shares; return why it cannot be."""
+    try:
+        if publish is not None:
+            publish(shares)
+    except BrokerError as error:
+        return str(error)
+    return ""
 
 
 def _since(
@@ -146,56 +153,6 @@ def _since(
             return None
         since.append(generation)
     return tuple(since)
-
-
-class _Pages:
-    """Pages of counts, each read once however often all is tried."""
-
-    def __init__(self) -> None:
-        self._read: dict[tuple[StateDirectory, int, int], Windows] = {}
-
-    def windows(self, directory: StateDirectory, page: int, generation: int) -> Windows:
-        """Return the windows of a page as a generation wrote it."""
-        key = (directory, page, generation)
-        if key not in self._read:
-            body = files.load(directory.page(page, generation), counts.KIND)
-            self._read[key] = counts.unpack_page(body)
-        return self._read[key]
-
-
-def _changed(
-    shares: Mapping[StateDirectory, Manifest], since: Sequence[int], pages: _Pages
-) -> list[list[tuple[WindowKey, Window]]]:
-    """Return the sums of windows that any share has changed after a generation, page by page."""
-    wanted = {
-        page
-        for manifest, before in zip(shares.values(), since, strict=True)
-        for page, generation in manifest.pages.items()
-        if generation > before
-    }
-    return [
-        _added(
-            [
-                (pages.windows(directory, page, manifest.pages[page]), before)
-                for (directory, manifest), before in zip(shares.items(), since, strict=True)
-                if page in manifest.pages
-            ]
-        )
-        for page in sorted(wanted)
-    ]
-
-
-def _added(parts: Sequence[tuple[Windows, int]]) -> list[tuple[WindowKey, Window]]:
-    """Return the sums of a page's windows of which any part has changed after its generation."""
-    changed = {
-        key for part, since in parts for key, window in part.items() if window.revision > since
-    }
-    found = []
-    for key in sorted(changed):
-        windows = [part[key] for part, _ in parts if key in part]
-        total = sum((window.counts for window in windows[1:]), windows[0].counts)
-        found.append((key, Window(sum(window.revision for window in windows), total)))
-    return found
 
 
 def _row(manifest: Manifest) -> dict[str, object]:

@@ -5,7 +5,7 @@ The topic may be out of reach: what is committed stands, and is published once i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,8 @@ from pipelines.estimates import Candidates
 from pipelines.manifest import Manifest
 from pipelines.projection import projection
 from pipelines.publication import Publication, documents_of, health_of
-from pipelines.stamps import check_stamps, stamp_of
+from pipelines.results import Projection
+from pipelines.stamps import check_stamps, stamps_of
 from pipelines.wholetopics import records
 from sotto.brokers import Broker, require_client
 from sotto.errors import BrokerError, FormatError, ParameterError
@@ -133,32 +134,75 @@ class EstimatesTopic:
         """Publish what has changed since what the state directory's note says."""
         if manifest.generation == 0:
             return
-        found = self._found()
+        found = self.found()
         note = Publication.of(directory)
         since = 0 if note is None else note.since(str(self.topic), found.id, manifest)
         if since == manifest.generation:
             return
         ends = dict(note.ends) if note and note.of_topic(str(self.topic), found.id) else {}
-        others = records(self.broker, str(self.topic), found.partitions, begin=ends)
-        with closing(others):
-            check_stamps(others, manifest, str(self.topic))
+        with closing(self.records(found.partitions, ends)) as others:
+            check_stamps(others, [manifest], str(self.topic))
         changed = projection(directory, manifest, registry, candidates, since)
         before = note.clock if note is not None and since else None
-        collector, stamp = registry.collector, stamp_of(manifest)
-        with producer_for(self.broker) as producer, _publishable():
-            ends |= self._send(producer, documents_of(changed, collector, before), stamp)
-            # Whoever has read this one has read all that belongs to its revision.
-            health = health_of(directory, manifest, collector)
-            ends |= self._send(producer, [health], stamp)
+        collector = registry.collector
+        health = health_of({directory: manifest}, manifest, collector)
+        ends |= self.send(changed, collector, before, health, stamps_of([manifest]))
         done = Publication(
             str(self.topic), found.id, manifest.generation, manifest.clock, changed.lineage, ends
         )
         done.leave(directory.path)
 
-    def _found(self) -> FoundTopic:
-        """Return what the broker says of the topic, if it can be used."""
+    def found(self) -> FoundTopic:
+        """Return what the broker says of the topic.
+
+        Raises
+        ------
+        BrokerError
+            It cannot be used, or the broker cannot be reached.
+        """
         with connected(self.broker) as topics:
             return topics.check_sink(self.topic, Stay(0, 0))
+
+    def records(self, partitions: int, begin: Mapping[str, int]) -> Generator[Any]:
+        """Yield what the topic has; as :func:`pipelines.wholetopics.records`."""
+        return records(self.broker, str(self.topic), partitions, begin=begin)
+
+    def send(
+        self,
+        changed: Projection,
+        collector: str,
+        before: int | None,
+        health: tuple[bytes, bytes],
+        stamps: list[tuple[str, bytes]],
+    ) -> dict[str, int]:
+        """Send the documents of what has changed, and then that of the job's health.
+
+        Whoever has read the last one has read all that belongs to its revision.
+
+        Parameters
+        ----------
+        changed : Projection
+        collector : str
+        before : int or None
+            As of :func:`pipelines.publication.documents_of`.
+        health : (bytes, bytes)
+            Key and value of the last document.
+        stamps : list
+            Headers of all of them.
+
+        Returns
+        -------
+        dict of str to int
+            Partition, as text, to the offset behind the last record sent there.
+
+        Raises
+        ------
+        BrokerError
+            Not all were acknowledged.
+        """
+        with producer_for(self.broker) as producer, _publishable():
+            ends = self._send(producer, documents_of(changed, collector, before), stamps)
+            return ends | self._send(producer, [health], stamps)
 
     def _send(
         self,

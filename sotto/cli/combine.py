@@ -3,8 +3,8 @@
 Each of them drains its share of the partitions into a state directory of its own
 (sotto aggregate --share). Here all these directories are read, while they are drained or not, and
 the results of all go to one database, as one process would have written them that took the whole
-topic. Nothing is written but the database, which can always be made again; no topic of estimates
-is.
+topic. The database can always be made again. With --publish they go from there to a topic of
+estimates too, to which the shares themselves publish nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli import publishing
 from sotto.cli.aggregate import load, stopping
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ examples:
   sotto aggregate ... --topic reports-e1-p8 --share 2/2 --state state-2 --follow
   sotto combine --plan plan.yaml --state state-1 --state state-2 --database URL --follow
       two processes that drain a topic, and one that keeps the database of their results
+  sotto combine ... --publish reports-estimates --publish-broker client.json --follow
+      publish them to a compacted topic, which sotto sink takes to other databases
+
+Where the topic cannot be reached, that is told, and tried again at the next look. One process
+publishes the results of a topic's shares.
 
 An interrupt (or SIGTERM) ends the command after what is under way.
 """
@@ -55,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the state directory of a share; again for every other one",
     )
     add("--database", required=True, metavar="URL", help="where the results go, as of SQLAlchemy")
+    publishing.add_estimates(parser, "required with --publish")
     add("--follow", action="store_true", help="go on with what is committed, until interrupted")
     add("--every", default="10s", metavar="DURATION", help="how often to look (default: 10s)")
 
@@ -68,12 +75,17 @@ def run(args: argparse.Namespace) -> int:
     loaded = [load(path) for path in args.plan]
     plans = [plan for plan, _ in loaded]
     candidates = {plan.fingerprint: strings for plan, strings in loaded}
+    publish = publishing.combined_of(args)
 
     def once() -> Combined:
-        return combine(args.state, plans, args.database, candidates)
+        return combine(args.state, plans, args.database, candidates, publish)
 
     if not args.follow:
-        print(summary(once()))
+        found = once()
+        print(summary(found), flush=True)
+        if found.unpublished:
+            publishing.tell(found)
+            return 2
         return 0
     with stopping() as stopped:
         _follow(once, stopped, seconds)
@@ -91,6 +103,8 @@ def _follow(once: Callable[[], Combined], stopped: threading.Event, seconds: flo
         else:
             if found.changed:
                 print(summary(found), flush=True)
+            if found.unpublished:
+                publishing.tell(found, "; it is tried again")
         stopped.wait(seconds)
 
 

@@ -16,7 +16,6 @@ from fake_kafka import FakeCluster, install
 from requeued import BOTH, FIRST_PLAN, reports
 from step_plans import DAY, plans
 
-from pipelines import combine as combining
 from pipelines import files, quarantine
 from pipelines.combine import Combined, combine
 from pipelines.commit import StateDirectory
@@ -304,7 +303,7 @@ def test_what_a_commit_removes_is_read_again(
             share_of(cluster, "2/2", tmp_path)
         return read(path, kind)
 
-    monkeypatch.setattr(combining.files, "load", load)
+    monkeypatch.setattr(files, "load", load)
     assert combine(states(tmp_path, 2), plans(), database).generations == (1, 2)
     drain(cluster.source(), tmp_path / "one", plans())
     assert results(database) == results(tmp_path / "one")
