@@ -381,6 +381,7 @@ def law(chain):
     }
 
 
+@pytest.mark.slow
 def test_periods_are_degradations_of_one_response():
     seed = 70_000
     seen, chain = pairs(1200, seed)
@@ -388,6 +389,7 @@ def test_periods_are_degradations_of_one_response():
     check_counts([seen[pair] for pair in exact], list(exact.values()), label=seed)
 
 
+@pytest.mark.slow
 def test_responses_drawn_anew_would_be_seen(monkeypatch):
     """The planted fault: every period draws a response of its own."""
     monkeypatch.setattr(permanent, "response", lambda connection, binding: None)

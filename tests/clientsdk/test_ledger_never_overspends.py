@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pytest
 from device_plans import CONSTANT, DAY, HOUR, START, WEEK, counted, items, metric, plan, reports
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -227,11 +228,21 @@ class Device(RuleBasedStateMachine):
         self.directory.cleanup()
 
 
-TestDevice = Device.TestCase
-TestDevice.settings = settings(
-    max_examples=200,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+def lives(number):
+    """So many lives of a device, the same in every run."""
+    return settings(
+        max_examples=number,
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+class TestFewLives(Device.TestCase):
+    settings = lives(20)
+
+
+@pytest.mark.slow
+class TestManyLives(Device.TestCase):
+    settings = lives(200)

@@ -249,6 +249,7 @@ assert client.ledger().periods[0].recordings == {"trial/colour": 2}
     run(FORK + code, path, "no hooks")
 
 
+@pytest.mark.slow
 def test_forks_amid_recording_and_sending_threads(path, tmp_path):
     """No deadlock, no lost charge, no key with two payloads."""
     log = tmp_path / "log"

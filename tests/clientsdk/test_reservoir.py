@@ -34,6 +34,7 @@ def kept_positions(devices, values, seed):
     return [kept[position] for position in range(values)]
 
 
+@pytest.mark.slow
 def test_every_value_is_kept_equally_often():
     seed = 500
     check_counts(kept_positions(1500, 4, seed), [1 / 4] * 4, label=seed)
