@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from clientsdk.background import Background
 from clientsdk.database import Access
 from clientsdk.errand import Errand
 from clientsdk.ledger import Consent, Ledger, lowered
-from clientsdk.outcomes import FlushResult, Outcome, Refusal
+from clientsdk.outcomes import FlushResult, Outcome
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
 from clientsdk.sender import Sender, out_of_time
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from clientsdk.preview import Preview
 
 _ETERNITY = 1 << 62
+#: As names of a module they are found sooner than as those of an Enum.
+ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL
+GIVEN = Consent.GIVEN
 
 
 class Client:
@@ -140,19 +144,20 @@ class Client:
         if ceilings is not None:
             pinned = lowered(checked_ceilings(ceilings), self.plan.ceilings)
         path = None if state is None else checked_path(state)
-        self._off: Refusal | None = None
+        self._off = self.settings.disabled
         self._file = path
-        if self.settings.disabled:
-            self._off, path = disabled.REFUSAL, None
+        if self._off:
+            path = None
         quota = self.settings.quota
         period = self.plan.period_of(self._now())
         self._store = Store(path, self.plan, pinned, period, source, quota)
+        self._refusals = disabled.refusals(self.plan) if self._off else self._store.refusals
         self._admission = Admission(self._store, self.plan, source)
         self._tally = Tally(self._metrics)
         self._sender = Sender(self._store, self.plan.period, publisher, quota.age)
         self._background = (
             Background(self._store, self.plan.resolution, self._now, self.next_due, self._do_errand)
-            if self.settings.background and self._off is None
+            if self.settings.background and not self._off
             else None
         )
 
@@ -181,6 +186,16 @@ class Client:
         ValueTypeError
             The value has the wrong type. The message never contains it.
         """
+        refusal = self._refusals.get(metric)
+        if refusal is not None and type(value) in refusal.plain:
+            outcome, _, until, stale = refusal
+            if (until is None or self._clock() < until) and (stale is None or monotonic() < stale):
+                self._tally.became[outcome][metric] += 1
+                sender = self._background
+                if sender is not None and sender.idle and outcome is not NO_CONSENT:
+                    # There may be older values to be sent.
+                    sender.start()
+                return outcome
         known = self._metrics.get(metric)
         if known is None:
             # Not the name that was given: it may be a value in the wrong place.
@@ -189,13 +204,7 @@ class Client:
                 f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
             )
         try:
-            refusal = self._off or self._store.refusals.get(metric)
-            if refusal is not None and (refusal is self._off or self._clock() < refusal.until):
-                if type(value) not in known.plain:
-                    known.encode(value)
-                outcome = refusal.outcome
-            else:
-                outcome = self._record(known, value)
+            outcome = self._record(known, value)
         except ValueTypeError as error:
             # Neither this frame nor those that the error came through keep the value.
             del value
@@ -204,43 +213,55 @@ class Client:
         self._tally.became[outcome][metric] += 1
         sender = self._background
         if sender is not None:
-            if sender.idle and outcome not in (Outcome.NO_CONSENT, Outcome.STORE_FULL):
-                # Whatever became of this value: there may be older ones to be sent.
-                sender.start()
-            elif outcome is Outcome.ACCEPTED:
+            if sender.idle:
+                if outcome is not NO_CONSENT and outcome is not STORE_FULL:
+                    # Whatever became of this value: there may be older ones to be sent.
+                    sender.start()
+            elif outcome is ACCEPTED:
                 sender.heed()
         return outcome
 
     def _record(self, metric: CompiledMetric, value: object) -> Outcome:
+        store = self._store
         now = self._now()
         try:
-            if self._store.stopped or not self._consented():
-                outcome = Outcome.NO_CONSENT
-            elif self.plan.expired(now):
+            if self._off:
+                outcome = Outcome.DISABLED
+            elif store.stopped or not self._consented(now):
+                outcome = NO_CONSENT
+            elif now >= self.plan.expires:
                 outcome = Outcome.EXPIRED
             else:
                 outcome = self._admission.record(metric, value, now)
-                if outcome is Outcome.STORE_FULL:
+                if outcome is STORE_FULL:
                     complaints.warn("quota", "values are refused: the quota is used up")
         except StoreError as error:
-            outcome = Outcome.STORE_FULL
+            outcome = STORE_FULL
             complaints.warn("store", "values are refused: %s", str(error))
-        if outcome is not Outcome.ACCEPTED:
+        if outcome is not ACCEPTED:
             # A value of the wrong type is told of whatever became of it.
             metric.encode(value)
-        if outcome in (Outcome.NO_CONSENT, Outcome.EXPIRED) and not self._store.stopped:
-            # Periods pass all the same, and old secrets go; if that fails now, it is tried again.
+            if outcome is NO_CONSENT or outcome is Outcome.EXPIRED:
+                self._keep_up(now)
+        return outcome
+
+    def _keep_up(self, now: int) -> None:
+        """Let periods pass and old secrets go; if that fails now, it is tried again."""
+        if not self._store.stopped:
             with suppress(StoreError):
                 self._admission.counts.lapse(now)
                 self._store.keep_up(self.plan.period_of(now))
-        return outcome
 
-    def _consented(self) -> bool:
-        if not self._store.consented:
-            # Another process may have been given it: look.
-            with self._store.transaction(Access.READ):
-                return self._store.consented
-        return True
+    def _consented(self, now: int) -> bool:
+        """Look whether another process was given consent; if not, look again a while later."""
+        store = self._store
+        if store.consent is GIVEN:
+            return True
+        with store.transaction(Access.READ):
+            if not store.consented:
+                # While the store is locked: consent that this process is given comes later.
+                store.deny(self.plan, now)
+            return store.consented
 
     def flush(self, timeout: float | None = None) -> FlushResult:
         """Send every report that is due now.
@@ -290,7 +311,7 @@ class Client:
         return await awaited(lambda: self.flush(timeout))
 
     def _do_errand(self, errand: Errand) -> FlushResult:
-        if self._off is not None:
+        if self._off:
             return FlushResult(0, 0)
         try:
             self._withdraw_if_owed()
@@ -308,7 +329,7 @@ class Client:
 
         Where items are being counted, that of their period is among them.
         """
-        if self._off is not None:
+        if self._off:
             return None
         self._settle(self._now())
         with self._store.transaction(Access.READ) as connection:
@@ -361,7 +382,7 @@ class Client:
         The kill switch does not keep a person from withdrawing: then this alone opens the file,
         if there is one.
         """
-        if self._off is not None:
+        if self._off:
             return self._withdraw_though_off()
         asked = self._store.stop()
         self._admission.counts.forget()
@@ -496,7 +517,7 @@ class Client:
         return preview(self._store, self._sender, moment, once=at is not None)
 
     def _refuse_if_off(self, what: str) -> None:
-        if self._off is not None:
+        if self._off:
             disabled.refuse(what)
 
     def close(self, timeout: float | None = None) -> FlushResult:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sqlite3
 import threading
 import time
-from enum import Enum
 from pathlib import Path
-from types import TracebackType
 
-from clientsdk import forks, schema
+from clientsdk import forks, notes, schema
+from clientsdk.notes import Note
+from clientsdk.transactions import DURABLE, READ, WRITE, Access, Hold, Transaction
 from sotto.errors import StoreError
 
-_turns = itertools.count(1)
-
-
-class Access(Enum):
-    """What a transaction may do, and what its commit survives."""
-
-    READ = "read"
-    """Sees one moment of the store."""
-    WRITE = "write"
-    """Excludes all other writers; the commit survives the death of the process."""
-    DURABLE = "durable"
-    """As ``WRITE``, and the commit survives a loss of power."""
+__all__ = ["Access", "Database"]
 
 
 class Database:
@@ -53,18 +41,22 @@ class Database:
         # keeps a thread from using the store in the middle of a use of its own.
         self._lock = threading.RLock()
         self._holder: int | None = None
-        self._turn: int | None = None
+        #: Whose use it is, by the number of a :class:`~clientsdk.transactions.Hold`.
+        self.turn: int | None = None
         self._suspended = False
-        self._process = os.getpid()
+        self.process = os.getpid()
         self._unusable: str | None = None
-        self._version: int | None = None
-        self._synchronous = Access.WRITE
+        #: Of the file, as far as memory agrees with it; None if it may not.
+        self.version: int | None = None
+        self._synchronous = WRITE
+        #: What is recorded and not in the tables, of a store in memory.
+        self.notes: list[Note] = []
         self._place: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
         self._connect(create=True)
         forks.watch(self)
 
-    def transaction(self, access: Access) -> _Transaction:
+    def transaction(self, access: Access) -> Transaction:
         """Return a context in which the store is locked and changes as a whole or not at all.
 
         Raises
@@ -72,7 +64,7 @@ class Database:
         StoreError
             At entry or exit: the store cannot be used now. Nothing has changed.
         """
-        return _Transaction(self, access)
+        return Transaction(self, access)
 
     def scrub(self, *, compact: bool) -> bool:
         """Remove what deleted rows left behind in the file and its log.
@@ -89,9 +81,9 @@ class Database:
         if self.path is None:
             return True
         try:
-            with _Hold(self):
+            with Hold(self):
                 connection = self._connected()
-                if self._version is None:
+                if self.version is None:
                     self._recognize(connection)
                 busy = self._scrub(connection, compact)
         except (sqlite3.Error, StoreError):
@@ -118,16 +110,16 @@ class Database:
         StoreError
             It is in use, by this very thread or for very long by another.
         """
-        with _Hold(self):
+        with Hold(self):
             self._unusable = "it is closed"
             self._disconnect()
 
     def check_process(self) -> None:
         """Notice a fork that ran no hooks, and open the file anew in the child."""
-        if self._process == os.getpid():
+        if self.process == os.getpid():
             return
         with forks.alone():
-            if self._process != os.getpid():
+            if self.process != os.getpid():
                 self._revive()
 
     def before_fork(self) -> None:
@@ -149,19 +141,19 @@ class Database:
     def _seal(self, connection: sqlite3.Connection) -> None:
         """Add to a transaction whose commit is to survive a loss of power."""
 
-    def _vouch(self) -> None:
+    def vouch(self) -> None:
         """Note beside the file that such a commit has come through, while it is still locked."""
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
         """Read again whatever is kept in memory: the file may have changed, or be another."""
 
     def _recognize(self, connection: sqlite3.Connection) -> None:
-        version = self._start(connection, Access.READ)
+        version = self._start(connection, READ)
         try:
             self._refresh(connection)
         finally:
             connection.execute("ROLLBACK")
-        self._version = version
+        self.version = version
 
     def _revive(self) -> None:
         # What is held here is held by a thread of the parent, in the middle of a transaction:
@@ -177,14 +169,14 @@ class Database:
                 forks.abandoned.append(connection)
             else:
                 connection.close()
-        self._version = None
-        self._synchronous = Access.WRITE
+        self.version = None
+        self._synchronous = WRITE
         self._lock = threading.RLock()
-        self._holder = self._turn = None
+        self._holder = self.turn = None
         self._suspended = False
         self.sending = threading.RLock()
         self.flushing = False
-        self._process = os.getpid()
+        self.process = os.getpid()
 
     def _connected(self) -> sqlite3.Connection:
         if self._unusable is not None:
@@ -210,31 +202,41 @@ class Database:
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        self._version = None
-        self._synchronous = Access.WRITE
+        self.version = None
+        self._synchronous = WRITE
         if connection is not None:
             connection.close()
 
-    def _begin(self, access: Access) -> sqlite3.Connection:
+    def begin(self, access: Access) -> sqlite3.Connection:
+        """Begin a transaction, whose reads see what others have committed, and return it."""
         connection = self._connected()
-        if access is Access.DURABLE and self._where() != self._place:
+        if self.notes:
+            notes.write(connection, self.notes)
+        if access is DURABLE and self._where() != self._place:
             # The file was renamed or replaced: what is sent must be charged in the one that others
             # find. If it is not this store's, reading it again says so.
             self._disconnect()
             connection = self._connected()
         version = self._start(connection, access)
-        if version != self._version:
+        if version != self.version:
             self._refresh(connection)
-            self._version = version
+            self.version = version
         return connection
+
+    def commit(self, access: Access) -> None:
+        """Make what the transaction has changed last."""
+        connection = self._connected()
+        if access is DURABLE:
+            self._seal(connection)
+        connection.execute("COMMIT")
 
     def _start(self, connection: sqlite3.Connection, access: Access) -> int:
         """Begin a transaction, once no other process is in the way; return the file's version."""
-        if access is not Access.READ and access is not self._synchronous and self.path is not None:
-            level = "FULL" if access is Access.DURABLE else "NORMAL"
+        if access is not self._synchronous and access is not READ and self.path is not None:
+            level = "FULL" if access is DURABLE else "NORMAL"
             connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = access
-        statement = "BEGIN" if access is Access.READ else "BEGIN IMMEDIATE"
+        statement = "BEGIN" if access is READ else "BEGIN IMMEDIATE"
         deadline = None
         while True:
             try:
@@ -253,23 +255,26 @@ class Database:
         """Return a number that another connection's commit changes."""
         if self.path is None:
             return 0
-        (version,) = connection.execute("PRAGMA data_version").fetchone()
-        return int(version)
+        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
 
-    def _refuse_reentry(self) -> None:
-        self.check_process()
+    def refuse_reentry(self) -> None:
+        """Raise a StoreError in the middle of a use by the same thread."""
+        if self.process != os.getpid():
+            self.check_process()
         if self._holder == threading.get_ident():
             # A signal handler or a finalizer that records, in the middle of a recording.
             raise StoreError("the device's store is in use by the same thread")
 
-    def _hold(self, turn: int) -> None:
-        """Keep other threads out; what follows must end in :meth:`_let_go`, come what may."""
+    def hold(self, turn: int) -> None:
+        """Keep other threads out; what follows must end in :meth:`let_go`, come what may."""
         thread = threading.get_ident()
-        if not self._lock.acquire(timeout=schema.LOCK_PATIENCE):
+        lock = self._lock
+        if not (lock.acquire(False) or lock.acquire(timeout=schema.LOCK_PATIENCE)):
             raise StoreError("the device's store is in use by another thread")
-        self._holder, self._turn = thread, turn
+        self._holder, self.turn = thread, turn
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Roll back what was not committed and let others in, if this thread kept them out."""
         mine = self._holder == threading.get_ident()
         try:
@@ -278,7 +283,7 @@ class Database:
         finally:
             # No call from here to the release: an interrupt arrives at calls.
             if mine:
-                self._holder = self._turn = None
+                self._holder = self.turn = None
             try:
                 self._lock.release()
             except RuntimeError:
@@ -287,95 +292,10 @@ class Database:
     def _roll_back(self) -> None:
         connection = self._connection
         if connection is not None and connection.in_transaction:
-            self._version = None
+            self.version = None
             try:
                 connection.execute("ROLLBACK")
             except sqlite3.Error:
                 # Closing rolls back what is left; the next use connects again.
                 if self.path is not None:
                     self._disconnect()
-
-
-class _Hold:
-    """Exclusive use of a database by one thread, for one ``with`` statement."""
-
-    _turn = 0
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._turn = next(_turns)
-
-    def __enter__(self) -> None:
-        self._database._refuse_reentry()
-        try:
-            self._database._hold(self._turn)
-        except BaseException:
-            self._database._let_go()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._database._let_go()
-
-    def __del__(self) -> None:
-        # Interrupted at the very entry of what should have let go.
-        if self._turn and self._database._turn == self._turn:
-            self._database._version = None
-            self._database._let_go()
-
-
-class _Transaction:
-    __slots__ = ("_access", "_database", "_hold")
-
-    def __init__(self, database: Database, access: Access) -> None:
-        self._database = database
-        self._access = access
-        self._hold = _Hold(database)
-
-    def __enter__(self) -> sqlite3.Connection:
-        database = self._database
-        self._hold.__enter__()
-        try:
-            return database._begin(self._access)
-        except BaseException as error:
-            database._version = None
-            database._let_go()
-            if isinstance(error, sqlite3.Error):
-                raise _unusable(error) from error
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        database, committed = self._database, False
-        try:
-            if error is None:
-                durable = self._access is Access.DURABLE
-                connection = database._connected()
-                if durable:
-                    database._seal(connection)
-                connection.execute("COMMIT")
-                committed = True
-                if durable:
-                    database._vouch()
-        except sqlite3.Error as failure:
-            raise _unusable(failure) from failure
-        finally:
-            if not committed:
-                # What is kept in memory may be ahead of the file: read it again next time.
-                database._version = None
-            database._let_go()
-        if isinstance(error, sqlite3.Error):
-            raise _unusable(error) from error
-
-
-def _unusable(error: sqlite3.Error) -> StoreError:
-    kind = schema.DamagedError if schema.is_damage(error) else StoreError
-    return kind(f"the device's store cannot be used: {error}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import NoReturn
 
 from clientsdk.outcomes import Outcome, Refusal
-from clientsdk.store import NEVER
+from sotto.compiled import CompiledPlan
 from sotto.errors import StoreError
 
-#: What becomes of every value.
-REFUSAL = Refusal(Outcome.DISABLED, NEVER)
+
+def refusals(plan: CompiledPlan) -> dict[str, Refusal]:
+    """Return what becomes of every value, by metric."""
+    return {each.name: Refusal(Outcome.DISABLED, each.plain, None) for each in plan.metrics}
 
 
 def refuse(what: str) -> NoReturn:

@@ -2,7 +2,55 @@
 
 from __future__ import annotations
 
-from mechanisms.randomness import Source
+import os
+from typing import TYPE_CHECKING
+
+from mechanisms.randomness import Source, SystemSource
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_SYSTEM = SystemSource()
+#: What the draws for one recording mostly take: an id, a jitter and a few rungs of one symbol.
+_AT_ONCE = 64
+
+
+class OnceOnly:
+    """The operating system's CSPRNG for one recording: one system call where that is enough.
+
+    Every bit is handed out at most once. To be dropped when the recording ends: what is kept
+    between recordings could be handed out twice, by a fork or a copied process.
+
+    Examples
+    --------
+    >>> 0 <= OnceOnly().bits(64) < 2**64
+    True
+    """
+
+    __slots__ = ("_bits", "_left")
+
+    def __init__(self) -> None:
+        self._bits = int.from_bytes(os.urandom(_AT_ONCE), "little")
+        self._left = 8 * _AT_ONCE
+
+    def bits(self, n: int) -> int:
+        """Return a uniform integer in ``[0, 2**n)``."""
+        if n > self._left:
+            return _SYSTEM.bits(n)
+        drawn = self._bits
+        self._bits = drawn >> n
+        self._left -= n
+        return drawn & ((1 << n) - 1)
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """Return ``(n,)`` independent uniform 64-bit words."""
+        return _SYSTEM.words(n)
+
+
+def for_one(source: Source) -> Source:
+    """Return the source of one recording; of a source that is seeded, itself."""
+    return OnceOnly() if type(source) is SystemSource else source
 
 
 def below(source: Source, bound: int) -> int:

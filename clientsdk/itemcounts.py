@@ -120,6 +120,12 @@ class ItemCounts:
         The plan that the store was opened with.
     source : Source
 
+    Attributes
+    ----------
+    begun : list of Count
+        In a process that was forked, until it is looked at, the parent's: ask whether there is
+        any first.
+
     Privacy
     -------
     Counts are in memory alone. A process that was forked has none of its parent's.
@@ -130,14 +136,14 @@ class ItemCounts:
         self._plan = plan
         self._source = source
         self._process = os.getpid()
-        self._counts: list[Count] = []
+        self.begun: list[Count] = []
 
     def __bool__(self) -> bool:
         """Whether there is any count."""
-        if self._counts and self._process != os.getpid():
+        if self.begun and self._process != os.getpid():
             # They are the parent's, which will draw from them.
-            self._counts.clear()
-        return bool(self._counts)
+            self.begun.clear()
+        return bool(self.begun)
 
     def add(self, metric: CompiledMetric, value: object, now: int) -> bool:
         """Count an item if its count is begun; False if more is to be decided.
@@ -164,7 +170,7 @@ class ItemCounts:
 
     def current(self, connection: sqlite3.Connection, metric: CompiledMetric) -> Count | None:
         """Return the count of a metric in the store's period if its claim stands."""
-        for count in list(self._counts) if self else ():
+        for count in list(self.begun) if self else ():
             if count.metric is metric and count.period == self._store.period:
                 claim = claims.find(connection, count.period, count.tally)
                 if claim is not None and claim.holder == count.holder:
@@ -184,17 +190,17 @@ class ItemCounts:
     def hold(self, count: Count) -> None:
         """Add a count, whose claim is in the transaction under way."""
         self._process = os.getpid()
-        self._counts.append(count)
+        self.begun.append(count)
 
     def discard(self, count: Count) -> None:
         """Drop a count."""
         # Another thread may have dropped it.
         with suppress(ValueError):
-            self._counts.remove(count)
+            self.begun.remove(count)
 
     def forget(self) -> None:
         """Drop all counts."""
-        self._counts.clear()
+        self.begun.clear()
 
     def lapse(self, now: int) -> None:
         """Drop all counts if nothing may be recorded any more.
@@ -228,13 +234,13 @@ class ItemCounts:
             return
         store, plan = self._store, self._plan
         reached = max(store.period, plan.period_of(now))
-        if all(count.period >= reached for count in self._counts):
+        if all(count.period >= reached for count in self.begun):
             return
         with store.transaction(Access.WRITE) as connection:
             owed = store.owed
             store.advance(connection, plan.period_of(now))
             moment = max(now, store.period * plan.period)
-            over = [count for count in self._counts if count.period < store.period]
+            over = [count for count in self.begun if count.period < store.period]
             for count in over:
                 if claims.use(connection, count.period, count.tally, count.holder) and (
                     self._releasable(count, moment)
@@ -261,7 +267,7 @@ class ItemCounts:
         StoreError
             It could not be written; the counts are forgotten all the same.
         """
-        counts = list(self._counts) if self else []
+        counts = list(self.begun) if self else []
         self.forget()
         if counts:
             with self._store.transaction(Access.WRITE) as connection:
@@ -270,4 +276,4 @@ class ItemCounts:
 
     def next_due(self) -> int | None:
         """Return when the first report of a count will be due (ms), None if there is no count."""
-        return min((count.due for count in self._counts), default=None) if self else None
+        return min((count.due for count in self.begun), default=None) if self else None

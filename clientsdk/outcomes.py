@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from mechanisms.frozen import frozen
 from sotto.errors import SottoError
 
 
@@ -54,10 +54,23 @@ class Outcome(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """An outcome that is certain for a metric until a time, in milliseconds since the epoch."""
+    """What becomes of a metric's values for a while, so that nothing need be looked up.
+
+    Attributes
+    ----------
+    outcome : Outcome
+    plain : frozenset of type
+        Of these no value is of the wrong type; of others it is to be asked.
+    until : int, optional
+        Milliseconds since the epoch; None if it is so for good.
+    stale : float, optional
+        On the monotonic clock, where another process may end it at any time.
+    """
 
     outcome: Outcome
-    until: int
+    plain: frozenset[object]
+    until: int | None
+    stale: float | None = None
 
 
 class Lapses(NamedTuple):
@@ -93,7 +106,7 @@ class Lapses(NamedTuple):
 NO_LAPSES = Lapses()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushResult:
     """What one :meth:`clientsdk.Client.flush` did.
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 #: Bytes that a row takes beside its payloads, at most but for what pages leave free.
 ROW = 80
 
+_INSERT = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
 
 class Chain(NamedTuple):
     """The outputs for one recorded value, as stored: no value, nothing to compute it from.
@@ -55,7 +57,12 @@ class Chain(NamedTuple):
 
 def insert(connection: sqlite3.Connection, chain: Chain) -> None:
     """Store a new chain."""
-    connection.execute("INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", chain)
+    connection.execute(_INSERT, chain)
+
+
+def insert_all(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+    """Store new chains."""
+    connection.executemany(_INSERT, chains)
 
 
 def due(

@@ -11,7 +11,9 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
+import time
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,17 +30,24 @@ from clientsdk import (
 )
 from clientsdk.database import Access, Database
 from clientsdk.ledger import Consent, Ledger
-from clientsdk.outcomes import Refusal
+from clientsdk.notes import MOST, Note
+from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.quota import Quota
 from clientsdk.spool import Chain
 from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
 
-_written = json.JSONEncoder(separators=(",", ":")).encode
+_quoted = lru_cache(maxsize=1024)(json.dumps)
+_BOOK = (
+    "INSERT INTO ledger (reserved, tallies, period, spent) VALUES (?1, ?2, ?3, 0)"
+    " ON CONFLICT (period) DO UPDATE SET reserved = ?1, tallies = ?2"
+)
 _DAMAGED = "the device's store cannot be used: it is damaged"
 #: Later than any report is due, in milliseconds since the epoch.
 NEVER = 1 << 63
+#: Milliseconds for which consent that another process was given may go unnoticed.
+FORGET_AFTER = 50
 
 
 class Store(Database):
@@ -91,6 +100,8 @@ class Store(Database):
         The number of the latest request to stop, see :meth:`stop`.
     refusals : dict of str to Refusal
         By metric; forgotten whenever they might no longer hold.
+    room : int
+        Bytes that may be added before the file is measured again.
     soonest : int
         When the first report that this process knows of is due (ms): never later than that.
     identity, budget : bytes
@@ -119,6 +130,7 @@ class Store(Database):
     _done: int
     refusals: dict[str, Refusal]
     soonest: int
+    room: int
 
     def __init__(
         self,
@@ -132,8 +144,7 @@ class Store(Database):
         self.refusals = {}
         self.soonest = NEVER
         self._quota = Quota() if quota is None else quota
-        # Bytes that may be added before the file is measured again.
-        self._room = 0
+        self.room = 0
         self._collector = plan.collector
         self._period_ms = plan.period
         self.budget = mark.budget_of(plan.collector, plan.period)
@@ -206,7 +217,7 @@ class Store(Database):
         except (TypeError, ValueError, AttributeError):
             raise schema.DamagedError(_DAMAGED) from None
         self.refusals.clear()
-        self._room = 0
+        self.room = 0
 
     def _read(self, connection: sqlite3.Connection) -> None:
         """Read what is kept in memory; of a damaged file something else than StoreError comes."""
@@ -223,7 +234,8 @@ class Store(Database):
         self.pseudonym = ratchet.pseudonym(self._collector, period, secret)
         self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
         self.consents, self.period, self.owed, self._done = consents, period, owed, done
-        self.reserved, self.tallies = int(row[0]), tallies
+        self.reserved = int(row[0])
+        self._tally(tallies)
         self.lifetime_reserved, self.lifetime_spent = permanent.lifetime(connection)
         named = connection.execute("SELECT 1 FROM pseudonym WHERE period = ?", (self.period,))
         self._named = named.fetchone() is not None
@@ -298,6 +310,17 @@ class Store(Database):
             self._named = False
             self.owe_erasure(connection)
 
+    def deny(self, plan: CompiledPlan, now: int) -> None:
+        """Remember for a moment that there is no consent, so that not every value asks the file.
+
+        In that moment nothing else can change what becomes of a value but consent, which this
+        process hears of at once and another only then, or a period's end.
+        """
+        until = min(now + FORGET_AFTER, (plan.period_of(now) + 1) * plan.period)
+        stale = time.monotonic() + FORGET_AFTER / 1000
+        for metric in plan.metrics:
+            self.refusals[metric.name] = Refusal(Outcome.NO_CONSENT, metric.plain, until, stale)
+
     def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
         """Pin other ceilings."""
         if ceilings != self.ceilings:
@@ -324,7 +347,8 @@ class Store(Database):
         claims.forget(connection, period)
         self.period = period
         self.pseudonym = ratchet.pseudonym(self._collector, period, secret)
-        self.reserved, self.tallies, self._named = 0, {}, False
+        self.reserved, self._named = 0, False
+        self._tally({})
         self.refusals.clear()
         self.forget_pseudonyms(connection)
         self.owe_erasure(connection)
@@ -397,7 +421,7 @@ class Store(Database):
         connection.execute(
             "INSERT INTO ledger (period, reserved, spent, tallies) VALUES (?1, ?2, ?2, ?3)"
             " ON CONFLICT (period) DO UPDATE SET reserved = ?2, spent = ?2",
-            (self.period, full, _written(self.tallies)),
+            (self.period, full, self._tallied()),
         )
         self.reserved = full
         if unpaid > 0:
@@ -455,7 +479,7 @@ class Store(Database):
         if self.path is not None:
             self._sealed = self.seal(connection)
 
-    def _vouch(self) -> None:
+    def vouch(self) -> None:
         if self.path is not None:
             self._vouched = self._sealed.generation
             mark.advance(self.path, self._sealed)
@@ -464,18 +488,22 @@ class Store(Database):
 
     def full(self, connection: sqlite3.Connection) -> bool:
         """Whether the quota is used up."""
-        if self._room <= 0:
-            self._room = self._quota.bytes - spool.size(connection)
-        return self._room <= 0
+        if self.room <= 0:
+            self.room = self._quota.bytes - spool.size(connection)
+        return self.room <= 0
 
     def keep(self, connection: sqlite3.Connection, chain: Chain) -> None:
         """Store a chain of this period, which :meth:`book` charges in the same transaction."""
-        self._room -= len(chain.payloads) + spool.ROW
-        self.soonest = min(self.soonest, chain.due)
+        self._expect(chain)
         if not self._named:
             spool.remember(connection, self.period, self.pseudonym)
             self._named = True
         spool.insert(connection, chain)
+
+    def _expect(self, chain: Chain) -> None:
+        self.room -= len(chain.payloads) + spool.ROW
+        if chain.due < self.soonest:
+            self.soonest = chain.due
 
     def book(
         self,
@@ -490,19 +518,58 @@ class Store(Database):
         Of the lifetime the same, unless ``lifetime`` says how much: what is drawn from a
         permanent response costs nothing beyond that response.
         """
-        self.reserved += cost
         if lifetime is None:
-            self.lifetime_reserved += cost
+            self._reserve(tally, seen, cost)
         else:
             permanent.reserve(connection, self.period, cost)
-            self.lifetime_reserved += lifetime
+            self._reserve(tally, seen, cost, lifetime)
             self.lifetime_spent += lifetime
+        connection.execute(_BOOK, (self.reserved, self._tallied(), self.period))
+
+    def _reserve(self, tally: str, seen: int, cost: int, lifetime: int | None = None) -> None:
+        self.reserved += cost
+        self.lifetime_reserved += cost if lifetime is None else lifetime
         self.tallies[tally] = seen
-        connection.execute(
-            "INSERT INTO ledger (reserved, tallies, period, spent) VALUES (?1, ?2, ?3, 0)"
-            " ON CONFLICT (period) DO UPDATE SET reserved = ?1, tallies = ?2",
-            (self.reserved, _written(self.tallies), self.period),
+        self._pieces[tally] = f"{_quoted(tally)}:{seen}"
+
+    @property
+    def noting(self) -> bool:
+        """Whether a recording may be noted, while the store is held: :meth:`note`.
+
+        Only in memory, where no other process reads it, and only where nothing else is to be
+        written: the first of a period goes into the tables.
+        """
+        return (
+            self.path is None
+            and self.version is not None
+            and self._named
+            and self.room > 0
+            and len(self.notes) < MOST
         )
+
+    def note(self, tally: str, seen: int, cost: int, chain: Chain) -> bool:
+        """Note a recording in memory; False if it cannot be noted any more.
+
+        Charge and chain are one entry. What is counted in memory comes first: an interrupt in
+        between can only have counted too much.
+        """
+        note = Note(tally, seen, cost, chain)
+        self._expect(chain)
+        self._reserve(tally, seen, cost)
+        if self.version is None:
+            # A signal handler has forked, and this is the child.
+            return False
+        self.notes.append(note)
+        return True
+
+    def _tally(self, tallies: dict[str, int]) -> None:
+        """Begin with other tallies, also as they are written."""
+        self.tallies = tallies
+        self._pieces = {name: f"{_quoted(name)}:{seen}" for name, seen in tallies.items()}
+
+    def _tallied(self) -> str:
+        """Return the tallies as JSON; each was put into words when it changed."""
+        return "{" + ",".join(self._pieces.values()) + "}"
 
     def incumbent_cost(self, connection: sqlite3.Connection, tally: str) -> int | None:
         """Return what the chain in a reservoir has reserved, None if it was not used so far.

@@ -27,7 +27,11 @@ def device(path, **options):
     return SeededClient(compiled, seed=1, state=path, clock=FakeClock(START), **options)
 
 
-@pytest.mark.parametrize("name", ["__enter__", "_hold", "_begin", "_start", "__exit__", "_let_go"])
+USES = ("database.py", "transactions.py", "notes.py")
+IN_A_TRANSACTION = ("__enter__", "hold", "begin", "_start", "__exit__", "commit", "let_go")
+
+
+@pytest.mark.parametrize("name", IN_A_TRANSACTION)
 def test_an_interrupt_leaves_nothing_locked(path, name):
     """It arrives at the first instruction of a function that opens or ends a transaction."""
     client = device(path)
@@ -35,7 +39,7 @@ def test_an_interrupt_leaves_nothing_locked(path, name):
 
     def interrupt(frame, event, argument):
         code = frame.f_code
-        if event == "call" and code.co_name == name and code.co_filename.endswith("database.py"):
+        if event == "call" and code.co_name == name and code.co_filename.endswith(USES):
             sys.settrace(None)
             raise KeyboardInterrupt
 

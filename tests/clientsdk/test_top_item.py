@@ -202,7 +202,7 @@ def test_no_byte_of_any_file_changes_while_items_are_counted(path):
     before = raw(path, index)
     for _ in range(20_002):
         client.record("app", "c")
-    assert client._admission.counts._counts[0]._counts == [0, 0, 20_003, 0]
+    assert client._admission.counts.begun[0]._counts == [0, 0, 20_003, 0]
     assert raw(path, index) == before
     client.clock.now = START + WEEK
     client.flush()
@@ -246,7 +246,7 @@ def test_a_count_tells_nothing_of_itself():
     client = device()
     for _ in range(1234):
         client.record("app", "b")
-    (count,) = client._admission.counts._counts
+    (count,) = client._admission.counts.begun
     assert "1234" not in f"{count!r} {client._admission.counts!r} {client!r}"
 
 
@@ -347,7 +347,7 @@ def test_an_item_that_another_thread_counts_during_a_withdrawal_goes_too(monkeyp
     client = device()
     client.record("app", "a")
     counts = client._admission.counts
-    (count,) = counts._counts
+    (count,) = counts.begun
     agree = client._store.agree
     monkeypatch.setattr(client._store, "agree", lambda *given: (counts.hold(count), agree(*given)))
     client.withdraw_consent()
@@ -380,7 +380,7 @@ def test_consent_given_by_another_thread_meanwhile_keeps_its_count(path, drawn, 
     client = device(state=path)
     client.record("app", "a")
     with monkeypatch.context() as late:
-        late.setattr(client, "_consented", lambda: False)
+        late.setattr(client, "_consented", lambda now: False)
         assert client.record("app", "b") is Outcome.NO_CONSENT
     assert client.record("app", "c") is Outcome.ACCEPTED
     client.clock.advance(days=8)
@@ -516,7 +516,7 @@ def work():
     result = client.flush()
     assert (result.sent, result.error, client.next_due()) == (0, None, None)
     assert client.record("app", "c") is Outcome.ACCEPTED
-    assert client._admission.counts._counts[0]._counts == [0, 0, 1, 0]
+    assert client._admission.counts.begun[0]._counts == [0, 0, 1, 0]
     client.clock.advance(days=6, hours=3)
     assert client.flush().sent == 1
 wait(fork(work))
@@ -596,7 +596,7 @@ def test_what_was_drawn_and_could_not_be_stored_is_stored_later(path, drawn, pre
     with pytest.raises(StoreError):
         client._admission.counts.settle(client.clock())
     client._store._connection = sound
-    (count,) = client._admission.counts._counts
+    (count,) = client._admission.counts.begun
     first = count.chain
     assert first is None or count._counts == []
     client.clock.advance(days=2)
@@ -634,7 +634,7 @@ def test_a_commit_that_came_through_without_saying_so_draws_no_second_chain(path
     client._store._connection = sound
     client.clock.advance(days=2)
     assert client.flush().sent == 1
-    assert (len(drawn), client._admission.counts._counts) == (1, [])
+    assert (len(drawn), client._admission.counts.begun) == (1, [])
     assert len({report.chain for report in reports(client.publisher.messages)}) == 1
 
 
