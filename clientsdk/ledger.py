@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clientsdk import schema
 from clientsdk.permanent import PermanentCharge, charges
+from mechanisms.frozen import frozen, shown
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
 
@@ -27,7 +27,7 @@ class Consent(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerPeriod:
     """One budget period of the ledger; amounts in micro-epsilon.
 
@@ -54,15 +54,19 @@ class LedgerPeriod:
     number: int
     start: int
     end: int
-    pseudonym: str | None = field(repr=False)
+    pseudonym: str | None
     reserved: int
     spent: int
     recordings: dict[str, int]
     degraded_reserved: int = 0
     degraded_spent: int = 0
 
+    def __repr__(self) -> str:
+        """Return all of it but the pseudonym."""
+        return shown(self, "pseudonym")
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class PendingChain:
     """A chain that still has rungs to release.
 
@@ -85,7 +89,7 @@ class PendingChain:
         What it has cost once each rung is released, weakest first.
     """
 
-    chain: str = field(repr=False)
+    chain: str
     metric: str
     period: int
     event: int
@@ -97,8 +101,12 @@ class PendingChain:
     reserved: int
     costs: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return all of it but the chain's id."""
+        return shown(self, "chain")
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Ledger:
     """What one device has spent for one collector.
 

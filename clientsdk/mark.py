@@ -11,7 +11,6 @@ aggregator's audit sees what both copies send.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clientsdk import schema
+from mechanisms.digests import sha256
 from sotto.errors import StoreError
 
 try:
@@ -81,7 +81,7 @@ UNREADABLE = Mark(bytes(16), bytes(16), UNKNOWN, -UNKNOWN, UNKNOWN, 0, UNKNOWN, 
 
 def budget_of(collector: str, period_ms: int) -> bytes:
     """Return what tells the budgets of collectors and period lengths apart: 16 bytes."""
-    return hashlib.sha256(b"sotto.mark\0%d\0" % period_ms + collector.encode()).digest()[:16]
+    return sha256(b"sotto.mark\0%d\0" % period_ms + collector.encode())[:16]
 
 
 def read(path: Path) -> Mark | None:
@@ -201,7 +201,7 @@ def _put(descriptor: int, place: int, content: bytes) -> None:
 
 
 def _checksum(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()[:_SUM]
+    return sha256(body)[:_SUM]
 
 
 def _unusable(error: OSError) -> StoreError:

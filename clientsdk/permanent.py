@@ -18,11 +18,11 @@ Response", CCS 2014, section 3: a permanent randomized response, then instantane
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from typing import NamedTuple
 
+from mechanisms.digests import sha256
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import StoreError
 
@@ -59,7 +59,7 @@ def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
     bound = {name: part for name, part in document.items() if name not in _INESSENTIAL}
     bound["ladder"] = [rung.epsilon for rung in metric.ladder]
     text = json.dumps([plan.plan, bound], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(b"sotto.permanent\0" + text.encode()).digest()
+    return sha256(b"sotto.permanent\0" + text.encode())
 
 
 def response(connection: sqlite3.Connection, binding: bytes) -> bytes | None:

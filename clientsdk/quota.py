@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mechanisms.frozen import frozen
 from sotto.errors import ParameterError
 
 #: A page of the smallest file that holds a ledger and something to send.
 SMALLEST = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quota:
     """Bounds on the spool.
 

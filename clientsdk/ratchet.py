@@ -10,8 +10,7 @@ the aggregator's audit sees both.
 
 from __future__ import annotations
 
-import hashlib
-
+from mechanisms.digests import sha256
 from mechanisms.randomness import Source
 
 SECRET_BYTES = 32
@@ -41,7 +40,7 @@ def advance(secret: bytes, periods: int) -> bytes:
     True
     """
     for _ in range(min(periods, _LONGEST_WALK)):
-        secret = hashlib.sha256(b"sotto.ratchet\0" + secret).digest()
+        secret = sha256(b"sotto.ratchet\0" + secret)
     return secret
 
 
@@ -55,4 +54,4 @@ def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
     """
     number = period.to_bytes(8, "little", signed=True)
     tag = b"sotto.pseudonym\0" + collector.encode() + b"\0" + number
-    return hashlib.sha256(tag + secret).digest()[:16]
+    return sha256(tag + secret)[:16]

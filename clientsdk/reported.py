@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import overload
 
 from clientsdk.meanings import meaning
+from mechanisms.frozen import frozen
 from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
 from sotto.wire import Row, decode_message
@@ -15,7 +15,7 @@ from sotto.wire import Row, decode_message
 _SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reported:
     """One report that was sent.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from clientsdk import complaints
 from clientsdk.arguments import checked_timeout
 from clientsdk.quota import Quota
+from mechanisms.frozen import frozen, replace
 from sotto.compiled import Ceilings
 from sotto.durations import parse_duration
 from sotto.errors import ParameterError
@@ -28,7 +28,7 @@ _DECIMALS = 6
 _DIGITS = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """What a client is configured with; made so, it knows nothing of the environment.
 
@@ -63,7 +63,7 @@ class Settings:
     ceiling_period: int | None = None
     ceiling_lifetime: int | None = None
     background: bool = True
-    quota: Quota = field(default_factory=Quota)
+    quota: Quota = Quota()
     flush_timeout: float | None = None
     close_timeout: float = 1.0
     log: str | None = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from clientsdk import forks
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
 from clientsdk.turns import ElsewhereError
+from mechanisms.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stats:
     """Counts since the client was made, and what waits in its store now.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from mechanisms.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
 from mechanisms.channel import Channel, bit_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import ceil_fraction, exp_bounds
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, Rung
 from mechanisms.sampling import choose
@@ -31,7 +31,7 @@ HALF = GRAINS // 2
 LANE = 64
 
 
-@dataclass(frozen=True)
+@frozen
 class BitLadder:
     """The thresholds and exact probabilities of one bit at every rung, weakest first.
 
@@ -113,7 +113,7 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
     return BitLadder(one, zero, tuple(flips), tuple(rungs))
 
 
-@dataclass(frozen=True)
+@frozen
 class BitChain:
     """A ladder of independently randomized bits.
 

@@ -8,16 +8,16 @@ chain of both costs no more than C2 alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import loss_micro
+from mechanisms.frozen import frozen
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Channel:
     """A row-stochastic matrix: ``rows[x][o]`` is the probability of output ``o`` given ``x``.
 

@@ -11,9 +11,10 @@ The finalizer is that of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from mechanisms.digests import sha256
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +42,7 @@ def mix64(x: int) -> int:
 @lru_cache(maxsize=4096)
 def domain(tag: str) -> int:
     """Return the 64-bit constant that separates the hashes for ``tag`` from all others."""
-    return int.from_bytes(hashlib.sha256(tag.encode()).digest()[:8], "little")
+    return int.from_bytes(sha256(tag.encode())[:8], "little")
 
 
 SHARD = domain("sotto.shard")
@@ -83,7 +84,7 @@ def bloom_positions(string: bytes, cohort: int, hashes: int, bits: int) -> tuple
     bits : int
         Length of the filter. Positions of one string may coincide.
     """
-    digest = hashlib.sha256(b"sotto.bloom\0" + cohort.to_bytes(4, "little") + string).digest()
+    digest = sha256(b"sotto.bloom\0" + cohort.to_bytes(4, "little") + string)
     words = int.from_bytes(digest, "little")
     return tuple([(words >> 32 * i & _WORD) % bits for i in range(hashes)])
 

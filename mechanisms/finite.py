@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.frozen import frozen
 from mechanisms.laddered import SymbolLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, Rung
@@ -35,7 +35,7 @@ __all__ = ["FiniteChain", "FiniteDraw", "FiniteLadder", "Step", "finite_chain", 
 Step = FiniteDraw | SymbolDraw
 
 
-@dataclass(frozen=True)
+@frozen
 class FiniteChain:
     """A ladder of any finite mechanism.
 
@@ -195,7 +195,7 @@ class FiniteChain:
         return self.steps[level:]
 
 
-@dataclass(frozen=True)
+@frozen
 class FiniteLadder(SymbolLadder):
     """A ladder of any finite mechanism, whose reports are counted by output."""
 

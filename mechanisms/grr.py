@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
 from mechanisms.laddered import Prior, SymbolLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class GeneralizedRandomizedResponse(CategoryMechanism):
     """Report the true category, or with a smaller probability each of the others.
 
@@ -77,7 +77,7 @@ class GeneralizedRandomizedResponse(CategoryMechanism):
         return grr_ladder(self.domain_size, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class CategoryLadder(SymbolLadder):
     """A ladder that is drawn from the category itself, and counted by output."""
 
@@ -110,7 +110,7 @@ class CategoryLadder(SymbolLadder):
         return reports
 
 
-@dataclass(frozen=True)
+@frozen
 class GrrLadder(CategoryLadder):
     """Generalized randomized response over ``domain_size`` categories, relaxed along a ladder."""
 

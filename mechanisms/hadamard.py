@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import expm1
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError, check_int
+from mechanisms.frozen import frozen
 from mechanisms.grr import CategoryLadder
 from mechanisms.output_sets import HadamardChain, block_order, walsh_hadamard
 from mechanisms.rungs import certify, check_ladder
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mechanisms.frequency import Concerned
 
 
-@dataclass(frozen=True)
+@frozen
 class HadamardResponse(CategoryMechanism):
     """Report one of the places where the row of the category is positive, or another place.
 
@@ -95,7 +95,7 @@ class HadamardResponse(CategoryMechanism):
         return hadamard_ladder(self.domain_size, self.blocks, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class HadamardLadder(CategoryLadder):
     """Hadamard response over ``domain_size`` categories, relaxed along a ladder."""
 

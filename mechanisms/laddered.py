@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.bits import BitChain
 from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.rungs import Amounts, Rung
 
@@ -59,7 +59,7 @@ class OutputChain(Chain, Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen
 class Ladder(ABC):
     """What all ladders have in common.
 
@@ -184,7 +184,7 @@ class Ladder(ABC):
         return tuple([output.to_bytes(width, "little") for output in outputs])
 
 
-@dataclass(frozen=True)
+@frozen
 class SymbolLadder(Ladder):
     """A ladder whose reports are single symbols."""
 
@@ -272,7 +272,7 @@ class SymbolLadder(Ladder):
         return packed.reshape(len(payloads)).astype(np.int64)
 
 
-@dataclass(frozen=True)
+@frozen
 class VectorLadder(Ladder):
     """A ladder whose reports are vectors of bits."""
 

@@ -11,13 +11,13 @@ over the digits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import expm1
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
 from mechanisms.errors import ParameterError, check_int
+from mechanisms.frozen import frozen
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior, SymbolLadder
 from mechanisms.linear_hash import bucket, buckets_of, digits, hits, is_prime
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAX_CELLS = 1 << 24
 
 
-@dataclass(frozen=True)
+@frozen
 class LocalHashing(CoinMechanism):
     """Report the bucket of the category by randomized response; the hash is a public coin.
 
@@ -116,7 +116,7 @@ class LocalHashing(CoinMechanism):
         return frequencies(self.ladder, np.asarray(counts)[np.newaxis])
 
 
-@dataclass(frozen=True)
+@frozen
 class LocalHashingLadder(SymbolLadder):
     """Local hashing of ``domain_size`` categories, relaxed along a ladder."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.rungs import Rung
 from mechanisms.supporting import SupportChain
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class HadamardChain(SupportChain):
     """A ladder of places in ``blocks`` blocks of ``order`` places, both powers of two."""
 

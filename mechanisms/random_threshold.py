@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
+from mechanisms.frozen import frozen
 from mechanisms.grid import BINS, check_unit, threshold_of, thresholds_of, unit_array
 from mechanisms.laddered import Prior, SymbolLadder
 from mechanisms.randomness import Source
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MISSING = 2
 
 
-@dataclass(frozen=True)
+@frozen
 class RandomThreshold(NumberMechanism):
     """Say, by randomized response, whether a number is above a random public threshold.
 
@@ -85,7 +85,7 @@ class RandomThreshold(NumberMechanism):
         return threshold_ladder(self.missing, [micro], self.metric)
 
 
-@dataclass(frozen=True)
+@frozen
 class ThresholdLadder(SymbolLadder):
     """One bit about a number in [0, 1], against the threshold of its chain."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import exp, expm1, log1p
@@ -13,6 +12,7 @@ from mechanisms import coins
 from mechanisms.bits import BitChain, symmetric_bit
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO
+from mechanisms.frozen import frozen
 from mechanisms.laddered import Prior, VectorLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
@@ -31,7 +31,7 @@ MAX_HASHES = 8
 MAX_COHORTS = 1 << 16
 
 
-@dataclass(frozen=True)
+@frozen
 class Rappor(CoinMechanism):
     """The Bloom filter of a string, each bit flipped with the same probability (f/2).
 
@@ -104,7 +104,7 @@ class Rappor(CoinMechanism):
         return decode(self.ladder, np.asarray(counts)[np.newaxis], candidates)
 
 
-@dataclass(frozen=True)
+@frozen
 class RapporLadder(VectorLadder):
     """Bloom filters of ``bits`` bits with ``hashes`` hashes, relaxed along a ladder."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import MICRO, loss_micro
+from mechanisms.frozen import frozen
 
 #: A ladder has at most so many rungs.
 MAX_RUNGS = 8
@@ -30,7 +30,7 @@ class Rung(NamedTuple):
     q: Fraction
 
 
-@dataclass(frozen=True)
+@frozen
 class Amounts:
     """The nominal and certified amounts of a ladder, in micro-epsilon, weakest rung first."""
 

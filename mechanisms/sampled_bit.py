@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
 from mechanisms.errors import check_int
+from mechanisms.frozen import frozen
 from mechanisms.grid import (
     MAX_BITS,
     check_unit,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class SampledBit(NumberMechanism):
     """Report one bit of a number by randomized response; which bit is a public coin.
 
@@ -91,7 +91,7 @@ class SampledBit(NumberMechanism):
         return sampled_bit_ladder(self.bits, self.missing, [micro], self.metric)
 
 
-@dataclass(frozen=True)
+@frozen
 class SampledBitLadder(SymbolLadder):
     """One of the ``bits`` bits of a number in [0, 1], chosen by the chain's coin."""
 

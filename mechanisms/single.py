@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, to_micro
+from mechanisms.frozen import frozen, types_of
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class SingleLevel(ABC):
     """What all mechanisms at a single epsilon have in common.
 
@@ -43,19 +44,23 @@ class SingleLevel(ABC):
     """
 
     epsilon: float
-    ladder: LadderedMechanism = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check_types()
-        object.__setattr__(self, "ladder", self._build(to_micro(self.epsilon)))
+        # It refuses what no ladder can honour.
+        self.ladder  # noqa: B018
+
+    @cached_property
+    def ladder(self) -> LadderedMechanism:
+        """The ladder whose only rung is this mechanism."""
+        return self._build(to_micro(self.epsilon))
 
     def _check_types(self) -> None:
         """Refuse parameters that are not exactly of their type, before anything is computed."""
-        for given in fields(self):
-            kinds = _KINDS.get(str(given.type))
-            if given.init and kinds and type(getattr(self, given.name)) not in kinds:
-                value = getattr(self, given.name)
-                raise ParameterError(f"{given.name} must be of type {given.type}, not {value!r}")
+        for name, declared in types_of(type(self)).items():
+            kinds, value = _KINDS.get(declared), getattr(self, name)
+            if kinds and type(value) not in kinds:
+                raise ParameterError(f"{name} must be of type {declared}, not {value!r}")
 
     @abstractmethod
     def _build(self, micro: int) -> LadderedMechanism:
@@ -85,7 +90,7 @@ class SingleLevel(ABC):
         return self.ladder.rung_probabilities(0)[0][1]
 
 
-@dataclass(frozen=True)
+@frozen
 class SymbolMechanism(SingleLevel):
     """A mechanism for one of several symbols; it needs no public coin."""
 
@@ -115,7 +120,7 @@ class SymbolMechanism(SingleLevel):
         return _count(self.ladder, reports, np.zeros((len(reports), 2), dtype=np.uint64))
 
 
-@dataclass(frozen=True)
+@frozen
 class CategoryMechanism(SymbolMechanism):
     """A mechanism for one of several categories; it needs no public coin."""
 
@@ -128,7 +133,7 @@ class CategoryMechanism(SymbolMechanism):
         return frequencies(self.ladder, np.asarray(counts)[np.newaxis])
 
 
-@dataclass(frozen=True)
+@frozen
 class CoinMechanism(SingleLevel):
     """A mechanism with a public coin, hashed from an identifier of each report."""
 
@@ -155,7 +160,7 @@ class CoinMechanism(SingleLevel):
         return _count(self.ladder, reports, ids)
 
 
-@dataclass(frozen=True)
+@frozen
 class NumberMechanism(CoinMechanism):
     """A mechanism for a number scaled to [0, 1]."""
 

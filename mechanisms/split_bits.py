@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from mechanisms.allocation import bit_weights, split_epsilon
 from mechanisms.bits import BitChain, symmetric_bit
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
+from mechanisms.frozen import frozen
 from mechanisms.grid import check_unit, round_to_grid, rounds_to_grid, split_grid, unit_array
 from mechanisms.laddered import Prior, VectorLadder
 from mechanisms.randomness import Source
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class SplitBits(NumberMechanism):
     """Report all bits of a number, epsilon split over them so that the mean varies least.
 
@@ -88,7 +88,7 @@ class SplitBits(NumberMechanism):
         return tuple(float(share) for share in shares_of(self.bits, self.missing, micro))
 
 
-@dataclass(frozen=True)
+@frozen
 class SplitBitsLadder(VectorLadder):
     """The ``bits`` bits of a number in [0, 1], and a presence bit where it can be missing."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError, check_int
+from mechanisms.frozen import frozen
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Ladder, Prior, check_columns
 from mechanisms.randomness import Source
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_DOMAIN = 1024
 
 
-@dataclass(frozen=True)
+@frozen
 class SubsetSelection(CategoryMechanism):
     """Report a random subset of k categories, with the true one in it more often than not.
 
@@ -93,7 +93,7 @@ class SubsetSelection(CategoryMechanism):
         return subset_ladder(self.domain_size, self.subset_size, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class SubsetLadder(Ladder):
     """Subset selection over ``domain_size`` categories, relaxed along a ladder."""
 

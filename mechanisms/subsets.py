@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import comb, perm
 from typing import TYPE_CHECKING
 
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.rungs import Rung
 from mechanisms.sampling import uniform_below
@@ -25,7 +25,7 @@ _KEYS = 1 << 20
 _IN, _OUT = 1, 2
 
 
-@dataclass(frozen=True)
+@frozen
 class SubsetChain(SupportChain):
     """A ladder of subsets of ``k`` of ``width`` categories, as integers of so many bits."""
 

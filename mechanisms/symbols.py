@@ -8,7 +8,6 @@ random word, the first ``keep`` keep the symbol and ``other`` go to each other s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError, check_int
 from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, Rung
 from mechanisms.sampling import choose
@@ -33,7 +33,7 @@ TABLE_DRAWS, TABLE_SYMBOLS = 1 << 14, 1 << 12
 _KEPT, _OPEN = -1, -2
 
 
-@dataclass(frozen=True)
+@frozen
 class SymbolDraw:
     """One random word decides: keep a symbol, or move to one of the others.
 
@@ -147,7 +147,7 @@ def chains_below(
     return out
 
 
-@dataclass(frozen=True)
+@frozen
 class SymbolChain:
     """A ladder of generalized randomized response.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS
 
@@ -32,7 +32,7 @@ MAX_SHARE = Fraction(1, 1 << 16)
 _SLACK = 1 + Fraction(1, 1 << 30)
 
 
-@dataclass(frozen=True)
+@frozen
 class FiniteDraw:
     """One random word decides: an output by the integer weights of the input's row.
 

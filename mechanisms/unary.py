@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.bits import BitChain, one_sided_bit, symmetric_bit
 from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
+from mechanisms.frozen import frozen
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior, VectorLadder
 from mechanisms.randomness import Source
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_WIDTH = 1 << 16
 
 
-@dataclass(frozen=True)
+@frozen
 class SymmetricUnaryEncoding(CategoryMechanism):
     """One bit a category, each flipped with the same probability whichever it is.
 
@@ -76,7 +76,7 @@ class SymmetricUnaryEncoding(CategoryMechanism):
         return unary_ladder("sue", self.domain_size, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class OptimizedUnaryEncoding(CategoryMechanism):
     """One bit a category; a 1 is reported as a fair coin, a 0 rarely as 1.
 
@@ -129,7 +129,7 @@ class OptimizedUnaryEncoding(CategoryMechanism):
         return unary_ladder("oue", self.domain_size, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class UnaryLadder(VectorLadder):
     """Unary encoding of ``domain_size`` categories, relaxed along a ladder."""
 

@@ -8,12 +8,12 @@ honoured (:mod:`sotto.checks`). The *fingerprint* is the SHA-256 of its bytes.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mechanisms.digests import sha256
+from mechanisms.frozen import frozen
 from sotto.errors import PlanError, UnknownMetricError
 from sotto.metrictypes import Parameter
 from sotto.values import Symbol, labels_of, plain_types, symbol_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
-@dataclass(frozen=True)
+@frozen
 class Ceilings:
     """What a device may spend, in micro-epsilon, in one budget period and in its lifetime."""
 
@@ -32,7 +32,7 @@ class Ceilings:
     lifetime: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Rung:
     """A step of a ladder: nominal micro-epsilon, and the delay in ms after which it is sent."""
 
@@ -40,7 +40,7 @@ class Rung:
     after: int
 
 
-@dataclass(frozen=True)
+@frozen
 class CompiledMetric:
     """One thing collected.
 
@@ -176,7 +176,7 @@ class CompiledMetric:
         return symbol_of(self, value)
 
 
-@dataclass(frozen=True)
+@frozen
 class CompiledPlan:
     """A plan as both sides use it; see the module. Build it with :meth:`from_json`.
 
@@ -245,7 +245,7 @@ class CompiledPlan:
     @cached_property
     def fingerprint(self) -> bytes:
         """The SHA-256 of the canonical bytes: 32 bytes that identify the plan on the wire."""
-        return hashlib.sha256(self.to_json()).digest()
+        return sha256(self.to_json())
 
     @cached_property
     def _by_name(self) -> dict[str, CompiledMetric]:

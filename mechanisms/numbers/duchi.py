@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.frozen import frozen
 from mechanisms.laddered import Prior, SymbolLadder
 from mechanisms.numbers import inputs
 from mechanisms.numbers.laws import Law, Shape
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class DuchiOneBit(NumberMechanism):
     """Round a number in [0, 1] at random to 0 or 1, and report that by randomized response.
 
@@ -73,7 +73,7 @@ class DuchiOneBit(NumberMechanism):
         return duchi_ladder(self.missing, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class DuchiLadder(SymbolLadder):
     """One bit with the mean of a number in [0, 1], relaxed along a ladder."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
 from mechanisms.finite import FiniteChain, FiniteDraw, FiniteLadder
+from mechanisms.frozen import frozen
 from mechanisms.laddered import Prior
 from mechanisms.numbers import designs, inputs, steps
 from mechanisms.numbers.laws import Law, Shape
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class GridMechanism(NumberMechanism):
     """A mechanism for a number on a grid, at a single epsilon.
 
@@ -46,7 +46,7 @@ class GridMechanism(NumberMechanism):
     missing: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class PiecewiseMechanism(GridMechanism):
     """Report a cell of a grid, likelier within a window around the number than outside of it.
 
@@ -95,7 +95,7 @@ class PiecewiseMechanism(GridMechanism):
         return piecewise_ladder(self.points, self.missing, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class HybridMechanism(GridMechanism):
     """Answer by the Piecewise Mechanism or by one bit, so that the variance is the same everywhere.
 
@@ -144,7 +144,7 @@ class HybridMechanism(GridMechanism):
         return hybrid_ladder(self.points, self.missing, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class SquareWave(GridMechanism):
     """Report a cell of a grid, likelier within a window made for estimating the distribution.
 
@@ -188,7 +188,7 @@ class SquareWave(GridMechanism):
         return square_wave_ladder(self.points, self.missing, [micro], "")
 
 
-@dataclass(frozen=True)
+@frozen
 class GridLadder(FiniteLadder):
     """A number in [0, 1] on a grid, relaxed along a ladder.
 

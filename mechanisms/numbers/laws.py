@@ -18,19 +18,19 @@ grid the mean of a cell's position, and of the end's sign, is exactly linear in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 from typing import NamedTuple
 
 from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
 
 #: Numbers of inputs: one more than a power of two, so that halves and quarters are among them.
 POINTS = (3, 5, 9, 17, 33, 65, 129, 257)
 _ROOT_BITS = 64
 
 
-@dataclass(frozen=True)
+@frozen
 class Shape:
     """The inputs and outputs of a mechanism.
 

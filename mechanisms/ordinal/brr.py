@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro
 from mechanisms.finite import FiniteDraw, FiniteLadder, finite_chain
+from mechanisms.frozen import frozen
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior
 from mechanisms.ordinal.losses import Number, loss_matrix
@@ -111,7 +111,7 @@ def channel_rank(points: int, size: int) -> int:
     return points - size + 1
 
 
-@dataclass(frozen=True)
+@frozen
 class BipartiteRandomizedResponse(SymbolMechanism):
     """Report the true value or one of its nearest, all equally likely, or one of the others.
 
@@ -213,7 +213,7 @@ class BipartiteRandomizedResponse(SymbolMechanism):
         return ordinal(self.ladder, np.asarray(counts)[np.newaxis])
 
 
-@dataclass(frozen=True)
+@frozen
 class BrrLadder(FiniteLadder):
     """Bipartite randomized response with the same favoured candidates at all rungs."""
 

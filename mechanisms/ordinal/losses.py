@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 
 #: Integers and fractions are taken exactly, floats as the binary numbers that they are.
@@ -91,7 +91,7 @@ def jaccard(sets: Sequence[Collection[Hashable]]) -> Loss:
     return loss_matrix([[distance(one, two) for two in given] for one in given])
 
 
-@dataclass(frozen=True)
+@frozen
 class Nodes:
     """The values of a continuous range that are told apart.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, fsum
 
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 from mechanisms.selection.mechanism import SelectionMechanism
 from mechanisms.selection.scores import exponents, gaps
 
 
-@dataclass(frozen=True)
+@frozen
 class ExponentialMechanism(SelectionMechanism):
     """Select an item with probability proportional to e^(ε q/2Δ).
 

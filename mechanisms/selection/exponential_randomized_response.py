@@ -7,11 +7,11 @@ loss grows without bound in the number of items: about εn/2 along a staircase o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 from math import exp, expm1, fsum, inf, log, log1p
 
 from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS
 from mechanisms.sampling import choose, uniform_below
@@ -19,7 +19,7 @@ from mechanisms.selection.exponential import exponential_pmf
 from mechanisms.selection.scores import exponents
 
 
-@dataclass(frozen=True)
+@frozen
 class ExponentialRandomizedResponse:
     """With probability p one of the items near the best at random, else the exponential mechanism.
 
@@ -199,7 +199,7 @@ class ExponentialRandomizedResponse:
         return found
 
 
-@dataclass(frozen=True)
+@frozen
 class WorstLoss:
     """The largest loss of a finite domain, and two neighbours that have it."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.exact import decimal_context, exp_micro
+from mechanisms.frozen import frozen
 from mechanisms.laddered import Prior
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, Rung, certify, check_ladder
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FINE = 192
 
 
-@dataclass(frozen=True)
+@frozen
 class PermuteAndFlipLadder(TopItemLadder):
     """Permute-and-flip over one person's clipped counts, the selected item relaxed.
 

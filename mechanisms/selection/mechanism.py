@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import fsum
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import to_micro
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.selection.scores import Thresholds
 
 
-@dataclass(frozen=True)
+@frozen
 class SelectionMechanism(ABC):
     """A private selection of one of several items by their scores.
 

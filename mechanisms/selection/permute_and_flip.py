@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 from mechanisms.selection.flipping import exact_flips, float_flips
@@ -13,7 +13,7 @@ from mechanisms.selection.mechanism import SelectionMechanism
 from mechanisms.selection.scores import exponents, gaps
 
 
-@dataclass(frozen=True)
+@frozen
 class PermuteAndFlip(SelectionMechanism):
     """Look at the items in random order and take one with probability e^(ε (q − q*)/2Δ).
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS, Rung
 from mechanisms.sampling import choose
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class ReleaseChain:
     """A ladder below an item that is drawn elsewhere.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, ceil_fraction, exp_bounds
+from mechanisms.frozen import frozen
 from mechanisms.rungs import GRAINS, MAX_DECISION_EPSILON
 
 #: Acceptance falls no lower than e to minus this, or to minus epsilon where that is more: its
@@ -75,7 +75,7 @@ def gaps(scores: Sequence[int]) -> list[int]:
     return [best - score for score in scores]
 
 
-@dataclass(frozen=True)
+@frozen
 class Thresholds:
     """Integers t(g) over 2**64, the acceptance probability of an item whose score is g below.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
 from mechanisms.laddered import SymbolLadder
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_ITEMS, MAX_CLIP = 1 << 10, 1 << 16
 
 
-@dataclass(frozen=True)
+@frozen
 class TopItemLadder(SymbolLadder):
     """A ladder whose symbols are tuples of clipped counts, one an item, and whose reports items.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.frozen import frozen
 from mechanisms.laddered import Prior
 from mechanisms.randomness import Source
 from mechanisms.rungs import certify, check_ladder
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class TopResponseLadder(TopItemLadder):
     """Generalized randomized response on one person's most frequent item, relaxed.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import ceil_fraction
+from mechanisms.frozen import frozen
 from mechanisms.surveys.designs import SurveyDesign, odds
 from mechanisms.surveys.moments import Row, moments
 from mechanisms.surveys.rational import Number, log_ratio, rational
@@ -16,7 +16,7 @@ from mechanisms.surveys.rational import Number, log_ratio, rational
 MAX_CARDS = 1024
 
 
-@dataclass(frozen=True)
+@frozen
 class Christofides(SurveyDesign):
     """Draw a card from 1 to L; a no answers its number k, a yes answers L + 1 − k.
 

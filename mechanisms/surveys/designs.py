@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
 from mechanisms.exact import ceil_fraction, exp_bounds
+from mechanisms.frozen import frozen
 from mechanisms.surveys.estimates import contribution, estimate_share
 from mechanisms.surveys.moments import Row, moments
 from mechanisms.surveys.rational import Number, log_ratio, rational
@@ -42,7 +42,7 @@ def yes_share(value: Number) -> Fraction:
     return share
 
 
-@dataclass(frozen=True)
+@frozen
 class SurveyDesign(ABC):
     """How a yes and a no become answers; immutable, in exact fractions."""
 
@@ -187,7 +187,7 @@ def odds(epsilon: Number) -> Fraction:
     return exp_bounds(exact)[0]
 
 
-@dataclass(frozen=True)
+@frozen
 class Warner(SurveyDesign):
     """Answer the sensitive question truly with probability p, and its contrary otherwise.
 
@@ -258,7 +258,7 @@ class Warner(SurveyDesign):
         return 0, 1
 
 
-@dataclass(frozen=True)
+@frozen
 class Simmons(SurveyDesign):
     """Answer the sensitive question with probability p, and an unrelated one otherwise.
 

@@ -8,7 +8,6 @@ design.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro, loss_micro
 from mechanisms.finite import FiniteChain, FiniteDraw, FiniteLadder, finite_chain, rounded
+from mechanisms.frozen import frozen
 from mechanisms.grr import category, category_array
 from mechanisms.laddered import Prior
 from mechanisms.randomness import Source
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@frozen
 class SurveyLadder(FiniteLadder):
     """A ladder of a survey design: symbols are 0 for no and 1 for yes, counts one an answer."""
 
@@ -65,21 +65,21 @@ class SurveyLadder(FiniteLadder):
         return category_array(symbols, 2)
 
 
-@dataclass(frozen=True)
+@frozen
 class WarnerLadder(SurveyLadder):
     """Warner's design, relaxed along a ladder; every rung is one."""
 
     name = "warner"
 
 
-@dataclass(frozen=True)
+@frozen
 class SimmonsLadder(SurveyLadder):
     """Simmons' design, relaxed along a ladder; every rung is one, with the same question."""
 
     name = "simmons"
 
 
-@dataclass(frozen=True)
+@frozen
 class ChristofidesLadder(SurveyLadder):
     """Christofides' design, relaxed along a ladder; every rung is one."""
 

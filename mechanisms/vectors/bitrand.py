@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, decimal_context
+from mechanisms.frozen import frozen
 from mechanisms.grr import GrrLadder, grr_ladder
 from mechanisms.randomness import Source
 from mechanisms.rungs import GRAINS
@@ -88,7 +88,7 @@ def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
     return features * math.fsum(map(abs, frr_losses(epsilon, features, bits)))
 
 
-@dataclass(frozen=True)
+@frozen
 class FeatureRandomizedResponse:
     """f-RR of BitRand, as published: not ε-LDP. All bits of a vector by randomized response.
 
@@ -257,7 +257,7 @@ def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
     return 1 / (1 + (labels - 1) * small), small / (1 + (labels - 1) * small)
 
 
-@dataclass(frozen=True)
+@frozen
 class LabelRandomizedResponse(CategoryMechanism):
     """label-RR of BitRand: report the true label, or each of the others with a smaller probability.
 

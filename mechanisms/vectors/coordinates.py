@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError, check_int
+from mechanisms.frozen import frozen
 from mechanisms.grid import check_unit, unit_array
 from mechanisms.single import CoinMechanism
 from mechanisms.vectors.draws import DrawsLadder, coin, coin_column
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_DIMENSIONS, MAX_SAMPLED = 1024, 64
 
 
-@dataclass(frozen=True)
+@frozen
 class CoordinatesLadder(DrawsLadder):
     """Answers about different coordinates of a vector of ``dimensions`` numbers in [0, 1]."""
 
@@ -73,7 +73,7 @@ class CoordinatesLadder(DrawsLadder):
         return np.take_along_axis(values, self.coordinates_many(seeds), axis=1)
 
 
-@dataclass(frozen=True)
+@frozen
 class CoordinatesMechanism(CoinMechanism):
     """A mechanism for vectors at a single epsilon, whose ladder is a :class:`CoordinatesLadder`."""
 

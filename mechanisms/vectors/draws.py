@@ -12,7 +12,6 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mechanisms import coins
 from mechanisms.errors import ParameterError
 from mechanisms.finite import FiniteChain
+from mechanisms.frozen import frozen
 from mechanisms.laddered import Ladder, Prior
 from mechanisms.randomness import Source
 from mechanisms.rungs import Amounts, Rung, certify, check_ladder
@@ -52,7 +52,7 @@ def coin_column(seeds: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
     return coins.mix64s(seeds + np.uint64((index + 1) * _GAMMA & _MASK))
 
 
-@dataclass(frozen=True)
+@frozen
 class PackedChain:
     """Independent chains of one kind, their symbols packed into an integer.
 
@@ -124,7 +124,7 @@ class PackedChain:
         return weights
 
 
-@dataclass(frozen=True)
+@frozen
 class DrawsLadder(Ladder):
     """A ladder whose reports are ``count`` packed answers."""
 

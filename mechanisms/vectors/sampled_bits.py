@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError, check_int
+from mechanisms.frozen import frozen
 from mechanisms.grid import (
     check_unit,
     exponent_of,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_DRAWS = 32
 
 
-@dataclass(frozen=True)
+@frozen
 class SampledBits(NumberMechanism):
     """Report several bits of a number by randomized response; which bits are public coins.
 
@@ -96,7 +96,7 @@ class SampledBits(NumberMechanism):
         return sampled_bits_ladder(self.bits, self.draws, self.missing, [micro], self.metric)
 
 
-@dataclass(frozen=True)
+@frozen
 class SampledBitsLadder(DrawsLadder):
     """Some of the ``bits`` bits of a number in [0, 1], chosen by the chain's coins."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.exact import MICRO
+from mechanisms.frozen import frozen, replace
 from mechanisms.laddered import Prior
 from mechanisms.numbers import inputs
 from mechanisms.numbers.gridded import GridLadder, hybrid_ladder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 UNIFORM_VARIANCE = 1 / 12
 
 
-@dataclass(frozen=True)
+@frozen
 class SampledHybrid(CoordinatesMechanism):
     """Answer by the Hybrid Mechanism about a few coordinates of a vector, chosen by public coins.
 
@@ -101,7 +101,7 @@ class SampledHybrid(CoordinatesMechanism):
         return sampled_hybrid_ladder(self.dimensions, sampled, self.points, [micro], self.metric)
 
 
-@dataclass(frozen=True)
+@frozen
 class SampledHybridLadder(CoordinatesLadder):
     """Some of the ``dimensions`` coordinates on a grid, relaxed along a ladder.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
+from mechanisms.frozen import frozen
 from mechanisms.grid import (
     MAX_BITS,
     exponent_of,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 VECTOR_BINS = 16
 
 
-@dataclass(frozen=True)
+@frozen
 class SampledVector(CoordinatesMechanism):
     """Answer by randomized response about a few coordinates of a vector, chosen by public coins.
 
@@ -119,7 +119,7 @@ class SampledVector(CoordinatesMechanism):
         return sampled_vector_ladder(self.dimensions, sampled, self.bits, [micro], self.metric)
 
 
-@dataclass(frozen=True)
+@frozen
 class SampledVectorLadder(CoordinatesLadder):
     """Answers about some of the ``dimensions`` coordinates, relaxed along a ladder."""
 
