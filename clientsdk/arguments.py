@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from clientsdk.publishers import Publisher
 from sotto.compiled import Ceilings, CompiledPlan
@@ -23,12 +22,14 @@ def read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPl
     if isinstance(plan, bytes):
         return CompiledPlan.from_json(plan)
     try:
-        return CompiledPlan.from_json(Path(plan).read_bytes())
+        with open(os.fspath(plan), "rb") as file:
+            content = file.read()
     except OSError as error:
         raise PlanError(f"the compiled plan cannot be read: {error}") from error
+    return CompiledPlan.from_json(content)
 
 
-def checked_path(state: str | os.PathLike[str]) -> Path:
+def checked_path(state: str | os.PathLike[str]) -> str:
     """Return where a device's file is to be.
 
     Raises
@@ -36,9 +37,10 @@ def checked_path(state: str | os.PathLike[str]) -> Path:
     ParameterError
         That is no path.
     """
-    if os.fspath(state) in ("", ":memory:"):
+    path = os.fspath(state)
+    if path in ("", ":memory:"):
         raise ParameterError("state must be the path of a file, or None to keep all in memory")
-    return Path(state)
+    return path
 
 
 def checked_publisher(publisher: Publisher) -> Publisher:

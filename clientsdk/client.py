@@ -395,9 +395,9 @@ class Client:
         path = self._file
         if path is None:
             return True
-        if not path.exists():
+        if not os.path.exists(path):
             # It may have been found damaged, and kept aside.
-            return recovery.erase_aside(path.resolve())
+            return recovery.erase_aside(os.path.realpath(path))
         woken = Settings(background=False)
         with Client(
             self.plan, state=path, publisher=MemoryPublisher(), clock=self._clock, settings=woken

@@ -6,7 +6,6 @@ import os
 import sqlite3
 import threading
 import time
-from pathlib import Path
 
 from clientsdk import forks, notes, schema
 from clientsdk.notes import Note
@@ -21,7 +20,7 @@ class Database:
 
     Parameters
     ----------
-    path : Path or None
+    path : str or None
         The file; None keeps everything in memory. A relative path or a link is resolved once,
         here: what lies beside the file has one place, by whatever name it is opened.
 
@@ -31,8 +30,8 @@ class Database:
         The file cannot be opened.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = None if path is None else Path(os.path.realpath(path))
+    def __init__(self, path: str | None) -> None:
+        self.path = None if path is None else os.path.realpath(path)
         #: Held by whoever sends, so that one process sends one batch at a time.
         self.sending = threading.RLock()
         #: Whether the holder of ``sending`` is at it.

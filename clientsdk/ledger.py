@@ -6,7 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 from enum import StrEnum
-from pathlib import Path
+from os.path import realpath
 from typing import TYPE_CHECKING
 
 from clientsdk import schema
@@ -16,6 +16,7 @@ from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
 
@@ -225,7 +226,7 @@ def read(
         raise StoreError("the state file is damaged") from None
 
 
-def read_file(path: Path) -> Ledger:
+def read_file(path: str | os.PathLike[str]) -> Ledger:
     """Return the ledger in a device's file, which is not made if absent.
 
     What the file says does not change. If an app died and left its log beside the file, and no
@@ -244,8 +245,8 @@ def read_file(path: Path) -> Ledger:
         raise StoreError(f"{path} cannot be read as a device's file: {error}") from error
 
 
-def _reader(path: Path) -> sqlite3.Connection:
-    uri = f"{path.resolve().as_uri()}?mode=rw"
+def _reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    uri = schema.uri_of(realpath(path))
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     connection.execute("PRAGMA query_only = ON")
     return connection

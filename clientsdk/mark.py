@@ -16,7 +16,6 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from clientsdk import schema
@@ -84,7 +83,7 @@ def budget_of(collector: str, period_ms: int) -> bytes:
     return sha256(b"sotto.mark\0%d\0" % period_ms + collector.encode())[:16]
 
 
-def read(path: Path) -> Mark | None:
+def read(path: str) -> Mark | None:
     """Return the mark beside a state file, None if there is none, :data:`UNREADABLE` if damaged.
 
     Raises
@@ -93,7 +92,8 @@ def read(path: Path) -> Mark | None:
         The file cannot be read now.
     """
     try:
-        content = _beside(path).read_bytes()
+        with open(_beside(path), "rb") as file:
+            content = file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -102,7 +102,7 @@ def read(path: Path) -> Mark | None:
     return found[1] if found is not None else (UNREADABLE if content else None)
 
 
-def advance(path: Path, mark: Mark) -> None:
+def advance(path: str, mark: Mark) -> None:
     """Write a mark unless one of a later generation is there.
 
     Raises
@@ -119,7 +119,7 @@ def advance(path: Path, mark: Mark) -> None:
             _write(descriptor, found, mark)
 
 
-def replace(path: Path, mark: Mark) -> None:
+def replace(path: str, mark: Mark) -> None:
     """Write a mark, whatever is there.
 
     Raises
@@ -132,7 +132,7 @@ def replace(path: Path, mark: Mark) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[int]:
+def locked(path: str) -> Iterator[int]:
     """Open the mark of a state file, made if absent, for one process at a time.
 
     Raises
@@ -155,8 +155,8 @@ def locked(path: Path) -> Iterator[int]:
         raise _unusable(error) from error
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + SUFFIX)
+def _beside(path: str) -> str:
+    return f"{path}{SUFFIX}"
 
 
 def _lock(descriptor: int) -> None:

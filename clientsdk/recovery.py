@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clientsdk import complaints, mark, schema
@@ -30,12 +29,12 @@ _OLDER = "the device's store is older than its mark, or without it: its period c
 _MOST = UNKNOWN >> 1
 
 
-def set_aside(path: Path, place: tuple[int, int] | None) -> bool:
+def set_aside(path: str, place: tuple[int, int] | None) -> bool:
     """Rename a damaged file, with its log, unless another process has done it.
 
     Parameters
     ----------
-    path : Path
+    path : str
     place : tuple of int, optional
         Device and inode of the file that was found damaged.
 
@@ -62,7 +61,7 @@ def set_aside(path: Path, place: tuple[int, int] | None) -> bool:
     return True
 
 
-def erase_aside(path: Path) -> bool:
+def erase_aside(path: str) -> bool:
     """Overwrite and remove the files that were kept aside; return whether none is left."""
     try:
         for file in _aside(path):
@@ -158,10 +157,10 @@ def _make_up(
     store.carry(connection, max(0, total - store.lifetime_reserved))
 
 
-def _labelled(path: Path) -> bool:
+def _labelled(path: str) -> bool:
     """Whether a damaged file still says that it is a device's."""
     with suppress(StoreError, sqlite3.Error):
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None)
+        connection = sqlite3.connect(schema.uri_of(path), uri=True, isolation_level=None)
         try:
             (found,) = connection.execute("PRAGMA application_id").fetchone()
             return bool(found == schema.APPLICATION)
@@ -170,40 +169,37 @@ def _labelled(path: Path) -> bool:
     return False
 
 
-def _aside(path: Path) -> list[Path]:
-    return sorted(path.parent.glob(_escaped(path.name) + "-damaged-*"))
+def _aside(path: str) -> list[str]:
+    folder, name = os.path.split(path)
+    with suppress(FileNotFoundError):
+        found = sorted(os.listdir(folder or os.curdir))
+        return [os.path.join(folder, each) for each in found if each.startswith(f"{name}-damaged-")]
+    return []
 
 
-def _escaped(name: str) -> str:
-    import glob
-
-    return glob.escape(name)
-
-
-def _rename(path: Path) -> None:
+def _rename(path: str) -> None:
     """Move a file and its log out of the way, both under the same new name."""
-    taken = {file.name for file in _aside(path)}
+    taken = _aside(path)
     for number in range(1, KEPT + 1):
-        target = path.with_name(f"{path.name}-damaged-{number}")
-        if target.name not in taken:
+        target = f"{path}-damaged-{number}"
+        if target not in taken:
             break
     else:
-        target = None
+        target = ""
     for suffix in ("-wal", ""):
-        file = path.with_name(path.name + suffix)
         with suppress(FileNotFoundError):
-            if target is None:
-                _erase(file)
+            if target:
+                os.replace(path + suffix, target + suffix)
             else:
-                os.replace(file, target.with_name(target.name + suffix))
+                _erase(path + suffix)
     with suppress(FileNotFoundError):
-        os.unlink(path.with_name(path.name + "-shm"))
+        os.unlink(f"{path}-shm")
 
 
-def _erase(file: Path) -> None:
+def _erase(file: str) -> None:
     with open(file, "r+b", buffering=0) as opened:
         left = os.fstat(opened.fileno()).st_size
         while left > 0:
             left -= opened.write(bytes(min(left, 1 << 16)))
         os.fsync(opened.fileno())
-    file.unlink()
+    os.unlink(file)

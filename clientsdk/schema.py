@@ -6,7 +6,6 @@ import os
 import sqlite3
 import stat
 import time
-from pathlib import Path
 
 from sotto.errors import StoreError
 
@@ -108,12 +107,12 @@ class DamagedError(StoreError):
     """The device's file is damaged; it is set aside at the next start."""
 
 
-def connect(path: Path | None, *, create: bool) -> sqlite3.Connection:
+def connect(path: str | None, *, create: bool) -> sqlite3.Connection:
     """Open a connection to the store at ``path``, or to a new one in memory.
 
     Parameters
     ----------
-    path : Path or None
+    path : str or None
         An absolute path: what opens the file again may run in another directory.
     create : bool
         Whether to make the file if there is none.
@@ -129,7 +128,7 @@ def connect(path: Path | None, *, create: bool) -> sqlite3.Connection:
         if create:
             _restrict(path)
         deadline = time.monotonic() + PATIENCE
-        connection = _opened(f"{path.as_uri()}?mode=rw")
+        connection = _opened(uri_of(path))
         while True:
             try:
                 return _write_ahead(_configured(connection))
@@ -142,6 +141,21 @@ def connect(path: Path | None, *, create: bool) -> sqlite3.Connection:
     except (OSError, sqlite3.Error) as error:
         kind = DamagedError if is_damage(error) else StoreError
         raise kind(f"cannot open the device's store: {error}") from error
+
+
+def uri_of(path: str) -> str:
+    """Return what SQLite calls an existing file, to be read and written, by its absolute path.
+
+    Examples
+    --------
+    >>> uri_of("/home/someone/what?/100%.db")
+    'file:///home/someone/what%3F/100%25.db?mode=rw'
+    """
+    for letter in "%?#":
+        path = path.replace(letter, f"%{ord(letter):02X}")
+    if os.sep != "/":
+        path = "/" + path.replace(os.sep, "/")
+    return f"file://{path}?mode=rw"
 
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
@@ -227,7 +241,7 @@ def _write_ahead(connection: sqlite3.Connection) -> sqlite3.Connection:
     return connection
 
 
-def _restrict(path: Path) -> None:
+def _restrict(path: str) -> None:
     # SQLite gives the write-ahead log and its index the permissions of the database. An existing
     # file is not opened here: closing it again would drop the locks that this process holds on it.
     try:

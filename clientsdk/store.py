@@ -14,7 +14,6 @@ import sqlite3
 import time
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import NoReturn
 
 from clientsdk import (
@@ -55,7 +54,7 @@ class Store(Database):
 
     Parameters
     ----------
-    path : Path or None
+    path : str or None
         The file, made if absent and readable by its owner alone; None keeps all in memory.
     plan : CompiledPlan
         A new store is pinned to its collector and period length.
@@ -134,7 +133,7 @@ class Store(Database):
 
     def __init__(
         self,
-        path: Path | None,
+        path: str | None,
         plan: CompiledPlan,
         ceilings: Ceilings,
         period: int,
@@ -161,7 +160,7 @@ class Store(Database):
                     raise
 
     def _begin_life(
-        self, path: Path | None, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
+        self, path: str | None, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
     ) -> None:
         """Open the file, make what is not there, and make up for what it does not know."""
         super().__init__(path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 from clientsdk import forks
 from sotto.errors import PublishError
@@ -34,12 +33,12 @@ class Turn:
 
     Parameters
     ----------
-    path : Path or None
+    path : str or None
         The state file; what is in memory has no other process.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = None if path is None else path.with_name(path.name + SUFFIX)
+    def __init__(self, path: str | None) -> None:
+        self._path = None if path is None else f"{path}{SUFFIX}"
         self._process = os.getpid()
         # Kept as an attribute before it is locked: an interrupt can then leave the lock to the
         # next turn of this client, and never to nobody.
