@@ -99,7 +99,8 @@ def read(path: str) -> Mark | None:
     except OSError as error:
         raise _unusable(error) from error
     found = _parsed(content)
-    return found[1] if found is not None else (UNREADABLE if content else None)
+    # Nothing but zeros is what a loss of power leaves of one that had not come to the disk.
+    return found[1] if found is not None else (UNREADABLE if content.strip(b"\0") else None)
 
 
 def advance(path: str, mark: Mark) -> None:
@@ -116,11 +117,11 @@ def advance(path: str, mark: Mark) -> None:
         if found is not None and found[1].store != mark.store:
             raise StoreError("another file has taken the place of the device's store")
         if found is None or found[1].generation < mark.generation:
-            _write(descriptor, found, mark)
+            _write(path, descriptor, found, mark)
 
 
-def replace(path: str, mark: Mark) -> None:
-    """Write a mark, whatever is there.
+def replace(path: str, mark: Mark, *, durable: bool = True) -> None:
+    """Write a mark, whatever is there; it survives a loss of power if it is to be ``durable``.
 
     Raises
     ------
@@ -128,7 +129,8 @@ def replace(path: str, mark: Mark) -> None:
         It could not be written.
     """
     with locked(path) as descriptor:
-        _write(descriptor, _parsed(os.read(descriptor, 2 * _SLOT)), mark)
+        found = _parsed(os.read(descriptor, 2 * _SLOT))
+        _write(path if durable else None, descriptor, found, mark)
 
 
 @contextmanager
@@ -184,14 +186,26 @@ def _parsed(content: bytes) -> tuple[int, Mark] | None:
     return found
 
 
-def _write(descriptor: int, found: tuple[int, Mark] | None, mark: Mark) -> None:
+def _write(path: str | None, descriptor: int, found: tuple[int, Mark] | None, mark: Mark) -> None:
     """Write to the other place: whatever happens meanwhile, one of them can be read."""
     place = 0 if found is None else 1 - found[0]
     body = _FIELDS.pack(_MAGIC, *mark)
     _put(descriptor, place, body + _checksum(body))
     if found is not None and found[1].generation >= mark.generation:
         _put(descriptor, found[0], b"")
-    os.fsync(descriptor)
+    if path is not None:
+        os.fsync(descriptor)
+        if found is None and os.name == "posix":
+            _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(folder: str) -> None:
+    """Let the name of a file that was made survive a loss of power too."""
+    descriptor = os.open(folder or os.curdir, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _put(descriptor: int, place: int, content: bytes) -> None:

@@ -71,6 +71,17 @@ def erase_aside(path: str) -> bool:
     return True
 
 
+def unheard_of(store: Store) -> bool:
+    """Whether there is no mark, which an empty file would be lost by.
+
+    Raises
+    ------
+    StoreError
+        The mark cannot be read now.
+    """
+    return store.path is None or mark.read(store.path) is None
+
+
 def reconcile(
     store: Store, connection: sqlite3.Connection, plan: CompiledPlan, period: int, *, fresh: bool
 ) -> None:
@@ -101,7 +112,8 @@ def reconcile(
     if fresh:
         lost = found is not None and found.generation > 1
     elif found is None:
-        lost = store.generation > 0
+        # The first generation has recorded nothing, and its mark may not have come to the disk.
+        lost = store.generation > 1
     else:
         lost = found.store != store.identity or found.generation > max(store.generation, 1)
     if lost:
@@ -111,9 +123,12 @@ def reconcile(
         complaints.warn("lost store", _LOST if fresh else _OLDER)
         _make_up(store, connection, plan, period, found=known, fresh=fresh)
         store.count_loss(connection, known, damaged=fresh)
+    elif fresh and found is not None and found.budget == store.budget:
+        # Nothing was recorded yet, and what it was pinned to holds.
+        store.pin(connection, _pinned(store, found))
     if lost or fresh or store.generation == 0:
         # Before the commit: what it makes up for must not be forgotten again.
-        mark.replace(path, store.seal(connection))
+        mark.replace(path, store.seal(connection), durable=lost or not fresh)
 
 
 def _make_up(
@@ -128,8 +143,7 @@ def _make_up(
     """Fill the current period, and carry over what the lifetime has paid or may have paid."""
     began, reserved, own = store.period, store.reserved, store.lifetime_reserved
     if found is not None:
-        pinned = Ceilings(found.ceiling_period, found.ceiling_lifetime)
-        store.pin(connection, lowered(store.ceilings, pinned))
+        store.pin(connection, _pinned(store, found))
         period = max(period, found.period)
     store.advance(connection, period)
     if not fresh:
@@ -155,6 +169,10 @@ def _make_up(
     total = min(max(least, min(most, ceilings.lifetime)), _MOST)
     store.fill(connection, full, max(0, total - store.lifetime_reserved))
     store.carry(connection, max(0, total - store.lifetime_reserved))
+
+
+def _pinned(store: Store, found: Mark) -> Ceilings:
+    return lowered(store.ceilings, Ceilings(found.ceiling_period, found.ceiling_lifetime))
 
 
 def _labelled(path: str) -> bool:

@@ -170,8 +170,8 @@ def is_damage(error: BaseException) -> bool:
     return code & 0xFF in _DAMAGE
 
 
-def examine(connection: sqlite3.Connection) -> None:
-    """Read the whole file, if it is a device's.
+def examine(connection: sqlite3.Connection) -> bool:
+    """Read the whole file, if it is a device's; return whether nothing is in it yet.
 
     Raises
     ------
@@ -182,6 +182,9 @@ def examine(connection: sqlite3.Connection) -> None:
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise DamagedError("the device's store cannot be used: it is damaged")
+        return False
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return not objects
 
 
 def prepare(connection: sqlite3.Connection) -> bool:
@@ -236,6 +239,9 @@ def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> sqlite3.Connection:
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):
+        # Of a file without a page there is nothing that a journal could bring back.
+        connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection

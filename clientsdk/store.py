@@ -169,8 +169,9 @@ class Store(Database):
         self._vouched = 0
         try:
             with self.transaction(Access.READ) as connection:
-                schema.examine(connection)
-            with self.transaction(Access.DURABLE) as connection:
+                new = schema.examine(connection) and recovery.unheard_of(self)
+            # Nothing has left a new device that a loss of power could make it forget.
+            with self.transaction(Access.WRITE if new else Access.DURABLE) as connection:
                 fresh = schema.prepare(connection)
                 if fresh:
                     pins.create(connection, plan, ceilings, period, source)

@@ -372,9 +372,9 @@ def test_a_crash_around_the_mark_is_no_loss(path, monkeypatch, name, after, when
 
     write = getattr(mark, name)
 
-    def crash(*arguments):
+    def crash(*arguments, **options):
         if after:
-            write(*arguments)
+            write(*arguments, **options)
         raise Killed
 
     monkeypatch.setattr(mark, name, crash)
@@ -482,8 +482,8 @@ def test_a_crash_while_what_is_unknown_is_made_up_for(path, monkeypatch):
     path.with_name("device.db-mark").write_bytes(b"\xa5" * 256)
     replace = mark.replace
 
-    def and_die(*arguments):
-        replace(*arguments)
+    def and_die(*arguments, **options):
+        replace(*arguments, **options)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -557,3 +557,44 @@ def test_the_ledger_says_in_words_why_a_period_counts_as_spent(path):
         ledger = client.ledger()
         assert (ledger.carried, ledger.damaged, ledger.restored) == (0, 1, 0)
         assert str(ledger).splitlines()[3].startswith("This file was damaged, lost or replaced")
+
+
+@pytest.mark.parametrize("left", [None, b"", bytes(128)])
+def test_a_loss_of_power_before_consent_is_no_loss(path, left):
+    """Until then a new device waits for no disk: nothing of its mark may have come there."""
+    device(path).close()
+    beside = path.with_name("device.db-mark")
+    beside.unlink()
+    if left is not None:
+        beside.write_bytes(left)
+    with device(path, seed=2, consent=True) as client:
+        assert (client.ledger().damaged, client.ledger().restored) == (0, 0)
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+        assert mark.read(path).generation > 1
+
+
+def test_a_lost_mark_is_noticed_as_soon_as_anything_may_be_recorded(path):
+    with device(path, consent=True) as client:
+        ledger = client.ledger()
+    remove(path, "-mark")
+    with device(path, seed=2) as client:
+        assert client.ledger().restored == 1
+        assert client.ledger().reserved == ledger.reserved + CEILING
+
+
+def test_consent_waits_for_the_disk_and_a_new_file_does_not(path, monkeypatch):
+    synced = []
+
+    def sync(descriptor, fsync=os.fsync):
+        synced.append(descriptor)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with device(path) as client:
+        assert synced == []
+        client.give_consent()
+        assert len(synced) == 1
+        remove(path, "-mark")
+        client.renew_consent()
+        # The file, and the name that it was given anew.
+        assert len(synced) == 3
