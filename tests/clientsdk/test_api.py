@@ -7,6 +7,7 @@ import sys
 
 import api_snapshot
 import pytest
+from device_plans import metric, plan
 from scripts import ROOT
 
 import clientsdk
@@ -31,12 +32,16 @@ HEAVY = {
     "argparse",
     "asyncio",
     "concurrent.futures",
+    "dataclasses",
     "email",
+    "hashlib",
     "http",
     "importlib.metadata",
+    "inspect",
     "kafka",
     "logging",
     "numpy",
+    "pathlib",
     "prometheus_client",
     "socket",
     "ssl",
@@ -46,14 +51,46 @@ HEAVY = {
 }
 
 
-def test_importing_the_sdk_imports_nothing_heavy():
-    code = "import sys, clientsdk; print(*sys.modules)"
-    imported = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}"],
+def loaded(code: str, *arguments: str) -> set[str]:
+    """Return the modules that a bare interpreter has loaded once it has run some code."""
+    told = subprocess.run(
+        [sys.executable, "-S", "-c", _LOADED.format(root=str(ROOT), code=code), *arguments],
         check=True,
         capture_output=True,
         text=True,
-    ).stdout.split()
+    )
+    return set(told.stdout.split())
+
+
+_LOADED = """
+import sys
+sys.path.insert(0, {root!r})
+{code}
+print(*sys.modules)
+"""
+_RECORDING = """
+import clientsdk
+class Nowhere:
+    def publish(self, shard, message):
+        pass
+    def close(self):
+        pass
+plan, state = sys.argv[1:]
+client = clientsdk.Client(plan.encode(), state=state, publisher=Nowhere(), clock=lambda: 1209600000000)
+client.give_consent()
+assert client.record("colour", "a") == "accepted"
+"""
+
+
+def test_importing_the_sdk_imports_nothing_heavy():
+    imported = loaded("import clientsdk")
     assert "clientsdk.client" in imported
-    assert not HEAVY & set(imported)
-    assert not {"clientsdk.kafkapublisher", "clientsdk.logpublisher"} & set(imported)
+    assert not HEAVY & imported
+    assert not {"clientsdk.kafkapublisher", "clientsdk.logpublisher"} & imported
+
+
+def test_nor_does_recording(tmp_path):
+    document = plan(metric("colour", "every", 3)).to_json().decode()
+    imported = loaded(_RECORDING, document, str(tmp_path / "device.db"))
+    assert "mechanisms.grr" in imported
+    assert not HEAVY & imported
