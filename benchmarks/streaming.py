@@ -119,7 +119,7 @@ class Graph:
         self.now += 1_000
         for lane in self.deployment.lanes:
             self.memory.key = lane
-            for letter in list(self.lanes.tick(lane)):
+            for letter in list(self.lanes.tick(lane, self.now)):
                 self._deliver(letter)
 
     def _deliver(self, letter: Letter) -> None:

@@ -57,6 +57,8 @@ class Asked:
         URI of a folder that all of Flink reaches; the job's folder has it if not given.
     checkpoint_every, every : int
         Milliseconds: between checkpoints, and at least between documents about one thing.
+    quiet : int
+        As of :class:`~pipelines.streaming.deployment.Deployment`.
     python, worker : str or None
         Pythons with PyFlink: of the client here, and of the workers where those are elsewhere.
     environment : mapping, optional
@@ -75,6 +77,7 @@ class Asked:
     checkpoints: str | None = None
     checkpoint_every: int = 10_000
     every: int = 30_000
+    quiet: int = 5_000
     python: str | None = None
     worker: str | None = None
     environment: Mapping[str, str] | None = None
@@ -158,6 +161,7 @@ def _order(
             for fingerprint, of_plan in asked.candidates.items()
         },
         slots=known.slots,
+        quiet=asked.quiet,
         every=asked.every,
     )
     return Order(

@@ -81,7 +81,7 @@ class Lanes(_Keeping):
         name, offset, timestamp, appended, message = value
         lane = _lane(name)
         if offset == TICK:
-            return map(_sent, self._keeper.tick(lane))
+            return map(_sent, self._keeper.tick(lane, self._now()))
         return (_sent(self._keeper.record(lane, offset, timestamp, appended, message)),)
 
 

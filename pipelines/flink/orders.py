@@ -37,7 +37,7 @@ class Work:
     requeue_partitions : int
     candidates : mapping
         By fingerprint, hexadecimal, and metric.
-    slots, rows, linger, every : int
+    slots, rows, linger, quiet, every : int
         As of :class:`~pipelines.streaming.deployment.Deployment`.
     """
 
@@ -52,6 +52,7 @@ class Work:
     slots: int = 32
     rows: int = 2_000
     linger: int = 1_000
+    quiet: int = 5_000
     every: int = 30_000
 
     @cached_property
@@ -71,6 +72,7 @@ class Work:
             slots=self.slots,
             rows=self.rows,
             linger=self.linger,
+            quiet=self.quiet,
             every=self.every,
         )
 

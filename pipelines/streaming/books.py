@@ -16,9 +16,18 @@ from functools import reduce
 from pipelines.audit import Totals
 from pipelines.manifest import Held, Manifest
 from pipelines.published import health_document, period_document, rejects_document
+from pipelines.streaming.catching import Waiting
 from pipelines.streaming.deployment import Deployment
 from pipelines.streaming.ledger import Told
-from pipelines.streaming.letters import LANE, LANE_HEAD, SHARD_HEAD, UNREADABLE, Letter, Port
+from pipelines.streaming.letters import (
+    BEHIND,
+    LANE,
+    LANE_HEAD,
+    SHARD_HEAD,
+    UNREADABLE,
+    Letter,
+    Port,
+)
 from pipelines.streaming.settling import Settling
 from pipelines.streaming.states import BookStates
 from pipelines.written import Tally, numbers_of
@@ -64,6 +73,7 @@ class BookKeeper:
         self._deployment = deployment
         self._states = states
         self._settling = Settling()
+        self._waiting = Waiting(deployment.linger)
         self._periods_told: set[int] = set()
 
     def take(self, body: bytes, now: int) -> Iterator[Letter]:
@@ -76,23 +86,29 @@ class BookKeeper:
         now : int
             The wall clock at this call, ms, as of :meth:`WindowKeeper.take`.
         """
-        notes = _Notes.from_json(self._states.told.get())
+        held = self._states.told.get()
+        self._waiting.meet(0, held is not None, now)
+        if body[:1] == BEHIND:
+            self._waiting.hear(0, now)
+            return
+        notes = _Notes.from_json(held)
         if body[:1] != LANE:
             _, shard = SHARD_HEAD.unpack_from(body)
             told = Told.from_json(body[SHARD_HEAD.size :])
             self._states.told.set(self._enter(notes, shard, told).to_json())
             return
         _, clock, offset = LANE_HEAD.unpack_from(body)
-        lane, held = body[LANE_HEAD.size :], _LANE.pack(clock, offset)
-        moved = self._states.lanes.get(lane) != held
+        lane, place = body[LANE_HEAD.size :], _LANE.pack(clock, offset)
+        moved = self._states.lanes.get(lane) != place
         if moved:
-            self._states.lanes.put(lane, held)
+            self._states.lanes.put(lane, place)
             notes = replace(notes, changed=True)
         again = self._settling.since(0, now) is not None
         if again:
             periods = tuple(sorted({*notes.periods, *self._periods_told}))
             notes = replace(notes, changed=True, periods=periods)
-        due = notes.changed and not 0 <= now - notes.at < self._deployment.every
+        waits = self._waiting.waits(0, now) or 0 <= now - notes.at < self._deployment.every
+        due = notes.changed and not waits
         if due:
             revision = max(notes.revision + 1, now)
             yield from self._documents(notes, revision)

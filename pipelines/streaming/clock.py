@@ -6,8 +6,10 @@ import struct
 from collections.abc import Iterator
 from functools import lru_cache
 
+from pipelines.streaming.catching import CatchingUp
 from pipelines.streaming.deployment import Deployment, Lane
 from pipelines.streaming.letters import (
+    BEHIND,
     LANE,
     LANE_HEAD,
     MESSAGE,
@@ -42,6 +44,7 @@ class ClockKeeper:
     def __init__(self, deployment: Deployment, states: ClockStates) -> None:
         self._deployment = deployment
         self._states = states
+        self._catching = CatchingUp[Lane](deployment.quiet)
         self._shards_of = lru_cache(maxsize=None)(deployment.shards_of)
 
     def record(
@@ -61,7 +64,7 @@ class ClockKeeper:
         message : bytes
             The record's value; empty if it has none.
         """
-        clock, _ = self._held()
+        clock, _ = self._held(lane)
         if lane.topic == self._deployment.requeue:
             append, damaged = timestamp, appended
         else:
@@ -71,21 +74,35 @@ class ClockKeeper:
         body = MESSAGE_HEAD.pack(MESSAGE, append, damaged) + message
         return Letter(Port.SHARDS, self._shard(message), body)
 
-    def tick(self, lane: Lane) -> Iterator[Letter]:
-        """Yield the ticks of the shards and slots of a lane, and what the books are told of it."""
-        clock, offset = self._held()
+    def tick(self, lane: Lane, now: int) -> Iterator[Letter]:
+        """Yield the ticks of the shards and slots of a lane, and what the books are told of it.
+
+        Parameters
+        ----------
+        lane : Lane
+            The key.
+        now : int
+            The wall clock at this call, ms: whether a lane that was restored is still behind goes
+            by it, and nothing else.
+        """
+        clock, offset = self._held(lane)
         tick = TICK_HEAD.pack(TICK, clock)
         body = tick + str(lane).encode()
         shards = self._shards_of(lane)
         for shard in (*shards, UNREADABLE) if lane.partition == 0 else shards:
             yield Letter(Port.SHARDS, shard, body)
+        if self._catching.behind(lane, clock, offset, now):
+            for slot in range(self._deployment.slots):
+                yield Letter(Port.WINDOWS, slot, BEHIND)
+            yield Letter(Port.BOOKS, 0, BEHIND)
         for slot in self._deployment.slots_of(lane):
             yield Letter(Port.WINDOWS, slot, tick)
         said = LANE_HEAD.pack(LANE, clock, offset) + str(lane).encode()
         yield Letter(Port.BOOKS, 0, said)
 
-    def _held(self) -> tuple[int, int]:
+    def _held(self, lane: Lane) -> tuple[int, int]:
         held = self._states.clock.get()
+        self._catching.meet(lane, held is not None)
         return (EARLIEST, 0) if held is None else _HELD.unpack(held)
 
     def _shard(self, message: bytes) -> int:

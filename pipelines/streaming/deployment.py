@@ -49,6 +49,8 @@ class Deployment:
         So many waiting rows are taken at once.
     linger : int
         No longer do rows wait, ms.
+    quiet : int
+        After a restore a lane that gives nothing for so long is read to its end, ms.
     every : int
         A window, a period or the job's health is told of at most so often, ms.
     documents : int
@@ -66,6 +68,7 @@ class Deployment:
     slots: int = 32
     rows: int = 2_000
     linger: int = 1_000
+    quiet: int = 5_000
     every: int = 30_000
     documents: int = 8
     cache: int = 1 << 30
@@ -73,7 +76,15 @@ class Deployment:
     def __post_init__(self) -> None:
         if not self.topics or len({topic.name for topic in self.topics}) != 1:
             raise ParameterError("topics must be at least one, and epochs of one name")
-        for name in ("requeue_partitions", "slots", "rows", "linger", "every", "documents"):
+        for name in (
+            "requeue_partitions",
+            "slots",
+            "rows",
+            "linger",
+            "quiet",
+            "every",
+            "documents",
+        ):
             if not getattr(self, name) >= 1:
                 raise ParameterError(f"{name} {getattr(self, name)} must be at least 1")
 

@@ -8,7 +8,7 @@ To shards: ``M`` a message (append i64, damaged u8, the message), ``T`` a tick (
 earliest time for none, lane). To slots: ``C`` a change of a window (window 42 B, changes of
 counts), ``O`` a shard's first open period (shard u32, period i64), ``T`` a tick (clock i64).
 To the books: ``L`` a lane (clock i64, offset i64, lane), which also is a tick, ``S`` what became of
-a shard's reports (shard i32, JSON).
+a shard's reports (shard i32, JSON). To both: ``B``, a lane that was restored is behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sotto.errors import FormatError
 #: Where messages go that do not say, or wrongly say, which shard they are of.
 UNREADABLE = -1
 
-MESSAGE, TICK, CHANGE, OPENED, LANE, SHARD = b"M", b"T", b"C", b"O", b"L", b"S"
+MESSAGE, TICK, CHANGE, OPENED, LANE, SHARD, BEHIND = b"M", b"T", b"C", b"O", b"L", b"S", b"B"
 
 #: Heads of letters.
 MESSAGE_HEAD = struct.Struct("<cq?")

@@ -3,10 +3,11 @@
 A window is told of as soon as it has counts of a rung that it had none of, and otherwise while it
 changes at most every so often; once when the log's time has passed its end and the plan's grace;
 and once at its end. What is told soon after a start is told again, as
-:mod:`pipelines.streaming.settling` says. A window is kept until every shard has closed the last
-budget period that it has a part of: what a shard sends before it says so is here before that, and
-afterwards it has no state from which it could change the window, so that no window ever begins
-again from zero.
+:mod:`pipelines.streaming.settling` says, and nothing but what ends is told while lanes that were
+restored are behind, as :mod:`pipelines.streaming.catching` says. A window is kept until every
+shard has closed the last budget period that it has a part of: what a shard sends before it says so
+is here before that, and afterwards it has no state from which it could change the window, so that
+no window ever begins again from zero.
 
 The last document says nothing new, unless a rollback lies between: where a report that was given
 back meets a period that is about to be closed, it may be counted the first time and late the next.
@@ -23,8 +24,10 @@ import numpy as np
 from pipelines.counts import Matrix, Window, WindowKey, pack_matrix, unpack_matrix
 from pipelines.estimates import rows_of_windows
 from pipelines.published import window_document
+from pipelines.streaming.catching import Waiting
 from pipelines.streaming.deployment import Deployment
 from pipelines.streaming.letters import (
+    BEHIND,
     CHANGE,
     CHANGE_HEAD,
     OPENED,
@@ -73,6 +76,7 @@ class WindowKeeper:
         self._registry = deployment.registry
         self._states = states
         self._settling = Settling()
+        self._waiting = Waiting(deployment.linger)
 
     def take(self, slot: int, body: bytes, now: int) -> Iterator[Letter]:
         """Yield what follows from a letter.
@@ -94,12 +98,16 @@ class WindowKeeper:
         ParameterError
             Windows have been spread over another number of slots.
         """
+        if not self._waiting.knows(slot):
+            self._waiting.meet(slot, self._states.clock.get() is not None, now)
         if body[:1] == CHANGE:
             _, window = CHANGE_HEAD.unpack_from(body)
             self._add(window, unpack_change(body[CHANGE_HEAD.size :]))
         elif body[:1] == OPENED:
             _, shard, period = OPENED_HEAD.unpack(body)
             yield from self._close(shard, period, now)
+        elif body[:1] == BEHIND:
+            self._waiting.hear(slot, now)
         else:
             _, clock = TICK_HEAD.unpack_from(body)
             yield from self._tick(slot, clock, now)
@@ -122,6 +130,8 @@ class WindowKeeper:
         self._opened()  # Refuses other slots.
         time = self._time(clock, now)
         agenda = self._agenda(self._settling.since(slot, now))
+        if self._waiting.waits(slot, now):
+            return
         due = [
             (entry.told, key, entry) for key, entry in agenda if self._due(key, entry, time, now)
         ]

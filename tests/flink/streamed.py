@@ -75,6 +75,7 @@ class World:
             "flink": self.session.address,
             "checkpoint_every": 1_000,
             "every": 500,
+            "quiet": 1_000,
             "environment": self.session.client,
         }
         return Asked(**{**said, **changes})  # type: ignore[arg-type]

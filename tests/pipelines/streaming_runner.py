@@ -179,7 +179,7 @@ class Runner:
         self.now += after
         for lane in self.deployment.lanes:
             self.backend.key = (LANES, lane)
-            for letter in list(self._process(lane).lanes.tick(lane)):
+            for letter in list(self._process(lane).lanes.tick(lane, self.now)):
                 self._send((LANES, lane), letter)
 
     def deliver(self, number: int | None = None) -> None:
@@ -226,7 +226,8 @@ class Runner:
         """Take all that there is, and wait until all is told."""
         for lane in self.deployment.lanes:
             self.read(lane, len(self.logs.get(lane, ())))
-        for _ in range(6):
+        # Lanes that were restored are behind for a while.
+        for _ in range(6 + self.deployment.quiet // self.deployment.every + 1):
             self.deliver()
             self.tick(max(self.deployment.linger, self.deployment.every))
         self.deliver()

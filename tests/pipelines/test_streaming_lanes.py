@@ -20,6 +20,7 @@ from sotto.topics import ReportTopic
 from sotto.wire import HEADER, MAGIC, VERSION
 
 LANE = Lane("reports-e1-p2", 0)
+NOW = 1_800_000_000_000
 BACK = Lane("reports-requeue", 0)
 
 
@@ -35,7 +36,7 @@ def said(letter: Letter) -> tuple[int, bool]:
 
 
 def clock(keeper: ClockKeeper, lane: Lane) -> int:
-    first = next(iter(keeper.tick(lane)))
+    first = next(iter(keeper.tick(lane, NOW)))
     return int(TICK_HEAD.unpack_from(first.body)[1])
 
 
@@ -94,7 +95,7 @@ def test_every_shard_and_slot_is_ticked(epochs: str) -> None:
     for lane in told.lanes:
         backend = Backend()
         backend.key = (LANES, lane)
-        for letter in ClockKeeper(told, backend.states(LANES)).tick(lane):
+        for letter in ClockKeeper(told, backend.states(LANES)).tick(lane, NOW):
             reached[letter.port].append(letter.key)
     assert {*reached[Port.SHARDS]} == {UNREADABLE, *range(4)}
     assert sorted(reached[Port.WINDOWS]) == list(range(7))
