@@ -16,7 +16,7 @@ from clientsdk.ledger import Consent, tally_name
 from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.spool import Chain
 from clientsdk.store import Store
-from clientsdk.transactions import WRITE, Hold
+from clientsdk.transactions import WRITE, Hold, Transaction
 from mechanisms.randomness import Source
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import ParameterError, StoreError
@@ -133,7 +133,7 @@ class Admission:
             noted = self._note(plain, value, now)
             if noted is not None:
                 return noted
-        with store.transaction(WRITE) as connection:
+        with Transaction(store, WRITE) as connection:
             owed = store.owed
             period = now // plan.period
             if period != store.period:

@@ -113,7 +113,8 @@ class Background:
 
     def heed(self) -> None:
         """Wake the thread if something was recorded that is due before it would wake."""
-        if self._process != os.getpid():
+        # What was recorded just now has made the store ask which process this is.
+        if self._process != self._store.process:
             self.start()
         elif self._store.soonest < self._asleep_until:
             self._asleep_until = -NEVER

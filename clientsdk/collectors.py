@@ -29,7 +29,7 @@ from clientsdk.stats import Stats
 
 _SPOOL = {
     "spooled_chains": "Values of which something is still to be sent.",
-    "spooled_bytes": "Bytes of the stores in use.",
+    "spooled_bytes": "Bytes that they take at most.",
     "due": "Reports that are due and still here.",
 }
 

@@ -6,6 +6,8 @@ import os
 import sqlite3
 import threading
 import time
+from os import getpid
+from threading import get_ident
 
 from clientsdk import forks, notes, schema
 from clientsdk.notes import Note
@@ -43,7 +45,7 @@ class Database:
         #: Whose use it is, by the number of a :class:`~clientsdk.transactions.Hold`.
         self.turn: int | None = None
         self._suspended = False
-        self.process = os.getpid()
+        self.process = getpid()
         self._unusable: str | None = None
         #: Of the file, as far as memory agrees with it; None if it may not.
         self.version: int | None = None
@@ -52,6 +54,9 @@ class Database:
         self.notes: list[Note] = []
         self._place: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
+        #: One for all that a recording executes: to make one for each statement takes longer.
+        self.cursor: sqlite3.Cursor
+        self._used: sqlite3.Connection | None = None
         self._connect(create=True)
         forks.watch(self)
 
@@ -115,10 +120,10 @@ class Database:
 
     def check_process(self) -> None:
         """Notice a fork that ran no hooks, and open the file anew in the child."""
-        if self.process == os.getpid():
+        if self.process == getpid():
             return
         with forks.alone():
-            if self.process != os.getpid():
+            if self.process != getpid():
                 self._revive()
 
     def before_fork(self) -> None:
@@ -165,7 +170,7 @@ class Database:
             self._connection = None
             if interrupted:
                 self._unusable = "the process was forked in the middle of a transaction"
-                forks.abandoned.append(connection)
+                forks.abandoned += connection, self.cursor
             else:
                 connection.close()
         self.version = None
@@ -175,7 +180,7 @@ class Database:
         self._suspended = False
         self.sending = threading.RLock()
         self.flushing = False
-        self.process = os.getpid()
+        self.process = getpid()
 
     def _connected(self) -> sqlite3.Connection:
         if self._unusable is not None:
@@ -207,15 +212,17 @@ class Database:
             connection.close()
 
     def begin(self, access: Access) -> sqlite3.Connection:
-        """Begin a transaction, whose reads see what others have committed, and return it."""
-        connection = self._connected()
-        if self.notes:
-            notes.write(connection, self.notes)
+        """Begin a transaction, in which memory agrees with the file, and return its connection."""
+        connection = self._connection
+        if connection is None or self._unusable is not None:
+            connection = self._connected()
         if access is DURABLE and self._where() != self._place:
             # The file was renamed or replaced: what is sent must be charged in the one that others
             # find. If it is not this store's, reading it again says so.
             self._disconnect()
             connection = self._connected()
+        if self.notes:
+            notes.write(connection, self.notes)
         version = self._start(connection, access)
         if version != self.version:
             self._refresh(connection)
@@ -227,66 +234,86 @@ class Database:
         connection = self._connected()
         if access is DURABLE:
             self._seal(connection)
-        connection.execute("COMMIT")
+        self.cursor.execute("COMMIT")
 
     def _start(self, connection: sqlite3.Connection, access: Access) -> int:
-        """Begin a transaction, once no other process is in the way; return the file's version."""
+        """Begin a transaction, once no other process is in the way.
+
+        Returns
+        -------
+        int
+            A number that another connection's commit changes.
+        """
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
             connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = access
-        statement = "BEGIN" if access is READ else "BEGIN IMMEDIATE"
+        if connection is not self._used:
+            self.cursor, self._used = connection.cursor(), connection
+        execute = self.cursor.execute
         deadline = None
         while True:
             try:
-                connection.execute(statement)
-                return self._file_version(connection)
+                execute("BEGIN" if access is READ else "BEGIN IMMEDIATE")
+                if self.path is None:
+                    return 0
+                version: int = execute("PRAGMA data_version").fetchone()[0]
+                return version
             except sqlite3.OperationalError as error:
                 # SQLite's own waiting goes up to 100 ms a step, which starves whoever is late.
                 deadline = deadline or time.monotonic() + schema.PATIENCE
                 if not schema.is_busy(error) or time.monotonic() > deadline:
                     raise
                 if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                    execute("ROLLBACK")
                 time.sleep(schema.PAUSE)
 
-    def _file_version(self, connection: sqlite3.Connection) -> int:
-        """Return a number that another connection's commit changes."""
-        if self.path is None:
-            return 0
-        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
-        return version
+    def hold(self, turn: int) -> None:
+        """Keep other threads out; what follows must end in :meth:`let_go`, come what may.
 
-    def refuse_reentry(self) -> None:
-        """Raise a StoreError in the middle of a use by the same thread."""
-        if self.process != os.getpid():
+        Raises
+        ------
+        StoreError
+            The store is in use, by this very thread or for very long by another. Nothing is held.
+        """
+        if self.process != getpid():
             self.check_process()
-        if self._holder == threading.get_ident():
+        thread = get_ident()
+        if self._holder == thread:
             # A signal handler or a finalizer that records, in the middle of a recording.
             raise StoreError("the device's store is in use by the same thread")
-
-    def hold(self, turn: int) -> None:
-        """Keep other threads out; what follows must end in :meth:`let_go`, come what may."""
-        thread = threading.get_ident()
         lock = self._lock
-        if not (lock.acquire(False) or lock.acquire(timeout=schema.LOCK_PATIENCE)):
-            raise StoreError("the device's store is in use by another thread")
-        self._holder, self.turn = thread, turn
+        try:
+            if not (lock.acquire(False) or lock.acquire(timeout=schema.LOCK_PATIENCE)):
+                raise StoreError("the device's store is in use by another thread")
+            self._holder, self.turn = thread, turn
+        except BaseException:
+            self.let_go()
+            raise
 
     def let_go(self) -> None:
         """Roll back what was not committed and let others in, if this thread kept them out."""
-        mine = self._holder == threading.get_ident()
+        mine = self._holder == get_ident()
         try:
             if mine:
                 self._roll_back()
         finally:
-            # No call from here to the release: an interrupt arrives at calls.
             if mine:
                 self._holder = self.turn = None
+            # No call from here to the release: an interrupt arrives at calls.
             try:
                 self._lock.release()
             except RuntimeError:
                 mine = False
+
+    def release(self) -> None:
+        """Let others in after a commit; what follows no other use by this thread is not its."""
+        self._holder = self.turn = None
+        try:
+            self._lock.release()
+        except RuntimeError:
+            # A signal handler has forked, and this is the child, with a lock of its own.
+            return
 
     def _roll_back(self) -> None:
         connection = self._connection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from os import urandom
 from typing import TYPE_CHECKING
 
 from mechanisms.randomness import Source, SystemSource
@@ -31,7 +31,7 @@ class OnceOnly:
     __slots__ = ("_bits", "_left")
 
     def __init__(self) -> None:
-        self._bits = int.from_bytes(os.urandom(_AT_ONCE), "little")
+        self._bits = int.from_bytes(urandom(_AT_ONCE), "little")
         self._left = 8 * _AT_ONCE
 
     def bits(self, n: int) -> int:
@@ -70,12 +70,10 @@ def below(source: Source, bound: int) -> int:
     0
     """
     width = (bound - 1).bit_length()
-    if width == 0:
-        return 0
-    while True:
+    drawn = source.bits(width) if width else 0
+    while drawn >= bound:
         drawn = source.bits(width)
-        if drawn < bound:
-            return drawn
+    return drawn
 
 
 def replaces(source: Source, seen: int) -> bool:

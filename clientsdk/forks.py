@@ -44,7 +44,7 @@ _guard = threading.RLock()
 _holder = 0
 _held: list[threading.RLock] = []
 #: Connections that can neither be used nor closed in this process.
-abandoned: list[sqlite3.Connection] = []
+abandoned: list[sqlite3.Connection | sqlite3.Cursor] = []
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _suspended: list[Forkable] = []
 

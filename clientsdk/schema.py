@@ -14,6 +14,10 @@ APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
 PAUSE = 0.001
+#: Bytes of a page, in a new file, and of the log before it is moved into the file. A recording
+#: changes two pages, and the smaller they are the less of them is written that has not changed.
+PAGE = 1 << 11
+LOG = 1 << 22
 #: Milliseconds to wait for other processes that read, before the log is emptied later.
 SCRUB_PATIENCE = 100
 #: Seconds to wait for another thread of this process, which may itself wait for a process.
@@ -239,10 +243,13 @@ def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> sqlite3.Connection:
+    # Of a file that has pages already, theirs remains.
+    connection.execute(f"PRAGMA page_size = {PAGE}")
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         # Of a file without a page there is nothing that a journal could bring back.
         connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG // PAGE}")
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 

@@ -55,7 +55,7 @@ class Chain(NamedTuple):
         return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
 
 
-def insert(connection: sqlite3.Connection, chain: Chain) -> None:
+def insert(connection: sqlite3.Connection | sqlite3.Cursor, chain: Chain) -> None:
     """Store a new chain."""
     connection.execute(_INSERT, chain)
 
@@ -107,9 +107,11 @@ def size(connection: sqlite3.Connection) -> int:
 
 
 def totals(connection: sqlite3.Connection, moment: int) -> tuple[int, int, int]:
-    """Return how many chains there are, how many bytes of the file are in use, and count_due."""
-    (chains,) = connection.execute("SELECT count(*) FROM chain").fetchone()
-    return int(chains), size(connection), count_due(connection, moment)
+    """Return how many chains there are, how many bytes they take, and :func:`count_due`."""
+    chains, payloads = connection.execute(
+        "SELECT count(*), coalesce(sum(length(payloads)), 0) FROM chain"
+    ).fetchone()
+    return int(chains), int(payloads) + ROW * int(chains), count_due(connection, moment)
 
 
 def count_due(connection: sqlite3.Connection, moment: int) -> int:

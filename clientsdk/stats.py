@@ -29,8 +29,8 @@ class Stats:
     last_send : int or None
         When a report was last sent, in milliseconds since the epoch.
     spooled_chains, spooled_bytes, due : int or None
-        Chains with something still to be sent, bytes of the store in use, and reports that are
-        due. None where the store cannot be read now.
+        Chains with something still to be sent, the bytes that they take at most, and reports that
+        are due. None where the store cannot be read now.
     """
 
     became: Mapping[tuple[str, Outcome], int]

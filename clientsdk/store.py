@@ -498,7 +498,7 @@ class Store(Database):
         if not self._named:
             spool.remember(connection, self.period, self.pseudonym)
             self._named = True
-        spool.insert(connection, chain)
+        spool.insert(self.cursor, chain)
 
     def _expect(self, chain: Chain) -> None:
         self.room -= len(chain.payloads) + spool.ROW
@@ -519,16 +519,17 @@ class Store(Database):
         permanent response costs nothing beyond that response.
         """
         if lifetime is None:
-            self._reserve(tally, seen, cost)
+            self._reserve(tally, seen, cost, cost)
         else:
             permanent.reserve(connection, self.period, cost)
             self._reserve(tally, seen, cost, lifetime)
             self.lifetime_spent += lifetime
-        connection.execute(_BOOK, (self.reserved, self._tallied(), self.period))
+        tallies = ",".join(self._pieces.values())
+        self.cursor.execute(_BOOK, (self.reserved, f"{{{tallies}}}", self.period))
 
-    def _reserve(self, tally: str, seen: int, cost: int, lifetime: int | None = None) -> None:
+    def _reserve(self, tally: str, seen: int, cost: int, lifetime: int) -> None:
         self.reserved += cost
-        self.lifetime_reserved += cost if lifetime is None else lifetime
+        self.lifetime_reserved += lifetime
         self.tallies[tally] = seen
         self._pieces[tally] = f"{_quoted(tally)}:{seen}"
 
@@ -555,7 +556,7 @@ class Store(Database):
         """
         note = Note(tally, seen, cost, chain)
         self._expect(chain)
-        self._reserve(tally, seen, cost)
+        self._reserve(tally, seen, cost, cost)
         if self.version is None:
             # A signal handler has forked, and this is the child.
             return False

@@ -56,13 +56,7 @@ class Hold:
         self._database = database
 
     def __enter__(self) -> object:
-        database = self._database
-        database.refuse_reentry()
-        try:
-            database.hold(self._turn)
-        except BaseException:
-            database.let_go()
-            raise
+        self._database.hold(self._turn)
         return None
 
     def __exit__(
@@ -74,9 +68,14 @@ class Hold:
         self._database.let_go()
 
     def __del__(self) -> None:
-        # Interrupted at the very entry of what should have let go.
-        database = getattr(self, "_database", None)
-        if database is not None and database.turn == self._turn:
+        try:
+            database = self._database
+            interrupted = database.turn == self._turn
+        except AttributeError:
+            # It was not even made.
+            return
+        if interrupted:
+            # At the very entry of what should have let go.
             database.version = None
             database.let_go()
 
@@ -101,13 +100,13 @@ class Transaction(Hold):
 
     def __enter__(self) -> sqlite3.Connection:
         database = self._database
-        database.refuse_reentry()
         try:
             database.hold(self._turn)
             return database.begin(self._access)
         except BaseException as error:
-            database.version = None
-            database.let_go()
+            if database.turn == self._turn:
+                database.version = None
+                database.let_go()
             if isinstance(error, sqlite3.Error):
                 raise _unusable(error) from error
             raise
@@ -128,10 +127,12 @@ class Transaction(Hold):
         except sqlite3.Error as failure:
             raise _unusable(failure) from failure
         finally:
-            if not committed:
+            if committed:
+                database.release()
+            else:
                 # What is kept in memory may be ahead of the file: read it again next time.
                 database.version = None
-            database.let_go()
+                database.let_go()
         if isinstance(error, sqlite3.Error):
             raise _unusable(error) from error
 

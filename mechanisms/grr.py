@@ -143,7 +143,7 @@ class GrrLadder(CategoryLadder):
 
 def category(symbol: Any, domain_size: int) -> int:
     """Return a category, after a check that it is an integer in its range."""
-    whole = isinstance(symbol, Integral) and not isinstance(symbol, bool)
+    whole = type(symbol) is int or (isinstance(symbol, Integral) and not isinstance(symbol, bool))
     if not (whole and 0 <= symbol < domain_size):
         raise ParameterError(f"a symbol must be an integer in [0, {domain_size})")
     return int(symbol)

@@ -28,7 +28,7 @@ def device(path, **options):
 
 
 USES = ("database.py", "transactions.py", "notes.py")
-IN_A_TRANSACTION = ("__enter__", "hold", "begin", "_start", "__exit__", "commit", "let_go")
+IN_A_TRANSACTION = ("__enter__", "hold", "begin", "_start", "__exit__", "commit", "release")
 
 
 @pytest.mark.parametrize("name", IN_A_TRANSACTION)

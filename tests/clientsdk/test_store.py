@@ -191,6 +191,9 @@ class Failing:
     def __getattr__(self, name):
         return getattr(self._connection, name)
 
+    def cursor(self):
+        return self
+
     def execute(self, statement, *arguments):
         if statement.startswith(self._prefix):
             raise sqlite3.OperationalError(self._message)
