@@ -50,7 +50,7 @@ RouteValue = Literal[
 class CommandMetric(Metric[CommandValue]):
     """One of 3 values; any other counts as 'other'.
 
-    Reported of each period of 1d: the first 4 values, at epsilon 0.5 after 0ms, 1.0
+    Reported of each period of 1d: the first 4 values, at epsilon 0.5 soon after and 1.0
     after 1d. That costs at most epsilon 4.0 a period.
     """
 
@@ -61,7 +61,7 @@ class CommandMetric(Metric[CommandValue]):
 class RouteMetric(Metric[RouteValue]):
     """One of 3 values; any other counts as 'other'.
 
-    Reported of each period of 1d: the first 4 values, at epsilon 0.5 after 0ms, 1.0
+    Reported of each period of 1d: the first 4 values, at epsilon 0.5 soon after and 1.0
     after 1d. That costs at most epsilon 4.0 a period.
     """
 
@@ -72,7 +72,7 @@ class RouteMetric(Metric[RouteValue]):
 class JobSecondsMetric(Metric[float]):
     """A number in [0, 60] s; what lies outside is clipped.
 
-    Reported of each period of 1d: the first 4 values, at epsilon 0.5 after 0ms, 1.0
+    Reported of each period of 1d: the first 4 values, at epsilon 0.5 soon after and 1.0
     after 1d. That costs at most epsilon 4.0 a period.
     """
 

@@ -219,13 +219,15 @@ def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
     }[metric.kind]
     if metric.type == "top_item":
         how_often = "the most frequent item"
-    rungs = ", ".join(
-        f"{amount(rung.epsilon)} after {duration_text(rung.after)}"
-        for rung in metric.ladder[: metric.sent]
+    delays = [f"after {duration_text(each)}" if each else "soon after" for each in metric.delays]
+    *rungs, last = (
+        f"{amount(rung.epsilon)} {delay}"
+        for rung, delay in zip(metric.ladder, delays, strict=False)
     )
+    when = f"{', '.join(rungs)} and {last}" if rungs else last
     text = (
         f"Reported of each period of {duration_text(plan.period)}: {how_often}, at epsilon "
-        f"{rungs}. That costs at most epsilon {amount(metric.cost)} a period"
+        f"{when}. That costs at most epsilon {amount(metric.cost)} a period"
     )
     if metric.permanent:
         text += f", and {amount(metric.permanent)} once in a device's life for all periods"

@@ -209,3 +209,10 @@ def test_a_wrong_value_is_an_error_of_mypy(folder):
     assert {int(line.split(":")[1]) for line in errors} == set(
         range(len(lines) - len(WRONG) + 1, len(lines) + 1)
     ), done.stdout + done.stderr
+
+
+def test_a_class_says_when_reports_are_sent(folder: Path) -> None:
+    text = " ".join(Path(made(folder)).read_text("utf-8").split())
+    assert "at epsilon 0.5 soon after and 1.0 after 1d. That costs at most" in text
+    assert "what the first value ever was, at epsilon 1.0 soon after. That costs" in text
+    assert "0ms" not in text
