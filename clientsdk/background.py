@@ -215,8 +215,8 @@ class Background:
         except SottoError as error:
             return self._failed(error)
         except Exception as error:
-            # No more of it than its name: its text and its frames may hold a message.
-            return self._failed(PublishError(f"the publisher raised {type(error).__name__}"))
+            # Of the app's clock, say. No more of it than its name, in case it holds a message.
+            return self._failed(PublishError(f"a flush raised {type(error).__name__}"))
         self.sent += result.sent
         if isinstance(result.error, ElsewhereError):
             return Pause(SETTLING * (1 + backoff.chance()))

@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
-import math
 import os
-import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING
 
-from clientsdk import complaints, disabled, recovery, schema, spool
+from clientsdk import complaints, disabled
 from clientsdk.admission import Admission
 from clientsdk.arguments import (
     checked_ceilings,
     checked_path,
     checked_publisher,
-    checked_timeout,
     read_plan,
 )
-from clientsdk.aside import aside, awaited
 from clientsdk.background import Background
 from clientsdk.database import Access
-from clientsdk.errand import Errand
-from clientsdk.ledger import Consent, Ledger, lowered
-from clientsdk.outcomes import FlushResult, Outcome
-from clientsdk.publishers import MemoryPublisher, Publisher
+from clientsdk.inspecting import Inspecting
+from clientsdk.ledger import Consent, lowered
+from clientsdk.outcomes import Outcome
+from clientsdk.publishers import Publisher
 from clientsdk.quota import Quota
-from clientsdk.sender import Sender, out_of_time
+from clientsdk.sender import Sender
+from clientsdk.sending import Sending
 from clientsdk.settings import Settings, configured
-from clientsdk.stats import Stats, Tally
-from clientsdk.store import NEVER, Store
+from clientsdk.stats import Tally
+from clientsdk.store import Store
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
 
 if TYPE_CHECKING:
-    from clientsdk.preview import Preview
+    pass
 
-_ETERNITY = 1 << 62
 #: As names of a module they are found sooner than as those of an Enum.
 ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL
 GIVEN = Consent.GIVEN
 
 
-class Client:
+class Client(Sending, Inspecting):
     """Records values under a plan and sends what is due.
 
     Making one opens no connection and starts no thread. Unless ``background`` is false, the first
@@ -161,6 +155,9 @@ class Client:
             else None
         )
 
+    def _source(self) -> Source:
+        return SystemSource()
+
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or say why not.
 
@@ -262,338 +259,3 @@ class Client:
                 # While the store is locked: consent that this process is given comes later.
                 store.deny(self.plan, now)
             return store.consented
-
-    def flush(self, timeout: float | None = None) -> FlushResult:
-        """Send every report that is due now.
-
-        Of a chain with several rungs due, the newest alone is sent. What is sent is charged
-        first, in a commit that survives a loss of power. Of several processes on one file one
-        sends at a time; the others wait for it up to ten seconds, or up to the timeout.
-
-        Parameters
-        ----------
-        timeout : float, at least 0, optional
-            Seconds after which this returns whatever the publisher does; no message is begun
-            later. Without it, and one in the settings, the publisher's own limits are all there
-            is.
-
-        Returns
-        -------
-        FlushResult
-            With the error that ended the flush early, if one did: a publisher that takes nothing
-            and a full disk are no exceptions. What was not delivered is sent again, byte for
-            byte, by a later flush.
-
-        Raises
-        ------
-        StoreError
-            The store cannot even be read.
-        ParameterError
-            The timeout is no number of seconds.
-
-        Privacy
-        -------
-        A message never mixes pseudonyms, but whoever watches the transport can link messages
-        sent in one flush. The sender in the background sends each at a time of its own; without
-        it, flush when :meth:`next_due` says, rather than seldom and in bulk.
-        """
-        timeout = self.settings.flush_timeout if timeout is None else timeout
-        if timeout is None:
-            return self._do_errand(Errand(patience=schema.LOCK_PATIENCE))
-        errand = Errand(checked_timeout(timeout), patience=math.inf)
-        doing = aside(lambda: self._do_errand(errand))
-        if doing is not None and doing.wait(timeout):
-            return doing.result()
-        return self._sender.unfinished(self._now(), errand)
-
-    async def aflush(self, timeout: float | None = None) -> FlushResult:
-        """Do what :meth:`flush` does, while the event loop of asyncio goes on."""
-        return await awaited(lambda: self.flush(timeout))
-
-    def _do_errand(self, errand: Errand) -> FlushResult:
-        if self._off:
-            return FlushResult(0, 0)
-        try:
-            self._withdraw_if_owed()
-            now = self._now()
-            self._settle(now)
-            result = self._sender.flush(now, errand)
-        except Exception:
-            self._tally.failed()
-            raise
-        self._tally.flushed(result, now)
-        return result
-
-    def next_due(self) -> int | None:
-        """Return when the next report is due, in ms since the epoch, or None if there is none.
-
-        Where items are being counted, that of their period is among them.
-        """
-        if self._off:
-            return None
-        self._settle(self._now())
-        with self._store.transaction(Access.READ) as connection:
-            due = spool.next_due(connection)
-            counted = self._admission.counts.next_due()
-            soonest = min((each for each in (due, counted) if each is not None), default=None)
-            self._store.soonest = NEVER if soonest is None else soonest
-        return soonest
-
-    def give_consent(self) -> None:
-        """Write down that the person agrees; from now on values are recorded.
-
-        Raises
-        ------
-        StoreError
-            It could not be written; nothing is recorded. Or the kill switch is on.
-        """
-        self._refuse_if_off("consent cannot be written")
-        self._withdraw_if_owed()
-        with self._store.transaction(Access.DURABLE) as connection:
-            owed = self._store.owed
-            self._store.advance(connection, self.plan.period_of(self._now()))
-            if not self._store.consented:
-                self._store.agree(connection, Consent.GIVEN)
-        self._clean_since(owed)
-
-    def withdraw_consent(self) -> bool:
-        """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
-
-        What was reserved and spent stays in the ledger, so that agreeing again in the same
-        period starts where it stopped.
-
-        A flush under way in another thread or process sends no further message. One that its
-        publisher is taking when this returns may still go out; it was charged.
-
-        Returns
-        -------
-        bool
-            Whether no trace is left in the file. If not, because another process was reading
-            it, erasing is tried again at each flush, at :meth:`close` and at the next start.
-
-        Raises
-        ------
-        StoreError
-            It could not be written. This client records and sends nothing from now on and tries
-            again at its next flush.
-
-        Notes
-        -----
-        The kill switch does not keep a person from withdrawing: then this alone opens the file,
-        if there is one.
-        """
-        if self._off:
-            return self._withdraw_though_off()
-        asked = self._store.stop()
-        self._admission.counts.forget()
-        with self._store.transaction(Access.DURABLE) as connection:
-            self._write_withdrawal(connection)
-        self._store.heed(asked)
-        return self._store.settle()
-
-    def _withdraw_though_off(self) -> bool:
-        path = self._file
-        if path is None:
-            return True
-        if not os.path.exists(path):
-            # It may have been found damaged, and kept aside.
-            return recovery.erase_aside(os.path.realpath(path))
-        woken = Settings(background=False)
-        with Client(
-            self.plan, state=path, publisher=MemoryPublisher(), clock=self._clock, settings=woken
-        ) as client:
-            return client.withdraw_consent()
-
-    def _withdraw_if_owed(self) -> None:
-        """Write a withdrawal that could not be written, unless another thread has done it."""
-        store = self._store
-        if store.stopped:
-            with store.transaction(Access.DURABLE) as connection:
-                asked = store.asked
-                if store.stopped:
-                    self._write_withdrawal(connection)
-            store.heed(asked)
-            store.settle()
-
-    def _write_withdrawal(self, connection: sqlite3.Connection) -> None:
-        self._store.advance(connection, self.plan.period_of(self._now()))
-        self._store.agree(connection, Consent.WITHDRAWN)
-        # An item that another thread was counting meanwhile goes too.
-        self._admission.counts.forget()
-
-    def _clean_since(self, owed: int) -> None:
-        if self._store.owed > owed:
-            self._store.scrub(compact=False)
-
-    def _settle(self, now: int) -> None:
-        """Draw from what was counted in periods that are over; if that fails, again later."""
-        with suppress(StoreError):
-            self._admission.counts.settle(now)
-
-    def _now(self) -> int:
-        # Further off no time, and no sum of two, would be a number that the file can hold.
-        now = int(self._clock())
-        return now if -_ETERNITY < now < _ETERNITY else _ETERNITY if now > 0 else -_ETERNITY
-
-    def renew_consent(self, ceilings: Ceilings | None = None) -> None:
-        """Write down that the person agrees to other ceilings, higher ones included.
-
-        Parameters
-        ----------
-        ceilings : Ceilings, optional
-            In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
-            plan's allow.
-
-        Raises
-        ------
-        StoreError
-            It could not be written; nothing has changed. Or the kill switch is on.
-        """
-        self._refuse_if_off("consent cannot be written")
-        agreed = self.plan.ceilings if ceilings is None else checked_ceilings(ceilings)
-        self._withdraw_if_owed()
-        with self._store.transaction(Access.DURABLE) as connection:
-            owed = self._store.owed
-            self._store.advance(connection, self.plan.period_of(self._now()))
-            self._store.agree(connection, Consent.GIVEN)
-            self._store.pin(connection, agreed)
-        self._clean_since(owed)
-
-    def ledger(self) -> Ledger:
-        """Return what was reserved and spent, period by period, and the chains still to be sent.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read. Or the kill switch is on.
-        """
-        self._refuse_if_off("the ledger cannot be read")
-        self._settle(self._now())
-        return self._store.ledger()
-
-    def stats(self) -> Stats:
-        """Return what this client has done in this process, and what waits in its store.
-
-        It raises nothing: of a store that cannot be read now it says so.
-        :mod:`clientsdk.collectors` exposes the same to Prometheus.
-        """
-        now = self._now()
-        found = None
-        with suppress(StoreError), self._store.transaction(Access.READ) as connection:
-            found = spool.totals(connection, max(now, self._store.period * self.plan.period))
-        return self._tally.stats(found)
-
-    def preview(self, at: int | None = None) -> Preview:
-        """Return exactly what would be sent, if nothing more were recorded.
-
-        Parameters
-        ----------
-        at : int, optional
-            Milliseconds since the epoch: what one flush would send then. By default everything
-            that is still to be sent, each report when it is due.
-
-        Returns
-        -------
-        Preview
-            The messages byte for byte, what is in them, and all of it in words. Nothing is sent,
-            charged or changed. Of items that are being counted nothing is drawn yet, and nothing
-            shown.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read. Or the kill switch is on.
-
-        Privacy
-        -------
-        To be shown to the person at this device, and never logged.
-        """
-        from clientsdk.preview import preview
-
-        self._refuse_if_off("what would be sent cannot be read")
-        now = self._now()
-        self._settle(now)
-        moment = now if at is None else at
-        return preview(self._store, self._sender, moment, once=at is not None)
-
-    def _refuse_if_off(self, what: str) -> None:
-        if self._off:
-            disabled.refuse(what)
-
-    def close(self, timeout: float | None = None) -> FlushResult:
-        """Let go of the store; what is not delivered stays there. May be called again.
-
-        The sender in the background, if there is one and its last attempt has not failed, first
-        sends what is due of one pseudonym. Items counted in a period that is not over are lost;
-        what they cost stays reserved, for another client to go on counting. From now on
-        :meth:`record` answers ``store_full`` and all else raises StoreError.
-
-        Parameters
-        ----------
-        timeout : float, at least 0, optional
-            Seconds to wait at most for that sender, whatever its publisher does; by default what
-            the settings say, one second.
-
-        Returns
-        -------
-        FlushResult
-            What was sent meanwhile, and what is due and still here; with an error if the sender
-            could not be waited for to its end.
-
-        Raises
-        ------
-        ParameterError
-            The timeout is no number of seconds.
-        """
-        timeout = self.settings.close_timeout if timeout is None else timeout
-        until = time.monotonic() + checked_timeout(timeout)
-        sender, sent, error = self._background, 0, None
-        if sender is not None:
-            before = sender.sent
-            sender.end(until)
-            if not sender.wait(until):
-                error = out_of_time()
-            sent = sender.sent - before
-        remaining = 0
-        try:
-            now = self._now()
-            self._settle(now)
-            with suppress(StoreError):
-                self._admission.counts.release()
-            with suppress(StoreError):
-                remaining = self._sender.remaining(now)
-            self._store.scrub(compact=False)
-            self._store.settle()
-        finally:
-            self._store.close()
-            self._store.refusals.clear()
-        return FlushResult(sent, remaining, error=error)
-
-    async def aclose(self, timeout: float | None = None) -> FlushResult:
-        """Do what :meth:`close` does, while the event loop of asyncio goes on."""
-        return await awaited(lambda: self.close(timeout))
-
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _source(self) -> Source:
-        return SystemSource()

@@ -39,6 +39,17 @@ _SUM = 16
 _SLOT = 128
 
 
+class UnmarkedError(StoreError):
+    """What was to be written is in the device's file, and the mark beside it could not follow.
+
+    Nothing leaves the device before it can: what is sent is charged in a commit with a mark.
+    """
+
+
+class ForeignError(StoreError):
+    """The mark is another store's: the file was replaced."""
+
+
 class Mark(NamedTuple):
     """What a device must not forget; amounts in micro-epsilon.
 
@@ -115,7 +126,7 @@ def advance(path: str, mark: Mark) -> None:
         content = os.read(descriptor, 2 * _SLOT)
         found = _parsed(content)
         if found is not None and found[1].store != mark.store:
-            raise StoreError("another file has taken the place of the device's store")
+            raise ForeignError("another file has taken the place of the device's store")
         if found is None or found[1].generation < mark.generation:
             _write(path, descriptor, found, mark)
 

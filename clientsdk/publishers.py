@@ -21,7 +21,8 @@ class Publisher(Protocol):
         Raises
         ------
         PublishError
-            It was not taken. The client keeps its reports and sends the same bytes again.
+            It was not taken. The client keeps its reports and sends the same bytes again. Any
+            other exception is taken for this one, with no more of it told than its name.
         """
         ...
 

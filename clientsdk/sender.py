@@ -14,7 +14,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from clientsdk import draws, spool
@@ -267,13 +267,15 @@ class Sender:
                 if not errand.left:
                     error = out_of_time()
                     break
-                self._publisher.publish(shard, message)
+                with _its_own_errors():
+                    self._publisher.publish(shard, message)
                 published += contents
         except PublishError as failure:
             error = failure
         if published and self._buffered is not None:
             try:
-                self._buffered.sync()
+                with _its_own_errors():
+                    self._buffered.sync()
             except PublishError as failure:
                 return [], failure
         return published, error
@@ -315,6 +317,20 @@ def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
     metric = plan.metrics[chain.metric]
     width = metric.mechanism.payload_width
     return metric if len(chain.payloads) == metric.sent * width else None
+
+
+@contextmanager
+def _its_own_errors() -> Iterator[None]:
+    """Make of whatever a publisher raises what its protocol lets it raise.
+
+    No more of it than its name: its text and its frames may hold a message.
+    """
+    try:
+        yield
+    except PublishError:
+        raise
+    except Exception as error:
+        raise PublishError(f"the publisher raised {type(error).__name__}") from None
 
 
 def _bare(error: SottoError) -> SottoError:

@@ -482,7 +482,12 @@ class Store(Database):
     def vouch(self) -> None:
         if self.path is not None:
             self._vouched = self._sealed.generation
-            mark.advance(self.path, self._sealed)
+            try:
+                mark.advance(self.path, self._sealed)
+            except mark.ForeignError:
+                self._disown()
+            except StoreError as error:
+                raise mark.UnmarkedError(f"it is written, but {error}") from error
 
     # Recording: in a transaction.
 

@@ -204,18 +204,47 @@ def test_a_buffering_publisher_is_believed_only_once_it_has_synced():
     assert len(client.publisher.messages) == 1
 
 
-def test_an_error_that_is_none_of_ours_passes_and_nothing_is_lost():
+@pytest.mark.parametrize("broken", ["publish", "sync"])
+def test_an_error_that_is_none_of_ours_is_told_and_nothing_is_lost(broken):
+    """It is counted, and of what it says, or leads to, nothing is told."""
+
     class Broken(MemoryPublisher):
         def publish(self, shard, message):
-            raise RuntimeError("a bug")
+            self.do("publish", message)
+            super().publish(shard, message)
+
+        def sync(self):
+            self.do("sync", b"")
+
+        def do(self, what, message):
+            if what == broken:
+                raise RuntimeError(f"a bug at {message!r}")
 
     client = device(publisher=Broken())
     client.record("colour", "a")
     client.clock.advance(hours=3)
-    with pytest.raises(RuntimeError, match="a bug"):
-        client.flush()
-    client.publisher.publish = lambda shard, message: None
+    result = client.flush()
+    assert (result.sent, result.remaining) == (0, 1)
+    assert str(result.error) == "the publisher raised RuntimeError"
+    assert result.error.__context__ is result.error.__traceback__ is None
+    assert client.stats().send_errors == 1
+    client.publisher.do = lambda what, message: None
     assert client.flush().sent == 1
+    assert client.stats().due == 0
+
+
+def test_what_went_before_a_foreign_error_is_not_sent_again():
+    class Broken(MemoryPublisher):
+        def publish(self, shard, message):
+            if len(self.messages) == 1:
+                raise ZeroDivisionError
+            super().publish(shard, message)
+
+    client = device(publisher=Broken())
+    for _ in range(2):
+        client.record("colour", "a")
+        client.clock.advance(days=7)
+    assert (client.flush().sent, client.stats().due) == (1, 1)
 
 
 def test_chains_keep_the_pseudonym_and_the_ledger_of_their_own_period():

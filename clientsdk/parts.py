@@ -1,0 +1,57 @@
+"""What the parts of a client share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from clientsdk import disabled
+from sotto.errors import StoreError
+
+if TYPE_CHECKING:
+    from clientsdk.admission import Admission
+    from clientsdk.background import Background
+    from clientsdk.sender import Sender
+    from clientsdk.settings import Settings
+    from clientsdk.stats import Tally
+    from clientsdk.store import Store
+    from sotto.compiled import CompiledPlan
+
+_ETERNITY = 1 << 62
+
+
+class Parts:
+    """The plan of a client, its store, and what works on that.
+
+    Attributes
+    ----------
+    plan : CompiledPlan
+    settings : Settings
+    """
+
+    plan: CompiledPlan
+    settings: Settings
+    _clock: Callable[[], int]
+    _file: str | os.PathLike[str] | None
+    _off: bool
+    _store: Store
+    _admission: Admission
+    _tally: Tally
+    _sender: Sender
+    _background: Background | None
+
+    def _settle(self, now: int) -> None:
+        """Draw from what was counted in periods that are over; if that fails, again later."""
+        with suppress(StoreError):
+            self._admission.counts.settle(now)
+
+    def _now(self) -> int:
+        # Further off no time, and no sum of two, would be a number that the file can hold.
+        now = int(self._clock())
+        return now if -_ETERNITY < now < _ETERNITY else _ETERNITY if now > 0 else -_ETERNITY
+
+    def _refuse_if_off(self, what: str) -> None:
+        if self._off:
+            disabled.refuse(what)
