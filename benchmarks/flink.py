@@ -143,7 +143,9 @@ def _stream(
         every=1_000,
         environment=session.client,
     )
-    job, manager = submit(JobFolder(folder), asked), JobManager(session.address)
+    manager = JobManager(session.address)
+    manager.wait_for_slots(SLOTS, PATIENCE)
+    job = submit(JobFolder(folder), asked)
     try:
         seen = _progress(broker, topic, reports)
         if len(seen) < 2:

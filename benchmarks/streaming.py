@@ -26,7 +26,7 @@ from pipelines.keyed import new_key
 from pipelines.shard import step_blocks
 from pipelines.state import State
 from pipelines.streaming.books import BookKeeper
-from pipelines.streaming.clock import ClockKeeper
+from pipelines.streaming.clock import ClockKeeper, Record
 from pipelines.streaming.deployment import Deployment, Lane
 from pipelines.streaming.journal import Journal, LiveStates
 from pipelines.streaming.letters import Letter, Port
@@ -43,6 +43,8 @@ TOPIC = ReportTopic("reports", 1, 8)
 EVERY = 100_000
 #: Rows a message, reports, reports between two ticks.
 CASES = ((1, 300_000, EVERY), (5, 600_000, EVERY), (50, 1_500_000, EVERY), (5, 600_000, 20_000))
+#: Lanes are given what has come so often between two ticks.
+BATCHES = 5
 BLOCK = 50_000
 CHAINS = (10_000, 100_000, 1_000_000)
 TURN = 2_000
@@ -111,9 +113,11 @@ class Graph:
         self.books = BookKeeper(deployment, self.memory.states(BookStates))
         self.now = time.time_ns() // 1_000_000
 
-    def record(self, lane: Lane, offset: int, append: int, message: bytes) -> None:
-        self.memory.key = lane
-        self._deliver(self.lanes.record(lane, offset, append, True, message))
+    def take(self, records: dict[Lane, list[Record]]) -> None:
+        for lane, batch in records.items():
+            self.memory.key = lane
+            for letter in list(self.lanes.take(lane, batch)):
+                self._deliver(letter)
 
     def tick(self) -> None:
         self.now += 1_000
@@ -161,10 +165,15 @@ def keepers(registry: Registry, made: list[tuple[int, int, bytes]], every: int) 
     """Return the CPU seconds that the keepers take, ticked after every so many messages."""
     graph = Graph(Deployment("benchmark", registry, (TOPIC,)))
     lanes = graph.deployment.lanes
+    batch = every // BATCHES
     began = time.process_time()
-    for offset, (append, shard, message) in enumerate(made, start=1):
-        graph.record(lanes[TOPIC.partition(shard)], offset, append, message)
-        if offset % every == 0:
+    for turn, first in enumerate(range(0, len(made), batch), start=1):
+        records: dict[Lane, list[Record]] = {}
+        for offset, (append, shard, message) in enumerate(made[first : first + batch], first):
+            lane = lanes[TOPIC.partition(shard)]
+            records.setdefault(lane, []).append(Record(offset, append, True, message))
+        graph.take(records)
+        if turn % BATCHES == 0:
             graph.tick()
     graph.tick()
     return time.process_time() - began

@@ -15,8 +15,8 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
 
-from pipelines.flink.kafka import ARRIVALS, sink_table, source_table
-from pipelines.flink.operators import ADDRESS, LETTER, RECORD, TICK, Lanes, Shards, Sums, address
+from pipelines.flink.kafka import BATCHES, NO_RECORDS, RECORDS, sink_table, source_table
+from pipelines.flink.operators import ADDRESS, LETTER, RECORD, Lanes, Shards, Sums, address
 from pipelines.flink.orders import Order
 from pipelines.flink.settings import settings
 from pipelines.streaming.letters import Port
@@ -62,20 +62,21 @@ def build(environment: StreamExecutionEnvironment, order: Order, broker: Broker)
 
 def _arrivals(tables: StreamTableEnvironment, order: Order, broker: Broker) -> DataStream:
     tables.execute_sql(source_table(order, broker))
+    tables.execute_sql(RECORDS)
     tables.execute_sql(_TICKS)
     lanes = ", ".join(f"'{lane}'" for lane in order.work.deployment().lanes)
     ticked = (
-        f"SELECT lane, CAST({TICK} AS BIGINT), CAST(0 AS BIGINT), FALSE, X'' "
+        f"SELECT lane, {NO_RECORDS} "
         # Of a constant array Flink would make a join, which keeps all ticks.
         f"FROM ticks CROSS JOIN UNNEST(CASE WHEN n >= 0 THEN ARRAY[{lanes}] END) AS named (lane)"
     )
-    return tables.to_data_stream(tables.sql_query(f"{ARRIVALS} UNION ALL {ticked}"))
+    return tables.to_data_stream(tables.sql_query(f"{BATCHES} UNION ALL {ticked}"))
 
 
 def _write(
     tables: StreamTableEnvironment, records: DataStream, order: Order, broker: Broker
 ) -> None:
-    tables.create_temporary_view("records", tables.from_data_stream(records))
+    tables.create_temporary_view("outgoing", tables.from_data_stream(records))
     statements = tables.create_statement_set()
     for name, topic, port, columns in (
         ("estimates", order.estimates, Port.DOCUMENTS, "name, body"),
@@ -84,7 +85,7 @@ def _write(
         headers = port == Port.QUARANTINE
         tables.execute_sql(sink_table(order, broker, name, topic, headers=headers))
         statements.add_insert_sql(
-            f"INSERT INTO {name} SELECT {columns} FROM records WHERE port = {int(port)}"
+            f"INSERT INTO {name} SELECT {columns} FROM outgoing WHERE port = {int(port)}"
         )
     statements.attach_as_datastream()
 

@@ -65,20 +65,34 @@ def source_table(order: Order, broker: Broker) -> str:
         part INT NOT NULL METADATA FROM 'partition' VIRTUAL,
         place BIGINT NOT NULL METADATA FROM 'offset' VIRTUAL,
         moment TIMESTAMP_LTZ(3) NOT NULL METADATA FROM 'timestamp' VIRTUAL,
-        kind STRING NOT NULL METADATA FROM 'timestamp-type' VIRTUAL
+        kind STRING NOT NULL METADATA FROM 'timestamp-type' VIRTUAL,
+        taken AS PROCTIME()
     """
     return f"CREATE TABLE arrivals ({columns}) WITH ({_with(options)})"
 
 
-#: Lane, offset, timestamp in ms, whether the broker made it, message.
-ARRIVALS = """
-    SELECT
-        topic || '/' || CAST(part AS STRING),
+RECORDS = """
+    CREATE TEMPORARY VIEW records AS SELECT
+        topic || '/' || CAST(part AS STRING) AS lane,
         place,
-        EXTRACT(EPOCH FROM moment) * 1000 + EXTRACT(MILLISECOND FROM moment),
-        kind = 'LogAppendTime',
-        COALESCE(body, X'')
+        EXTRACT(EPOCH FROM moment) * 1000 + EXTRACT(MILLISECOND FROM moment) AS moment,
+        kind = 'LogAppendTime' AS appended,
+        COALESCE(body, X'') AS body,
+        taken
     FROM arrivals
+"""
+#: A lane's records of a fifth of a second: offsets, timestamps in ms, whether the broker made
+#: them, messages. Python is given them together, since each element that it is given costs more
+#: than what is done with a record.
+BATCHES = """
+    SELECT lane, ARRAY_AGG(place), ARRAY_AGG(moment), ARRAY_AGG(appended), ARRAY_AGG(body)
+    FROM TUMBLE(TABLE records, DESCRIPTOR(taken), INTERVAL '0.2' SECOND)
+    GROUP BY lane, window_start, window_end
+"""
+#: What stands in the place of these in a tick.
+NO_RECORDS = """
+    CAST(NULL AS ARRAY<BIGINT NOT NULL>), CAST(NULL AS ARRAY<BIGINT NOT NULL>),
+    CAST(NULL AS ARRAY<BOOLEAN NOT NULL>), CAST(NULL AS ARRAY<BYTES NOT NULL>)
 """
 
 

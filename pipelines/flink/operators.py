@@ -21,7 +21,7 @@ from pipelines.flink.states import BYTES, states
 from pipelines.quarantine import unpack
 from pipelines.quarantined import quarantine_record
 from pipelines.streaming.books import BookKeeper
-from pipelines.streaming.clock import ClockKeeper
+from pipelines.streaming.clock import ClockKeeper, Record
 from pipelines.streaming.deployment import Deployment, Lane
 from pipelines.streaming.letters import Letter, Port
 from pipelines.streaming.shards import ShardKeeper
@@ -37,9 +37,6 @@ RECORD = Types.ROW_NAMED(
     [Types.INT(), BYTES, BYTES, Types.MAP(Types.STRING(), BYTES)],
 )
 ADDRESS = Types.LONG()
-
-#: The offset of what is no record but a tick.
-TICK = -1
 
 _KEYS = 1 << 40
 _NO_HEADERS: dict[str, bytes] = {}
@@ -78,11 +75,11 @@ class Lanes(_Keeping):
 
     def process_element(self, value: Row, ctx: Any) -> Iterable[Sent]:
         """Yield letters."""
-        name, offset, timestamp, appended, message = value
+        name, *columns = value
         lane = _lane(name)
-        if offset == TICK:
+        if columns[0] is None:
             return map(_sent, self._keeper.tick(lane, self._now()))
-        return (_sent(self._keeper.record(lane, offset, timestamp, appended, message)),)
+        return map(_sent, self._keeper.take(lane, map(Record, *columns)))
 
 
 class Shards(_Keeping):

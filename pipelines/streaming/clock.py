@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
+from pipelines.streaming.batches import Timed, pack
 from pipelines.streaming.catching import CatchingUp
 from pipelines.streaming.deployment import Deployment, Lane
 from pipelines.streaming.letters import (
     BEHIND,
     LANE,
     LANE_HEAD,
-    MESSAGE,
-    MESSAGE_HEAD,
     TICK,
     TICK_HEAD,
     UNREADABLE,
@@ -27,13 +27,35 @@ from sotto.wire import HEADER, MAGIC, VERSION
 _HELD = struct.Struct("<qq")
 
 
+class Record(NamedTuple):
+    """A record of a lane.
+
+    Attributes
+    ----------
+    offset : int
+    timestamp : int
+        Milliseconds.
+    appended : bool
+        Whether the timestamp's type is LogAppendTime.
+    message : bytes
+        The record's value; empty if it has none.
+    """
+
+    offset: int
+    timestamp: int
+    appended: bool
+    message: bytes
+
+
 class ClockKeeper:
     """Keeps the clock of each lane; keyed by lane.
 
-    Records of a lane come in the order of their offsets. What its broker has timed moves its clock
-    on and is given no earlier a time than the record before, as in a drain. A record that bears
-    its sender's time is damage. What is given back bears the time at which it was first appended,
-    which is kept, and moves no clock.
+    What a lane's broker has timed moves its clock on and is given no earlier a time than the
+    record before, as in a drain. A record that bears its sender's time is damage. What is given
+    back bears the time at which it was first appended, which is kept, and moves no clock.
+
+    Records come in the order of their offsets, unless the engine's own clock is set back: those
+    that it kept waiting then come after others, and keep the times that their broker gave them.
 
     Parameters
     ----------
@@ -47,32 +69,32 @@ class ClockKeeper:
         self._catching = CatchingUp[Lane](deployment.quiet)
         self._shards_of = lru_cache(maxsize=None)(deployment.shards_of)
 
-    def record(
-        self, lane: Lane, offset: int, timestamp: int, appended: bool, message: bytes
-    ) -> Letter:
-        """Return a record as a letter to its shard.
+    def take(self, lane: Lane, records: Iterable[Record]) -> Iterator[Letter]:
+        """Yield records as letters to their shards.
 
         Parameters
         ----------
         lane : Lane
             The key.
-        offset : int
-        timestamp : int
-            Milliseconds.
-        appended : bool
-            Whether the timestamp's type is LogAppendTime.
-        message : bytes
-            The record's value; empty if it has none.
+        records : iterable of Record
         """
-        clock, _ = self._held(lane)
-        if lane.topic == self._deployment.requeue:
-            append, damaged = timestamp, appended
-        else:
-            clock = append = max(clock, timestamp) if appended else clock
-            damaged = not appended
-        self._states.clock.set(_HELD.pack(clock, offset + 1))
-        body = MESSAGE_HEAD.pack(MESSAGE, append, damaged) + message
-        return Letter(Port.SHARDS, self._shard(message), body)
+        clock, following = self._held(lane)
+        given_back = lane.topic == self._deployment.requeue
+        shards: dict[int, list[Timed]] = {}
+        for record in sorted(records):
+            behind = record.offset < following
+            append, damaged = record.timestamp, record.appended == given_back
+            if not given_back:
+                clock = clock if damaged else max(clock, append)
+                append = append if behind and not damaged else clock
+            shards.setdefault(self._shard(record.message), []).append(
+                Timed(append, damaged, record.message)
+            )
+            following = max(following, record.offset + 1)
+        self._states.clock.set(_HELD.pack(clock, following))
+        for shard, messages in shards.items():
+            for body in pack(messages):
+                yield Letter(Port.SHARDS, shard, body)
 
     def tick(self, lane: Lane, now: int) -> Iterator[Letter]:
         """Yield the ticks of the shards and slots of a lane, and what the books are told of it.

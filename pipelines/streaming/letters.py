@@ -4,7 +4,7 @@ A letter's first byte says what it is. Letters from one keeper's key to another'
 order in which they were sent, which is what a keyed exchange with aligned checkpoints gives; that
 is all that is relied on.
 
-To shards: ``M`` a message (append i64, damaged u8, the message), ``T`` a tick (clock i64 or the
+To shards: ``M`` messages (see :mod:`pipelines.streaming.batches`), ``T`` a tick (clock i64 or the
 earliest time for none, lane). To slots: ``C`` a change of a window (window 42 B, changes of
 counts), ``O`` a shard's first open period (shard u32, period i64), ``T`` a tick (clock i64).
 To the books: ``L`` a lane (clock i64, offset i64, lane), which also is a tick, ``S`` what became of
@@ -25,10 +25,9 @@ from sotto.errors import FormatError
 #: Where messages go that do not say, or wrongly say, which shard they are of.
 UNREADABLE = -1
 
-MESSAGE, TICK, CHANGE, OPENED, LANE, SHARD, BEHIND = b"M", b"T", b"C", b"O", b"L", b"S", b"B"
+TICK, CHANGE, OPENED, LANE, SHARD, BEHIND = b"T", b"C", b"O", b"L", b"S", b"B"
 
 #: Heads of letters.
-MESSAGE_HEAD = struct.Struct("<cq?")
 TICK_HEAD = struct.Struct("<cq")
 CHANGE_HEAD = struct.Struct("<c42s")
 OPENED_HEAD = struct.Struct("<cIq")

@@ -12,20 +12,17 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from pipelines import quarantine
 from pipelines.blocks import arrivals
 from pipelines.manifest import open_from
 from pipelines.rows import Rows
+from pipelines.streaming.batches import BATCH, block_of, numbers
 from pipelines.streaming.deployment import Deployment
 from pipelines.streaming.journal import Journal, LiveStates
 from pipelines.streaming.ledger import Ledger, Told
 from pipelines.streaming.letters import (
     CHANGE,
     CHANGE_HEAD,
-    MESSAGE,
-    MESSAGE_HEAD,
     OPENED,
     OPENED_HEAD,
     SHARD,
@@ -39,9 +36,7 @@ from pipelines.streaming.letters import (
 from pipelines.streaming.states import ShardStates
 from pipelines.written import Tally
 from sotto.decode import Reject
-from sotto.logreader import EARLIEST, Block, Corrupt
-from sotto.runs import records_at
-from sotto.wire import HEADER, RUN, row_size
+from sotto.logreader import EARLIEST
 
 #: So many waiting bytes are taken at once, however few rows they may be.
 WAITING = 1 << 20
@@ -52,11 +47,7 @@ AUDITED = 100
 REJECTS = 1_000
 
 _QUEUE = struct.Struct("<QQq")
-_WIDTH = struct.Struct("<H")
-_LETTER = np.dtype([("kind", "S1"), ("append", "<i8"), ("damaged", "?")])
 _CLOCK = struct.Struct("<q")
-#: Decoding looks at the first bytes of a message even if it has none.
-_PADDING = bytes(8)
 
 
 class ShardKeeper:
@@ -90,17 +81,17 @@ class ShardKeeper:
         PlanError
             Reports have been counted under a plan that the deployment does not have.
         """
-        if body[:1] == MESSAGE:
-            yield from self._message(shard, body, now)
+        if body[:1] == BATCH:
+            yield from self._messages(shard, body, now)
         else:
             _, clock = TICK_HEAD.unpack_from(body)
             yield from self._tick(shard, clock, body[TICK_HEAD.size :], now)
 
-    def _message(self, shard: int, body: bytes, now: int) -> Iterator[Letter]:
+    def _messages(self, shard: int, body: bytes, now: int) -> Iterator[Letter]:
         queue = self._states.queue.get()
         rows, size, since = (0, 0, now) if queue is None else _QUEUE.unpack(queue)
         self._states.waiting.append(body)
-        rows, size = rows + _about(body), size + len(body)
+        rows, size = rows + numbers(body)[1], size + len(body)
         if rows >= self._deployment.rows or size >= WAITING:
             yield from self._flush(shard)
         else:
@@ -126,7 +117,7 @@ class ShardKeeper:
         if not waiting:
             return
         ledger = Ledger.from_json(self._states.ledger.get())
-        found = arrivals(_block(waiting), self._deployment.registry, ledger.first_open)
+        found = arrivals(block_of(waiting), self._deployment.registry, ledger.first_open)
         rejects, tally = found.rejects, Tally(reports=found.reports)
         for period, blocks in _by_period(found.rows).items():
             stepped = self._journal.step(shard, period, blocks)
@@ -201,38 +192,6 @@ class ShardKeeper:
     def _size(self) -> int:
         """Return the bytes of all states."""
         return sum(head.size + head.logged for head in self._journal.heads().values())
-
-
-def _about(body: bytes) -> int:
-    """Return about how many rows a message has, from its length and its first run's width."""
-    rows = len(body) - MESSAGE_HEAD.size - HEADER.size - RUN.size
-    if rows <= 0:
-        return 1
-    (width,) = _WIDTH.unpack_from(body, MESSAGE_HEAD.size + HEADER.size + 2)
-    return max(rows // row_size(width), 1)
-
-
-def _block(waiting: Sequence[bytes]) -> Block:
-    """Return messages that have waited as a stretch of a log."""
-    data = b"".join(waiting) + _PADDING
-    sizes = np.array([len(body) for body in waiting], dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    heads = records_at(np.frombuffer(data, np.uint8), starts, _LETTER)
-    damaged = heads["damaged"]
-    sound = ~damaged
-    return Block(
-        position=0,
-        buffer=data,
-        offsets=(starts + MESSAGE_HEAD.size)[sound],
-        lengths=(sizes - MESSAGE_HEAD.size)[sound],
-        append=heads["append"][sound],
-        corrupt=tuple(
-            Corrupt(0, int(heads["append"][at]), waiting[at][MESSAGE_HEAD.size :])
-            for at in np.flatnonzero(damaged).tolist()
-        ),
-        end=len(data),
-        clock=EARLIEST,
-    )
 
 
 def _by_period(found: Sequence[Rows]) -> dict[int, list[bytes]]:

@@ -11,6 +11,9 @@ no window ever begins again from zero.
 
 The last document says nothing new, unless a rollback lies between: where a report that was given
 back meets a period that is about to be closed, it may be counted the first time and late the next.
+In the same way a document may stay of a window of which there is nothing any more: if all that was
+counted in it before a rollback came from pseudonyms that contradict themselves, and the order in
+which lanes are read has them revoked before that the next time.
 """
 
 from __future__ import annotations

@@ -137,8 +137,12 @@ def drained(epochs: str, seed: int) -> Outcome:
 
 
 def streamed(runner: Runner) -> Outcome:
-    """Return what a consumer of the outside has of a finished job."""
-    documents = list(runner.documents.values())
+    """Return what a consumer of the outside has of a finished job.
+
+    It may have more: a window whose only reports were counted before a rollback and, since other
+    lanes were faster then, rejected after it.
+    """
+    documents = [each for name, each in runner.documents.items() if name not in runner.phantoms]
     windows = [each for each in documents if isinstance(each, WindowDocument) and each.estimates]
     periods = [each.period for each in documents if isinstance(each, PeriodDocument)]
     (rejects,) = (each for each in documents if isinstance(each, RejectsDocument))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pipelines import quarantine
 from pipelines.published import Document, parse
+from pipelines.streaming import clock
 from pipelines.streaming.books import BookKeeper
 from pipelines.streaming.clock import ClockKeeper
 from pipelines.streaming.deployment import Deployment, Lane
@@ -128,10 +129,11 @@ class Process:
 
 
 class Checkpoint(NamedTuple):
-    """All keyed state and the positions of the sources, of one moment."""
+    """All keyed state, the positions of the sources, and what had been told, of one moment."""
 
     content: dict[tuple[int, object], dict[str, Any]]
     positions: dict[Lane, int]
+    told: int
 
 
 class Runner:
@@ -154,6 +156,9 @@ class Runner:
         self.now = 1_800_000_000_000
         self.documents: dict[bytes, Document] = {}
         self.panes: list[Document] = []
+        self.told: list[bytes] = []
+        # Documents made in what was rolled back, and not again since.
+        self.phantoms: set[bytes] = set()
         self.rejects: list[Reject] = []
         self.checkpoints = [self._snapshot()]
         self.spread = 1
@@ -163,16 +168,19 @@ class Runner:
 
     def read(self, lane: Lane, number: int) -> None:
         """Take records of a lane."""
-        for _ in range(number):
+        end = min(self.positions[lane] + number, len(self.logs.get(lane, ())))
+        while self.positions[lane] < end:
             at = self.positions[lane]
-            if at == len(self.logs.get(lane, ())):
-                return
-            record = self.logs[lane][at]
-            self.positions[lane] = at + 1
+            upto = self.random.randint(at + 1, end)
+            records = enumerate(self.logs[lane][at:upto], start=at)
+            batch = [
+                clock.Record(offset, record.timestamp, record.appended, record.message)
+                for offset, record in records
+            ]
+            self.positions[lane] = upto
             self.backend.key = (LANES, lane)
-            keeper = self._process(lane).lanes
-            letter = keeper.record(lane, at, record.timestamp, record.appended, record.message)
-            self._send((LANES, lane), letter)
+            for letter in list(self._process(lane).lanes.take(lane, batch)):
+                self._send((LANES, lane), letter)
 
     def tick(self, after: int) -> None:
         """Tick all lanes, so many ms after what was before."""
@@ -205,8 +213,9 @@ class Runner:
     def roll_back(self, back: int = 1) -> None:
         """Return to a checkpoint; what processes have in memory stays."""
         del self.checkpoints[max(len(self.checkpoints) - back + 1, 1) :]
-        content, self.positions = copy.deepcopy(self.checkpoints[-1])
+        content, self.positions, told = copy.deepcopy(self.checkpoints[-1])
         self.backend.content = content
+        self.phantoms.update(self.told[told:])
         self.channels.clear()
         self.now += 1
 
@@ -247,9 +256,11 @@ class Runner:
     def _publish(self, letter: Letter) -> None:
         document = parse(letter.name, letter.body)
         self.panes.append(document)
+        self.told.append(letter.name)
+        self.phantoms.discard(letter.name)
         held = self.documents.get(letter.name)
         if held is None or document.revision > held.revision:
             self.documents[letter.name] = document
 
     def _snapshot(self) -> Checkpoint:
-        return copy.deepcopy(Checkpoint(self.backend.content, self.positions))
+        return copy.deepcopy(Checkpoint(self.backend.content, self.positions, len(self.told)))

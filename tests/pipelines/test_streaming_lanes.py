@@ -11,9 +11,10 @@ from drain_logs import START
 from streaming_logs import EPOCHS, deployment, honest
 from streaming_runner import LANES, Backend
 
-from pipelines.streaming.clock import ClockKeeper
+from pipelines.streaming.batches import block_of, numbers
+from pipelines.streaming.clock import ClockKeeper, Record
 from pipelines.streaming.deployment import Lane
-from pipelines.streaming.letters import MESSAGE_HEAD, TICK_HEAD, UNREADABLE, Letter, Port
+from pipelines.streaming.letters import TICK_HEAD, UNREADABLE, Port
 from sotto.errors import ParameterError
 from sotto.logreader import EARLIEST
 from sotto.topics import ReportTopic
@@ -30,9 +31,16 @@ def keeper(lane: Lane) -> ClockKeeper:
     return ClockKeeper(deployment("two", requeue="reports-requeue"), backend.states(LANES))
 
 
-def said(letter: Letter) -> tuple[int, bool]:
-    _, append, damaged = MESSAGE_HEAD.unpack_from(letter.body)
-    return append, damaged
+def given(
+    keeper: ClockKeeper, lane: Lane, times: list[int], *, appended: bool = True, first: int = 0
+) -> list[tuple[int, bool]]:
+    """Give empty messages to a lane; return their append times and whether they are damaged."""
+    records = [Record(first + at, time, appended, b"") for at, time in enumerate(times)]
+    (letter,) = keeper.take(lane, records)
+    assert letter.key == UNREADABLE
+    block = block_of([letter.body])
+    sound = [(int(append), False) for append in block.append]
+    return sound + [(each.append, True) for each in block.corrupt]
 
 
 def clock(keeper: ClockKeeper, lane: Lane) -> int:
@@ -43,33 +51,59 @@ def clock(keeper: ClockKeeper, lane: Lane) -> int:
 def test_append_times_never_fall() -> None:
     kept = keeper(LANE)
     assert clock(kept, LANE) == EARLIEST
-    times = [5, 9, 7, -3, 9, 12]
-    letters = [kept.record(LANE, at, time, True, b"") for at, time in enumerate(times)]
-    assert [said(letter) for letter in letters] == [(t, False) for t in [5, 9, 9, 9, 9, 12]]
+    assert given(kept, LANE, [5, 9, 7, -3]) == [(time, False) for time in [5, 9, 9, 9]]
+    assert given(kept, LANE, [8, 12], first=4) == [(9, False), (12, False)]
     assert clock(kept, LANE) == 12
+
+
+def test_records_count_in_the_order_of_their_offsets() -> None:
+    kept = keeper(LANE)
+    records = [Record(at, time, True, b"") for at, time in enumerate([5, 9, 7])]
+    (letter,) = kept.take(LANE, records[::-1])
+    assert block_of([letter.body]).append.tolist() == [5, 9, 9]
+
+
+def test_records_that_come_after_later_ones_keep_their_times() -> None:
+    kept = keeper(LANE)
+    given(kept, LANE, [50, 60], first=10)
+    assert given(kept, LANE, [20, 30]) == [(20, False), (30, False)]
+    assert clock(kept, LANE) == 60
+    assert given(kept, LANE, [55], first=12) == [(60, False)]
 
 
 def test_a_record_with_its_senders_time_is_damage_and_moves_no_clock() -> None:
     kept = keeper(LANE)
-    assert said(kept.record(LANE, 0, 10**15, False, b"")) == (EARLIEST, True)
-    kept.record(LANE, 1, 7, True, b"")
-    assert said(kept.record(LANE, 2, 10**15, False, b"")) == (7, True)
+    assert given(kept, LANE, [10**15], appended=False) == [(EARLIEST, True)]
+    given(kept, LANE, [7], first=1)
+    assert given(kept, LANE, [10**15], appended=False, first=2) == [(7, True)]
     assert clock(kept, LANE) == 7
 
 
 def test_what_is_given_back_keeps_its_time_and_moves_no_clock() -> None:
     kept = keeper(BACK)
-    letters = [kept.record(BACK, at, time, False, b"") for at, time in enumerate([9, 3])]
-    assert [said(letter) for letter in letters] == [(9, False), (3, False)]
-    assert said(kept.record(BACK, 2, 4, True, b""))[1]
+    assert given(kept, BACK, [9, 3], appended=False) == [(9, False), (3, False)]
+    assert given(kept, BACK, [4], first=2) == [(4, True)]
     assert clock(kept, BACK) == EARLIEST
 
 
 def test_a_message_goes_to_the_shard_that_it_says() -> None:
-    kept = keeper(LANE)
     messages = [one.message for one in honest(4, 1, seed=3)]
-    keys = [kept.record(LANE, 0, START, True, message).key for message in messages]
-    assert keys == [HEADER.unpack_from(message)[3] for message in messages]
+    records = [Record(at, START, True, message) for at, message in enumerate(messages)]
+    found = {letter.key: block_of([letter.body]) for letter in keeper(LANE).take(LANE, records)}
+    assert len(found) > 1
+    for shard, block in found.items():
+        sent = [each for each in messages if HEADER.unpack_from(each)[3] == shard]
+        assert block.buffer.startswith(b"".join(sent))
+        assert block.lengths.tolist() == [len(each) for each in sent]
+
+
+def test_letters_are_no_longer_than_need_be() -> None:
+    messages = [bytes(size) for size in (300_000, 800_000, 10, 5_000_000, 7)]
+    records = [Record(at, START, True, message) for at, message in enumerate(messages)]
+    bodies = [letter.body for letter in keeper(LANE).take(LANE, records)]
+    assert [numbers(body)[0] for body in bodies] == [2, 2, 1]
+    block = block_of(bodies)
+    assert block.lengths.tolist() == [len(message) for message in messages]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +118,7 @@ def test_a_message_goes_to_the_shard_that_it_says() -> None:
     ],
 )
 def test_a_message_that_says_no_shard_goes_to_its_own_place(message: bytes) -> None:
-    letter = keeper(LANE).record(LANE, 0, START, True, message)
+    (letter,) = keeper(LANE).take(LANE, [Record(0, START, True, message)])
     assert (letter.port, letter.key) == (Port.SHARDS, UNREADABLE)
 
 

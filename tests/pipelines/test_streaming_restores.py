@@ -11,6 +11,7 @@ from streaming_runner import LANES, Backend, Record, Runner
 from test_streaming_windows import NOW, Books, Slot
 
 from pipelines.published import Document, HealthDocument, WindowDocument
+from pipelines.streaming import clock
 from pipelines.streaming.catching import CatchingUp
 from pipelines.streaming.clock import ClockKeeper
 from pipelines.streaming.deployment import Lane
@@ -38,7 +39,7 @@ class Read:
         self.keeper = ClockKeeper(self.told, self.backend.states(LANES))
 
     def record(self, append: int, appended: bool = True) -> None:
-        self.keeper.record(self.lane, self.offset, append, appended, b"")
+        list(self.keeper.take(self.lane, [clock.Record(self.offset, append, appended, b"")]))
         self.offset += 1
 
     def behind(self, now: int) -> bool:

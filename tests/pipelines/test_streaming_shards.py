@@ -23,6 +23,7 @@ from streaming_runner import Record, Runner
 
 from pipelines.published import HealthDocument, PeriodDocument, RejectsDocument
 from pipelines.quarantine import numbers
+from pipelines.streaming import batches
 from pipelines.streaming.deployment import Deployment, Lane
 from pipelines.streaming.letters import Port
 from sotto.errors import PlanError
@@ -50,7 +51,8 @@ def stepped(job: Runner) -> int:
 
 def waiting(job: Runner) -> int:
     """Return how many messages wait."""
-    return sum(len(held.get("waiting", ())) for held in job.backend.content.values())
+    kept = [held.get("waiting", ()) for held in job.backend.content.values()]
+    return sum(batches.numbers(body)[0] for letters in kept for body in letters)
 
 
 def only(job: Runner, kind: type) -> object:
