@@ -87,6 +87,7 @@ def differences(epochs: str, events: Events, order: int) -> list[str]:
     return [name for name in wanted._fields if getattr(outcome, name) != getattr(wanted, name)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", list(EPOCHS))
 @settings(max_examples=15, deadline=None, phases=PHASES)
 @given(events=EVENTS, order=st.integers(0, 2**32))
@@ -214,6 +215,12 @@ FAULTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 ]
 
 
+@lru_cache
+def sound(order: int) -> bool:
+    """Say whether a job that has no fault comes to what a drain comes to."""
+    return differences("epochs", any_events(random.Random(order)), order) == []
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_show(fault: Callable[[pytest.MonkeyPatch], None]) -> None:
     for order in range(1, 20):
@@ -224,7 +231,7 @@ def test_faults_show(fault: Callable[[pytest.MonkeyPatch], None]) -> None:
                 found = differences("epochs", events, order)
             except Exception as error:
                 found = [repr(error)]
-        assert differences("epochs", events, order) == []
+        assert sound(order)
         if found:
             return
     pytest.fail("a fault did not show")
