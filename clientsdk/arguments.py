@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 
+from clientsdk import complaints
 from clientsdk.publishers import Publisher
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import ParameterError, PlanError
+
+#: Micro-epsilon; no plan has a use for less.
+LEAST_CEILING = 1_000
 
 
 def read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPlan:
@@ -62,14 +66,37 @@ def checked_ceilings(ceilings: Ceilings) -> Ceilings:
     Raises
     ------
     ParameterError
-        The period's is not positive, or exceeds the lifetime's.
+        The period's is not positive, exceeds the lifetime's, or is so low that it must have been
+        meant in epsilon.
     """
     if not 0 < ceilings.period <= ceilings.lifetime:
         raise ParameterError(
             f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
             f"{ceilings.lifetime} micro-epsilon"
         )
+    if ceilings.period < LEAST_CEILING:
+        raise ParameterError(
+            f"ceilings: period {ceilings.period} micro-epsilon must be at least {LEAST_CEILING}; "
+            f"Ceilings.of_epsilon takes epsilons"
+        )
     return ceilings
+
+
+def tell_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
+    """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
+    least = min(metric.cost // metric.limit for metric in plan.metrics)
+    if least > ceilings.period or all(
+        max(metric.permanent, metric.cost // metric.limit) > ceilings.lifetime
+        for metric in plan.metrics
+    ):
+        complaints.warn(
+            "ceilings",
+            "nothing can be recorded: one value costs %s micro-epsilon or more, and the pinned "
+            "ceilings are %s a period and %s a lifetime, which only renew_consent can raise",
+            str(least),
+            str(ceilings.period),
+            str(ceilings.lifetime),
+        )
 
 
 def checked_timeout(seconds: float) -> float:

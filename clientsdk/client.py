@@ -15,6 +15,7 @@ from clientsdk.arguments import (
     checked_path,
     checked_publisher,
     read_plan,
+    tell_if_nothing_fits,
 )
 from clientsdk.background import Background
 from clientsdk.database import Access
@@ -65,9 +66,9 @@ class Client(Sending, Inspecting):
         recording until that time counts as made then, and if it lies beyond the plan's
         ``expires``, nothing is recorded any more and what was to be sent lapses.
     ceilings : Ceilings, optional
-        In micro-epsilon. The lower of these and the plan's are pinned in a new store. In an
-        existing one they can lower what is pinned, and so can the plan; neither can raise it
-        (see :meth:`renew_consent`).
+        In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lower of these and
+        the plan's are pinned in a new store. In an existing one they can lower what is pinned,
+        and so can the plan; neither can raise it (see :meth:`renew_consent`).
     background : bool, optional
         Whether reports are sent without being asked for. If not, call :meth:`flush`.
     quota : Quota, optional
@@ -81,7 +82,7 @@ class Client(Sending, Inspecting):
     PlanError
         The plan cannot be honoured, or the store belongs to another collector or period length.
     ParameterError
-        The ceilings are not positive, or the period's exceeds the lifetime's.
+        The ceilings are below 1,000 micro-epsilon, or the period's exceeds the lifetime's.
         Or an argument or a setting is nothing that could serve as such.
         Or a variable about privacy cannot be understood.
     StoreError
@@ -145,6 +146,7 @@ class Client(Sending, Inspecting):
         quota = self.settings.quota
         period = self.plan.period_of(self._now())
         self._store = Store(path, self.plan, pinned, period, source, quota)
+        tell_if_nothing_fits(self.plan, self._store.ceilings)
         self._refusals = disabled.refusals(self.plan) if self._off else self._store.refusals
         self._admission = Admission(self._store, self.plan, source)
         self._tally = Tally(self._metrics)

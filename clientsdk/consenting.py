@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from clientsdk import complaints, recovery
-from clientsdk.arguments import checked_ceilings
+from clientsdk.arguments import checked_ceilings, tell_if_nothing_fits
 from clientsdk.ledger import Consent
 from clientsdk.mark import UnmarkedError
 from clientsdk.parts import Parts
@@ -60,6 +60,7 @@ class Consenting(Parts):
         with self._agreeing() as connection:
             self._store.agree(connection, Consent.GIVEN)
             self._store.pin(connection, agreed)
+        tell_if_nothing_fits(self.plan, agreed)
 
     @contextmanager
     def _agreeing(self) -> Iterator[sqlite3.Connection]:

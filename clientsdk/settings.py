@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from clientsdk import complaints
-from clientsdk.arguments import checked_timeout
+from clientsdk.arguments import LEAST_CEILING, checked_timeout
 from clientsdk.quota import Quota
 from mechanisms.frozen import frozen, replace
 from sotto.compiled import Ceilings
@@ -36,7 +36,7 @@ class Settings:
     ----------
     disabled : bool
         The kill switch: nothing is recorded, nothing sent, no file touched, consent unchanged.
-    ceiling_period, ceiling_lifetime : int, positive, optional
+    ceiling_period, ceiling_lifetime : int, at least 1,000, optional
         In micro-epsilon. They lower the plan's, as the client's own ``ceilings`` do.
     background : bool
         Whether reports are sent without being asked for.
@@ -76,8 +76,8 @@ class Settings:
         if not isinstance(self.quota, Quota):
             raise ParameterError("quota must be a Quota")
         for amount in (self.ceiling_period, self.ceiling_lifetime):
-            if amount is not None and not amount > 0:
-                raise ParameterError("a ceiling must be above 0 micro-epsilon")
+            if amount is not None and not amount >= LEAST_CEILING:
+                raise ParameterError(f"a ceiling must be at least {LEAST_CEILING} micro-epsilon")
         if None not in (self.ceiling_period, self.ceiling_lifetime):
             assert self.ceiling_period is not None
             assert self.ceiling_lifetime is not None
@@ -204,7 +204,7 @@ def _setting(what: str, read: Callable[[str], object]) -> Callable[[Settings, st
     return put
 
 
-_EPSILON = "an epsilon above 0 with at most 6 decimals, a period's at most the lifetime's"
+_EPSILON = "an epsilon of at least 0.001 with at most 6 decimals, a period's at most the lifetime's"
 _A_SWITCH = "1, true, yes or on; or 0, false, no or off"
 _TIME = "a number of seconds, at least 0"
 #: By name; ``docs/sdk.md`` has the same table.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
-from sotto.errors import PlanError, UnknownMetricError
+from sotto.errors import ParameterError, PlanError, UnknownMetricError
 from sotto.metrictypes import Parameter
 from sotto.values import Symbol, labels_of, plain_types, symbol_of
 
@@ -30,6 +30,27 @@ class Ceilings:
 
     period: int
     lifetime: int
+
+    @classmethod
+    def of_epsilon(cls, period: float, lifetime: float) -> Ceilings:
+        """Return ceilings given in epsilon; digits beyond the sixth decimal are dropped.
+
+        Raises
+        ------
+        ParameterError
+            One of them is not a positive number.
+
+        Examples
+        --------
+        >>> Ceilings.of_epsilon(0.3, 60)
+        Ceilings(period=300000, lifetime=60000000)
+        """
+        from fractions import Fraction
+
+        for epsilon in (period, lifetime):
+            if not 0 < epsilon < float("inf"):
+                raise ParameterError(f"ceilings: {epsilon} must be an epsilon above 0")
+        return cls(*(int(Fraction(repr(float(each))) * 1_000_000) for each in (period, lifetime)))
 
 
 @frozen

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from device_plans import START, WEEK, metric, plan, reports
 
-from clientsdk import Ceilings, Client, MemoryPublisher, Outcome
+from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, complaints
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PlanError, StoreError
 
@@ -98,6 +98,33 @@ def test_ceilings_that_make_no_sense(path, ceilings):
     with pytest.raises(ParameterError, match="must be above 0"):
         device(path, ceilings=Ceilings(*ceilings))
     assert not path.exists()
+
+
+def test_ceilings_that_were_meant_in_epsilon(path):
+    with pytest.raises(ParameterError, match="of_epsilon takes epsilons"):
+        device(path, ceilings=Ceilings(6, 300))
+    assert not path.exists()
+    with device(path, ceilings=Ceilings.of_epsilon(6, 300)) as client:
+        assert client.ledger().ceilings == Ceilings(6_000_000, 300_000_000)
+        with pytest.raises(ParameterError, match="at least 1000"):
+            client.renew_consent(Ceilings(12, 640))
+        assert client.ledger().ceilings == Ceilings(6_000_000, 300_000_000)
+    for wrong in ((0, 1), (1, -1), (float("nan"), 1), (1, float("inf"))):
+        with pytest.raises(ParameterError, match="above 0"):
+            Ceilings.of_epsilon(*wrong)
+
+
+def test_ceilings_under_which_nothing_fits_are_told_of(path, caplog, monkeypatch):
+    monkeypatch.setattr(complaints, "_told", {})
+    with device(path, ceilings=Ceilings.of_epsilon(2, 2)):
+        pass
+    assert not caplog.records
+    with device(path, ceilings=Ceilings.of_epsilon(1.9, 60)) as client:
+        (told,) = caplog.records
+        assert "nothing can be recorded: one value costs 2000000" in told.getMessage()
+        assert client.ledger().ceilings == Ceilings(1_900_000, 2_000_000)
+        client.give_consent()
+        assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
 def test_consent_and_ledger_outlive_the_process(path):

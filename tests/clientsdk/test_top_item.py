@@ -228,7 +228,7 @@ def test_nothing_but_the_payload_depends_on_the_items():
 
 @pytest.mark.parametrize("state", ["new", "counting", "over budget", "no consent", "expired"])
 def test_a_wrong_type_raises_whatever_would_become_of_it(state):
-    low = Ceilings(1, 1) if state == "over budget" else None
+    low = Ceilings(1_000, 1_000) if state == "over budget" else None
     client = device(consent=state != "no consent", ceilings=low)
     if state == "counting":
         client.record("app", "a")
