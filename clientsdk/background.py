@@ -18,9 +18,10 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from clientsdk import backoff, complaints, exits, forks
+from clientsdk.contents import NEVER
 from clientsdk.errand import Errand
 from clientsdk.outcomes import FlushResult
-from clientsdk.store import NEVER, Store
+from clientsdk.store import Store
 from clientsdk.turns import ElsewhereError
 from sotto.errors import PublishError, SottoError
 

@@ -70,42 +70,6 @@ class Database:
         """
         return Transaction(self, access)
 
-    def scrub(self, *, compact: bool) -> bool:
-        """Remove what deleted rows left behind in the file and its log.
-
-        Deleted content is overwritten at once in its page, but the write-ahead log still has the
-        older page; ``compact`` also rewrites the file, since a page that was split may have kept
-        a copy of rows that moved to another.
-
-        Returns
-        -------
-        bool
-            False if another process was reading, or the disk is full: try again later.
-        """
-        if self.path is None:
-            return True
-        try:
-            with Hold(self):
-                connection = self._connected()
-                if self.version is None:
-                    self._recognize(connection)
-                busy = self._scrub(connection, compact)
-        except (sqlite3.Error, StoreError):
-            return False
-        return not busy
-
-    def _scrub(self, connection: sqlite3.Connection, compact: bool) -> bool:
-        # SQLite waits better here than we could: while it waits no reader begins to use the log.
-        # Without waiting, a log that several processes use all the time would never be emptied.
-        connection.execute(f"PRAGMA busy_timeout = {schema.SCRUB_PATIENCE}")
-        try:
-            if compact:
-                connection.execute("VACUUM")
-            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return bool(busy)
-        finally:
-            connection.execute("PRAGMA busy_timeout = 0")
-
     def close(self) -> None:
         """Close the connection; the store cannot be used any more.
 
@@ -150,14 +114,6 @@ class Database:
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
         """Read again whatever is kept in memory: the file may have changed, or be another."""
-
-    def _recognize(self, connection: sqlite3.Connection) -> None:
-        version = self._start(connection, READ)
-        try:
-            self._refresh(connection)
-        finally:
-            connection.execute("ROLLBACK")
-        self.version = version
 
     def _revive(self) -> None:
         # What is held here is held by a thread of the parent, in the middle of a transaction:

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from clientsdk import spool
+from clientsdk.contents import NEVER
 from clientsdk.parts import Parts
-from clientsdk.store import NEVER
 from clientsdk.transactions import READ
 from sotto.errors import StoreError
 
