@@ -94,11 +94,17 @@ def _period(period: LedgerPeriod) -> str:
 
 def _chain(chain: PendingChain) -> str:
     """Say of a chain, rung by rung, what is sent and what is not yet."""
-    rungs = [
-        f"{epsilon(cost)} {'sent' if rung < chain.charged else 'to come'}"
-        for rung, cost in enumerate(chain.costs)
-    ]
+    rungs = [f"{epsilon(cost)} {_state(chain, rung)}" for rung, cost in enumerate(chain.costs)]
     return (
         f"{chain.metric}, recorded about {minute(chain.event)}: epsilon {', '.join(rungs)}; next "
         f"at {minute(chain.due)}"
     )
+
+
+def _state(chain: PendingChain, rung: int) -> str:
+    """Say what became of a rung; of those before the newest, a device does not keep which went."""
+    if rung >= chain.charged:
+        return "to come"
+    if rung < chain.charged - 1:
+        return "sent or passed over"
+    return "sent" if chain.delivered == chain.charged else "on its way"

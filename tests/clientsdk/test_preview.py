@@ -6,12 +6,13 @@ import json
 
 import pytest
 from device_plans import CONSTANT, DAY, HOUR, START, WEEK, items, metric, number, plan, string
+from slow_publishers import Failing
 
 from clientsdk import Ceilings, PendingChain, Settings
 from clientsdk.meanings import meaning
-from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.testing import FakeClock, SeededClient, reported
 from mechanisms.testing import SeededSource
-from sotto.errors import StoreError
+from sotto.errors import PublishError, StoreError
 from sotto.plan import parse_plan
 from sotto.wire import Row
 
@@ -181,6 +182,25 @@ def test_the_ledger_in_words_rung_by_rung(tmp_path):
     ]
     client.withdraw_consent()
     assert str(client.ledger()).startswith("You have withdrawn your consent")
+
+
+def test_of_a_rung_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path):
+    """Of two that are due at once the newer alone is sent; until it is taken, it is on its way."""
+
+    def rungs():
+        line = str(client.ledger()).splitlines()[-1]
+        return line.partition("epsilon ")[2].partition(";")[0]
+
+    client = device(tmp_path)
+    client.record("colour", "a")
+    client.clock.advance(days=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.publisher, "publish", Failing(PublishError("no")).publish)
+        assert client.flush().error is not None
+        assert rungs() == "0.5 sent or passed over, 1 on its way, 2 to come"
+    assert client.flush().sent == 1
+    assert rungs() == "0.5 sent or passed over, 1 sent, 2 to come"
+    assert reported(client).only().rung == 2
 
 
 def test_consent_and_ledger_survive_another_version_of_the_plan(tmp_path):
