@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from clientsdk import forks
-from clientsdk.producing import Connecting, abandon, discard, make_producer
+from clientsdk.producing import Connecting, abandon, discard, make_producer, throttled
 from sotto.brokers import Broker, require_client
 from sotto.errors import ParameterError, PublishError
 from sotto.topics import ReportTopic
@@ -42,7 +42,8 @@ class KafkaPublisher:
     client keeps those reports and sends the same bytes again, so that a broker that is dead, slow
     or full delays reports and loses none. Nothing is connected before the first message; after a
     failure the next message connects anew, and a process forked from this one has connections of
-    its own.
+    its own. Where a message was late since the broker slows this client down (a quota), it is not
+    tried again for as long as the broker has asked for.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class KafkaPublisher:
             )
         except (KafkaError, ValueError) as error:
             self._fail(producer)
-            raise _unacknowledged(error) from error
+            raise _unacknowledged(error, producer) from error
         with self._lock:
             if self._producer is not producer:
                 raise PublishError("the connection was given up meanwhile")
@@ -138,7 +139,7 @@ class KafkaPublisher:
             doubtful = threading.get_ident() in self._doubtful
             self._doubtful.discard(threading.get_ident())
         if error is not None:
-            raise _unacknowledged(error) from error
+            raise _unacknowledged(error, producer) from error
         if doubtful:
             raise PublishError("messages before a fault of the broker may not have reached it")
 
@@ -215,7 +216,7 @@ class KafkaPublisher:
             error = _wait_for((oldest,), deadline)
             if error is not None:
                 self._fail(producer)
-                raise _unacknowledged(error) from error
+                raise _unacknowledged(error, producer) from error
 
     def _forget_acknowledged(self) -> None:
         while self._pending and self._pending[0].acknowledged:
@@ -252,11 +253,13 @@ def _wait_for(sent: tuple[_Sent, ...], deadline: float) -> Exception | None:
     return None
 
 
-def _unacknowledged(error: Exception) -> PublishError:
+def _unacknowledged(error: Exception, producer: KafkaProducer | None) -> PublishError:
     from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
     if isinstance(error, KafkaTimeoutError):
-        return PublishError("the broker did not acknowledge in time")
+        return PublishError(
+            "the broker did not acknowledge in time", retry_after=throttled(producer)
+        )
     if isinstance(error, MessageSizeTooLargeError):
         return PublishError("the broker finds a message too large: raise max.message.bytes")
     return PublishError(f"the broker did not take a message ({type(error).__name__})")

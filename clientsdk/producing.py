@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -113,7 +114,12 @@ def make_producer(
         The broker cannot be reached, does not let us in, is too old, or has not that topic.
     """
     producer = producers.make_producer(
-        broker, seconds, compression=compression, batch=_BATCH_BYTES, largest=2 * MAX_MESSAGE
+        broker,
+        seconds,
+        compression=compression,
+        batch=_BATCH_BYTES,
+        largest=2 * MAX_MESSAGE,
+        measured=True,
     )
     _open[producer] = os.getpid()
     try:
@@ -122,6 +128,17 @@ def make_producer(
         discard(producer)
         raise
     return producer
+
+
+def throttled(producer: KafkaProducer | None) -> float | None:
+    """Return for how many seconds a broker has lately asked a producer to wait, None if for none.
+
+    The producer heeds that itself; what it then cannot send in time fails, and this says for how
+    long it is of no use to try again.
+    """
+    told = (producer.metrics() or {}) if producer is not None else {}
+    longest = told.get("producer-metrics", {}).get("throttle-time-max", 0.0)
+    return longest / 1000 if 0 < longest < math.inf else None
 
 
 def discard(producer: KafkaProducer) -> None:

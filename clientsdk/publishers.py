@@ -21,7 +21,9 @@ class Publisher(Protocol):
         Raises
         ------
         PublishError
-            It was not taken. The client keeps its reports and sends the same bytes again. Any
+            It was not taken. The client keeps its reports and sends the same bytes again, where
+            its ``retry_after`` says so not before so many seconds are over: what a server has
+            asked for (``Retry-After`` of HTTP, say) belongs there. Any
             other exception is taken for this one, with no more of it told than its name.
         """
         ...

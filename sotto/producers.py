@@ -15,7 +15,13 @@ _ENDING = 1.0
 
 
 def make_producer(
-    broker: Broker, seconds: float, *, compression: str | None, batch: int, largest: int
+    broker: Broker,
+    seconds: float,
+    *,
+    compression: str | None,
+    batch: int,
+    largest: int,
+    measured: bool = False,
 ) -> KafkaProducer:
     """Return an idempotent producer that is connected.
 
@@ -28,6 +34,8 @@ def make_producer(
     compression : str, optional
     batch, largest : int
         Bytes up to which records of one partition go together, and that one request may have.
+    measured : bool
+        Whether the producer keeps figures about itself.
 
     Raises
     ------
@@ -50,7 +58,7 @@ def make_producer(
         max_block_ms=int(seconds * 1000 / 3),
         request_timeout_ms=int(seconds * 500),
         delivery_timeout_ms=int(seconds * 1000),
-        metrics_enabled=False,
+        metrics_enabled=measured,
     )
     # Its own way to end at exit waits twice, and then complains to the terminal.
     producer._unregister_cleanup()

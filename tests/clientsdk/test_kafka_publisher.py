@@ -17,8 +17,9 @@ import pytest
 from confluent_kafka import Producer
 from device_plans import START, metric, plan
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaTimeoutError
 
-from clientsdk import Broker, KafkaPublisher, Publisher, producing
+from clientsdk import Broker, KafkaPublisher, Publisher, kafkapublisher, producing
 from clientsdk.publishers import Buffered
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError
@@ -63,6 +64,23 @@ def test_the_contract_one_shard_a_message(cluster):
     checked.close()
     expected = sorted((shard % 4, message) for shard, message in messages)
     assert taken(cluster, 20) == expected
+
+
+@pytest.mark.parametrize(("asked", "after"), [((), None), ((250.0, 7_000.0), 7.0)])
+def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
+    cluster, monkeypatch, asked, after
+):
+    """The played cluster has no quotas: what one would answer is noted where the client does."""
+    publisher = KafkaPublisher(cluster, TOPIC)
+    publisher.publish(0, b"message")
+    for milliseconds in asked:
+        publisher._producer._metrics.get_sensor("throttle-time").record(milliseconds)
+    late = KafkaTimeoutError()
+    monkeypatch.setattr(kafkapublisher, "_wait_for", lambda sent, deadline: late if sent else None)
+    with pytest.raises(PublishError, match="in time") as told:
+        publisher.sync()
+    assert told.value.retry_after == after
+    publisher.close()
 
 
 @pytest.mark.parametrize("compression", ["zstd", "gzip", None])
