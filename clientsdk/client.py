@@ -150,6 +150,7 @@ class Client(Sending, Inspecting):
         self._refusals = disabled.refusals(self.plan) if self._off else self._store.refusals
         self._admission = Admission(self._store, self.plan, source)
         self._tally = Tally(self._metrics)
+        self._became = self._tally.became
         self._sender = Sender(self._store, self.plan.period, publisher, quota.age)
         self._background = (
             Background(self._store, self.plan.resolution, self._now, self.next_due, self._do_errand)
@@ -189,7 +190,7 @@ class Client(Sending, Inspecting):
         if refusal is not None and type(value) in refusal.plain:
             outcome, _, until, stale = refusal
             if (until is None or self._clock() < until) and (stale is None or monotonic() < stale):
-                self._tally.became[outcome][metric] += 1
+                self._became[outcome][metric] += 1
                 sender = self._background
                 if sender is not None and sender.idle and outcome is not NO_CONSENT:
                     # There may be older values to be sent.
@@ -209,7 +210,7 @@ class Client(Sending, Inspecting):
             del value
             error.__context__ = None
             raise error.with_traceback(None) from None
-        self._tally.became[outcome][metric] += 1
+        self._became[outcome][metric] += 1
         sender = self._background
         if sender is not None:
             if sender.idle:
@@ -226,7 +227,7 @@ class Client(Sending, Inspecting):
         try:
             if self._off:
                 outcome = Outcome.DISABLED
-            elif store.stopped or not self._consented(now):
+            elif store.stopped or not self._consented():
                 outcome = NO_CONSENT
             elif now >= self.plan.expires:
                 outcome = Outcome.EXPIRED
@@ -251,7 +252,7 @@ class Client(Sending, Inspecting):
                 self._admission.counts.lapse(now)
                 self._store.keep_up(self.plan.period_of(now))
 
-    def _consented(self, now: int) -> bool:
+    def _consented(self) -> bool:
         """Look whether another process was given consent; if not, look again a while later."""
         store = self._store
         if store.consent is GIVEN:
@@ -259,5 +260,5 @@ class Client(Sending, Inspecting):
         with store.transaction(Access.READ):
             if not store.consented:
                 # While the store is locked: consent that this process is given comes later.
-                store.deny(self.plan, now)
+                store.deny(self.plan)
             return store.consented

@@ -122,6 +122,7 @@ class Database:
         connection = self._connection
         if self.path is None:
             self._unusable = "a store in memory stays with the process that was forked"
+            self.notes = []
         elif connection is not None:
             self._connection = None
             if interrupted:

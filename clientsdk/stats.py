@@ -79,6 +79,7 @@ class Tally:
     def __init__(self, metrics: Iterable[str]) -> None:
         self._metrics = tuple(metrics)
         self.last_send: int | None
+        self.became = {outcome: dict.fromkeys(self._metrics, 0) for outcome in Outcome}
         self.after_fork_in_child()
         forks.watch(self)
 
@@ -122,7 +123,8 @@ class Tally:
     def after_fork_in_child(self) -> None:
         """Begin anew."""
         self._process = os.getpid()
-        self.became = {outcome: dict.fromkeys(self._metrics, 0) for outcome in Outcome}
+        for counts in self.became.values():
+            counts.update(dict.fromkeys(counts, 0))
         self.sent = self.send_errors = 0
         self.lapses = NO_LAPSES
         self.last_send = None

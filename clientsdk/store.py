@@ -33,8 +33,8 @@ from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError
 
-#: Milliseconds for which consent that another process was given may go unnoticed.
-FORGET_AFTER = 50
+#: Seconds for which consent that another process was given may go unnoticed.
+FORGET_AFTER = 0.05
 
 
 class Store(Booking, Losses):
@@ -163,16 +163,14 @@ class Store(Booking, Losses):
             self._named = False
             self.owe_erasure(connection)
 
-    def deny(self, plan: CompiledPlan, now: int) -> None:
+    def deny(self, plan: CompiledPlan) -> None:
         """Remember for a moment that there is no consent, so that not every value asks the file.
 
-        In that moment nothing else can change what becomes of a value but consent, which this
-        process hears of at once and another only then, or a period's end.
+        This process hears at once if it is given, in a transaction, and another one after that.
         """
-        until = min(now + FORGET_AFTER, (plan.period_of(now) + 1) * plan.period)
-        stale = time.monotonic() + FORGET_AFTER / 1000
+        stale = time.monotonic() + FORGET_AFTER
         for metric in plan.metrics:
-            self.refusals[metric.name] = Refusal(Outcome.NO_CONSENT, metric.plain, until, stale)
+            self.refusals[metric.name] = Refusal(Outcome.NO_CONSENT, metric.plain, None, stale)
 
     def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
         """Pin other ceilings."""

@@ -9,7 +9,7 @@ import stat
 from contextlib import closing, suppress
 
 import pytest
-from device_plans import CONSTANT, START, WEEK, counted, metric, plan, reports
+from device_plans import CONSTANT, DAY, START, WEEK, counted, metric, plan, reports
 from scripts import start
 
 from clientsdk import Ceilings, Consent, Outcome, mark, recovery
@@ -354,6 +354,53 @@ def test_what_cannot_be_vouched_for_is_not_sent(path, monkeypatch):
     assert client.ledger().spent == sum(
         counted(reports(client.publisher.messages), [client.plan]).values()
     )
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_consent_that_is_written_and_not_vouched_for_stands(path, monkeypatch, renewed, caplog):
+    """No error says that nothing has changed, and nothing leaves before a mark can be written."""
+    client = device(path)
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("full")))
+        client.renew_consent() if renewed else client.give_consent()
+        assert client.ledger().consent is Consent.GIVEN
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+        client.clock.advance(hours=3)
+        assert isinstance(client.flush().error, StoreError)
+        assert client.publisher.messages == []
+    assert "consent is given, and nothing can be sent: it is written, but the mark" in caplog.text
+    assert client.flush().sent == 1
+    client.close()
+    with device(path, now=START + DAY) as again:
+        assert again.ledger().consent is Consent.GIVEN
+        assert again.ledger().restored == 0
+
+
+def test_a_withdrawal_that_is_not_vouched_for_is_tried_again(path, monkeypatch):
+    client = device(path, consent=True)
+    client.record("colour", "a")
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("full")))
+        with pytest.raises(StoreError, match="it is written, but the mark"):
+            client.withdraw_consent()
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+    client.flush()
+    found = mark.read(os.fspath(path))
+    client.close()
+    with device(path) as again:
+        assert (again.ledger().consent, again.ledger().pending) == (Consent.WITHDRAWN, ())
+        assert again._store.generation > found.generation
+        assert again.ledger().restored == 0
+
+
+def test_consent_beside_another_stores_mark_records_nothing(path):
+    """The mark tells that the file was replaced; what is agreed to there may not be found again."""
+    client = device(path)
+    found = mark.read(os.fspath(path))
+    mark.replace(os.fspath(path), found._replace(store=b"t" * 16, generation=10))
+    with pytest.raises(StoreError, match="taken its place"):
+        client.give_consent()
+    assert client.record("colour", "a") is Outcome.STORE_FULL
 
 
 @pytest.mark.parametrize("name", ["replace", "advance"])

@@ -8,6 +8,8 @@ import pytest
 from statistical import check_binomial, check_counts
 
 from clientsdk import draws
+from mechanisms import randomness
+from mechanisms.randomness import SystemSource
 from mechanisms.testing import SeededSource
 
 
@@ -66,3 +68,39 @@ def test_identifiers_are_sixteen_bytes() -> None:
     ids = {draws.identifier(source) for _ in range(100)}
     assert len(ids) == 100
     assert {len(each) for each in ids} == {16}
+
+
+def test_one_recording_hands_out_every_bit_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = iter([bytes(range(64)), b"\xff" * 16, b"\x01" * 2])
+    asked: list[int] = []
+    for module in (draws, randomness.os):
+        monkeypatch.setattr(module, "urandom", lambda size: asked.append(size) or next(given))
+    source = draws.OnceOnly()
+    widths = (128, 22, 1, 192, 64)
+    out = 0
+    for number, width in enumerate(widths):
+        out |= source.bits(width) << sum(widths[:number])
+    assert out == int.from_bytes(bytes(range(64)), "little") & ((1 << sum(widths)) - 1)
+    # What is left of the first is too little for this, and is still there for what fits.
+    assert source.bits(128) == (1 << 128) - 1
+    assert source.bits(9) == int.from_bytes(bytes(range(64)), "little") >> sum(widths) & 511
+    assert asked == [64, 16]
+
+
+def test_one_recording_is_uniform() -> None:
+    bits = Counter(number for _ in range(400) for number in set_bits(draws.OnceOnly().bits(512)))
+    assert len(bits) == 512
+    check_binomial(sum(bits.values()), 400 * 512, 0.5)
+    check_counts([bits[number] for number in range(512)], [1 / 512] * 512)
+
+
+def set_bits(drawn: int) -> list[int]:
+    return [number for number in range(512) if drawn >> number & 1]
+
+
+def test_a_seeded_source_is_used_as_it_is() -> None:
+    source = SeededSource(1)
+    assert draws.for_one(source) is source
+    first, second = (draws.for_one(SystemSource()) for _ in range(2))
+    assert first is not second
+    assert type(first) is draws.OnceOnly

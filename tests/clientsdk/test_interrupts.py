@@ -59,7 +59,9 @@ def test_an_interrupt_leaves_nothing_locked(path, name):
     assert outcomes == [Outcome.ACCEPTED] * 3
 
 
-def test_interrupts_at_any_instant(path):
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["path", "None"])
+def test_interrupts_at_any_instant(path, state):
     """Thousands of them; in the end everything still works and the ledger holds."""
     code = """
 import random, signal
@@ -69,7 +71,7 @@ class Late(BaseException):
 def late(*_):
     raise Late
 signal.signal(signal.SIGALRM, late)
-client = device(metric("colour", "every", 400_000), metric("kept", "reservoir"))
+client = device(metric("colour", "every", 400_000), metric("kept", "reservoir"), state=STATE)
 hits, end = 0, time.monotonic() + 4
 while time.monotonic() < end:
     try:
@@ -93,7 +95,7 @@ ledger = client.ledger()
 assert sum(totals.values()) <= ledger.spent <= ledger.reserved
 os._exit(0)
 """
-    run(code, path)
+    run(code.replace("STATE", state), path)
 
 
 def test_recording_while_the_same_thread_cleans_up(path, monkeypatch):

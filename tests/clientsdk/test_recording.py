@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 from device_plans import DAY, HOUR, LADDER, START, WEEK, metric, number, plan, reports, string
 
-from clientsdk import Ceilings, Client, MemoryPublisher, Outcome
+from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError, UnknownMetricError, ValueTypeError
 
@@ -30,6 +31,40 @@ def test_nothing_without_consent():
     assert client.ledger().periods == ()
     client.give_consent()
     assert client.record("colour", "a") is Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("state", [None, "device.db"])
+def test_without_consent_a_value_asks_no_file_for_a_moment(monkeypatch, tmp_path, state):
+    monkeypatch.setattr(store, "FORGET_AFTER", 1e9)
+    path = None if state is None else tmp_path / state
+    client = device(consent=False, state=path)
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    seen = []
+    client._store._connection.set_trace_callback(seen.append)
+    assert {client.record("colour", "a") for _ in range(9)} == {Outcome.NO_CONSENT}
+    assert seen == []
+    with pytest.raises(ValueTypeError):
+        client.record("colour", 3)
+    # What this client is given holds at once, and so does what it is deprived of.
+    client.give_consent()
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    client.withdraw_consent()
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    client.renew_consent()
+    assert client.record("colour", "a") is Outcome.PERIOD_FULL
+    assert client.stats().refused == {Outcome.NO_CONSENT: 11, Outcome.PERIOD_FULL: 1}
+
+
+def test_consent_given_by_another_client_is_noticed_after_a_moment(tmp_path):
+    here, there = (device(consent=False, state=tmp_path / "device.db") for _ in range(2))
+    assert here.record("colour", "a") is Outcome.NO_CONSENT
+    there.give_consent()
+    given = time.monotonic()
+    while (outcome := here.record("colour", "a")) is Outcome.NO_CONSENT:
+        assert time.monotonic() < given + 20
+    assert outcome is Outcome.ACCEPTED
+    there.withdraw_consent()
+    assert here.record("colour", "a") is Outcome.NO_CONSENT
 
 
 def test_first_keeps_one_value_a_period():

@@ -73,8 +73,7 @@ def test_what_waits_and_what_was_sent(client):
     client.publisher.sulks = PublishError("not now")
     client.flush()
     client.publisher.sulks = ValueError("a publisher's own")
-    with pytest.raises(ValueError, match="own"):
-        client.flush()
+    assert str(client.flush().error) == "the publisher raised ValueError"
     assert (client.stats().sent, client.stats().send_errors) == (0, 2)
     client.publisher.sulks = None
     client.flush()
