@@ -18,12 +18,15 @@ from itertools import cycle
 
 import pytest
 from device_plans import HOUR, START, WEEK
+from scripts import ROOT, run
 
 from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, Outcome, Settings
 from clientsdk.testing import FakeClock
 from sotto.errors import PublishError, StoreError
 from sotto.plan import parse_plan
 
+#: Where all that runs in an app is.
+OURS = tuple(str(ROOT / package) for package in ("clientsdk", "sotto", "mechanisms"))
 MARK = "Qzx7-marked-value"
 FIGURE = 7.123456789012345
 PLAN = """\
@@ -211,9 +214,12 @@ ERRORS = {
 def talk(monkeypatch):
     """Everything that is logged, at every level, with what tracebacks can show."""
     told: list[str] = []
+    ours: set[str] = set()
 
     class Talkative(logging.Handler):
         def emit(self, record):
+            if record.pathname.startswith(OURS):
+                ours.add(record.name)
             told.append(self.format(record) + repr(vars(record)))
             told.extend(map(repr, record.args or ()))
 
@@ -224,6 +230,7 @@ def talk(monkeypatch):
     logging.getLogger("clientsdk").setLevel(logging.DEBUG)
     monkeypatch.setattr(threading, "excepthook", lambda each: told.append(repr(each)))
     yield told
+    assert ours <= {"clientsdk"}
     root.removeHandler(handler)
     root.setLevel(level)
     logging.getLogger("clientsdk").setLevel(logging.NOTSET)
@@ -234,6 +241,23 @@ def assert_clean(*places: bytes | str) -> None:
         content = place if isinstance(place, bytes) else place.encode("utf-8", "replace")
         for form in forms(MARK, FIGURE):
             assert form not in content, form
+
+
+_LOGGERS = """
+import logging, pkgutil, clientsdk
+for module in pkgutil.iter_modules(clientsdk.__path__, "clientsdk."):
+    __import__(module.name)
+client = device(metric("colour"))
+client._store._connection.execute("PRAGMA query_only = ON")
+assert client.record("colour", "a") is Outcome.STORE_FULL
+for name, logger in logging.root.manager.loggerDict.items():
+    if name.partition(".")[0] in ("clientsdk", "sotto", "mechanisms"):
+        print(name, logger.handlers, logger.filters, logger.level, logger.propagate)
+"""
+
+
+def test_one_logger_tells_all_and_has_no_handlers(tmp_path):
+    assert run(_LOGGERS, tmp_path / "device.db").splitlines() == ["clientsdk [] [] 0 True"]
 
 
 @pytest.mark.slow
@@ -267,7 +291,7 @@ def test_no_value_is_anywhere(tmp_path, talk, capfd, failure, error):
     ("settings", "used", "outcome"),
     [
         (Settings(disabled=True), 0, Outcome.DISABLED),
-        (Settings(ceiling_period=1), 0, Outcome.OVER_BUDGET),
+        (Settings(ceiling_period=1_000), 0, Outcome.OVER_BUDGET),
         (Settings(), 1 << 40, Outcome.STORE_FULL),
     ],
     ids=["disabled", "over budget", "quota"],
