@@ -231,6 +231,7 @@ class Client(Sending, Inspecting):
                 outcome = NO_CONSENT
             elif now >= self.plan.expires:
                 outcome = Outcome.EXPIRED
+                store.deny(self.plan, outcome)
             else:
                 outcome = self._admission.record(metric, value, now)
                 if outcome is STORE_FULL:
@@ -260,5 +261,5 @@ class Client(Sending, Inspecting):
         with store.transaction(Access.READ):
             if not store.consented:
                 # While the store is locked: consent that this process is given comes later.
-                store.deny(self.plan)
+                store.deny(self.plan, NO_CONSENT)
             return store.consented

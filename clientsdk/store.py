@@ -33,7 +33,8 @@ from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError
 
-#: Seconds for which consent that another process was given may go unnoticed.
+#: Seconds for which it may go unnoticed that another process was given consent, or that a clock
+#: was set back to before the plan expired.
 FORGET_AFTER = 0.05
 
 
@@ -163,14 +164,15 @@ class Store(Booking, Losses):
             self._named = False
             self.owe_erasure(connection)
 
-    def deny(self, plan: CompiledPlan) -> None:
-        """Remember for a moment that there is no consent, so that not every value asks the file.
+    def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
+        """Remember for a moment what becomes of every value, so that not each asks anew.
 
-        This process hears at once if it is given, in a transaction, and another one after that.
+        That is where there is no consent, and where the plan has expired. In a transaction, what
+        this process is given or deprived of later holds at once.
         """
         stale = time.monotonic() + FORGET_AFTER
         for metric in plan.metrics:
-            self.refusals[metric.name] = Refusal(Outcome.NO_CONSENT, metric.plain, None, stale)
+            self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
 
     def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
         """Pin other ceilings."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 
 import pytest
 from device_plans import DAY, HOUR, LADDER, START, WEEK, metric, number, plan, reports, string
 
-from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, store
+from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, draws, store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError, UnknownMetricError, ValueTypeError
 
@@ -126,6 +127,18 @@ def test_expiry():
     result = client.flush()
     assert (result.sent, result.lapsed, client.ledger().pending) == (0, 1, ())
     assert client.ledger().spent == 0
+
+
+@pytest.mark.parametrize("moment", [0, 1e9])
+def test_that_a_plan_has_expired_is_remembered_for_a_moment(monkeypatch, moment):
+    monkeypatch.setattr(store, "FORGET_AFTER", moment)
+    client = device(plan={"expires": START + DAY})
+    client.clock.advance(days=1)
+    assert {client.record("colour", "a") for _ in range(3)} == {Outcome.EXPIRED}
+    client.clock.now = START
+    assert client.record("colour", "a") is (Outcome.EXPIRED if moment else Outcome.ACCEPTED)
+    client.withdraw_consent()
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
 
 
 def test_a_clock_set_back_before_expiry_does_not_record_before_the_ledger():
@@ -297,3 +310,31 @@ def test_a_ladder_of_one_rung_that_is_due_at_once():
     assert client.flush().sent == 1
     assert client.ledger().pending == ()
     assert client.next_due() is None
+
+
+def test_what_a_recording_asks_of_the_file_and_of_the_system(monkeypatch, tmp_path):
+    """Five statements in one transaction, and random bits once: what it takes follows from that."""
+    asked, seen = [], []
+    system = os.urandom
+    for module in (draws, os):
+        monkeypatch.setattr(module, "urandom", lambda size: asked.append(size) or system(size))
+    client = Client(
+        plan(metric("colour", "every", 9), ceilings={"period": 10**9, "lifetime": 10**9}),
+        state=tmp_path / "device.db",
+        publisher=MemoryPublisher(),
+        clock=FakeClock(START),
+        background=False,
+    )
+    client.give_consent()
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    client._store._connection.set_trace_callback(lambda text: seen.append(text.split()[:3]))
+    asked.clear()
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    assert seen == [
+        ["BEGIN", "IMMEDIATE"],
+        ["PRAGMA", "data_version"],
+        ["INSERT", "INTO", "chain"],
+        ["INSERT", "INTO", "ledger"],
+        ["COMMIT"],
+    ]
+    assert asked == [64]
