@@ -22,7 +22,7 @@ from pipelines.streaming.letters import (
 )
 from pipelines.streaming.states import ClockStates
 from sotto.logreader import EARLIEST
-from sotto.wire import HEADER, MAGIC, VERSION
+from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, VERSION
 
 _HELD = struct.Struct("<qq")
 
@@ -87,9 +87,9 @@ class ClockKeeper:
             if not given_back:
                 clock = clock if damaged else max(clock, append)
                 append = append if behind and not damaged else clock
-            shards.setdefault(self._shard(record.message), []).append(
-                Timed(append, damaged, record.message)
-            )
+            # One that is too long is rejected, however long it is: it is not kept until then.
+            message = record.message[: MAX_MESSAGE + 1]
+            shards.setdefault(self._shard(message), []).append(Timed(append, damaged, message))
             following = max(following, record.offset + 1)
         self._states.clock.set(_HELD.pack(clock, following))
         for shard, messages in shards.items():

@@ -1,0 +1,27 @@
+"""A batch that becomes much larger than it is, on a real broker: told, and gone on behind."""
+
+from __future__ import annotations
+
+import pytest
+from drained import drained, publish
+from kafka import KafkaProducer
+
+from pipelines import unpacking
+
+pytestmark = pytest.mark.slow
+
+LARGE = 12 * unpacking.MOST_BYTES
+
+
+def test_a_batch_that_becomes_too_large_stops_no_drain(broker, topic, tmp_path):
+    publish(broker, topic, 1)
+    producer = KafkaProducer(
+        **broker.options(30), compression_type="zstd", max_request_size=2 * LARGE
+    )
+    producer.send(str(topic), bytes(LARGE), partition=1).get(30)
+    producer.close()
+    publish(broker, topic, 1, first=1)
+    result = drained(broker, topic, tmp_path)
+    # Had it been unpacked, it would have been malformed.
+    assert (result.tally.reports, result.rejects) == (4, {"corrupt_log": 1})
+    assert drained(broker, topic, tmp_path).drains == 0
