@@ -1,8 +1,9 @@
 """A web service that says which of its routes are used, served by several processes.
 
-``python -m examples.apps.web`` makes the app once and forks the workers, as gunicorn does with
-``--preload``; ``uvicorn --factory examples.apps.web:create_app --workers 2`` makes one in each
-worker. All of them share the installation's state file, and the limits of its plan.
+``python -m examples.apps.web`` makes the app once and forks the workers, as does
+``gunicorn --preload --worker-class asgi "examples.apps.web:create_app()"``;
+``uvicorn --factory examples.apps.web:create_app --workers 2`` makes one in each worker. All of
+them share the installation's state file, and the limits of its plan.
 """
 
 from __future__ import annotations

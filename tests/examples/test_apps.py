@@ -178,20 +178,25 @@ def free_port():
         return found.getsockname()[1]
 
 
-@pytest.mark.parametrize("preload", [True, False], ids=["fork", "spawn"])
-def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, preload):
+SERVERS = {
+    "fork": "examples.apps.web --port {port}",
+    "gunicorn, preloaded": (
+        "gunicorn --preload --workers 2 --worker-class asgi --bind 127.0.0.1:{port}"
+        " --no-control-socket --log-level critical examples.apps.web:create_app()"
+    ),
+    "uvicorn, a client in each": (
+        "uvicorn --factory examples.apps.web:create_app --workers 2 --port {port}"
+        " --log-level critical"
+    ),
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_workers_share_one_ledger_and_what_they_recorded_is_sent(tmp_path, server):
     port = free_port()
-    command = (
-        ("-m", "examples.apps.web", "--port", str(port))
-        if preload
-        else (
-            # Its supervisor leaves its own socket to the end of the process.
-            *("-W", "ignore::ResourceWarning"),
-            *("-m", "uvicorn", "--factory", "examples.apps.web:create_app", "--workers", "2"),
-            *("--port", str(port), "--log-level", "critical"),
-        )
-    )
-    with serving(tmp_path, *command):
+    # Supervisors leave their own sockets to the end of the process.
+    quiet = () if server == "fork" else ("-W", "ignore::ResourceWarning")
+    with serving(tmp_path, *quiet, "-m", *SERVERS[server].format(port=port).split()):
         use(f"http://127.0.0.1:{port}")
     counts = recorded(tmp_path)
     # Four a period, whoever takes them; the test may run over the end of one.
