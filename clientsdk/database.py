@@ -56,7 +56,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         #: One for all that a recording executes: to make one for each statement takes longer.
         self.cursor: sqlite3.Cursor
-        self._used: sqlite3.Connection | None = None
+        self._used: sqlite3.Connection
         self._connect(create=True)
         forks.watch(self)
 
@@ -148,6 +148,7 @@ class Database:
         # Before: of a file that cannot be opened it must be known which one it was.
         self._place = self._where()
         self._connection = connection = schema.connect(self.path, create=create)
+        self.cursor, self._used = connection.cursor(), connection
         self._place = self._place or self._where()
         return connection
 
