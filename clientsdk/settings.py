@@ -17,7 +17,6 @@ from clientsdk.arguments import LEAST_CEILING, checked_timeout
 from clientsdk.quota import Quota
 from mechanisms.frozen import frozen, replace
 from sotto.compiled import Ceilings
-from sotto.durations import parse_duration
 from sotto.errors import ParameterError
 
 _SWITCH = {
@@ -188,6 +187,8 @@ def _seconds(text: str) -> float:
 
 
 def _age(settings: Settings, text: str) -> Settings:
+    from sotto.durations import parse_duration
+
     age = parse_duration(text)
     return replace(settings, quota=replace(settings.quota, age=age))
 
