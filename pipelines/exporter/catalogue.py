@@ -84,6 +84,11 @@ CATALOGUE = _described(
     ),
     Described("sotto_lag_lanes", "Lanes of the log with records that the job has not taken."),
     Described(
+        "sotto_partition_timestamp_seconds",
+        "When each partition of a streaming job's topics got its last record; 0 for never.",
+        ("partition",),
+    ),
+    Described(
         "sotto_document_age_seconds",
         "How long ago the newest document of the topic of estimates was published.",
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipelines.exporter.lag import Lag, total
@@ -16,6 +17,7 @@ from pipelines.partitions import Partition, Reader
 from sotto.brokers import Broker, make_client
 from sotto.errors import BrokerError
 from sotto.sinktopics import SinkTopic
+from sotto.topicadmin import newest
 from sotto.topics import ReportTopic
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class WatchedGroup:
         """
         if self._group is None and job is None:
             raise MissingError("no job has published anything, so that its offsets are not known")
-        committed = self._committed(self._group or PREFIX + str(job))
+        committed, latest = self._asked(self._group or PREFIX + str(job))
         wanted = [
             Partition(name, number)
             for name, topic in self._topics.items()
@@ -73,23 +75,31 @@ class WatchedGroup:
         requeued = [each for each in committed if each.topic in self._requeue]
         with closing(Reader(self._broker)) as reader:
             bounds = reader.bounds([*wanted, *requeued])
-            return total(
+            behind = total(
                 [_behind(reader, each, committed.get(each, 0), bounds[each]) for each in wanted]
                 # The times of what is given back are those at which it first came.
                 + [_behind(None, each, committed[each], bounds[each]) for each in requeued]
             )
+        return replace(behind, newest=latest)
 
-    def _committed(self, group: str) -> dict[Partition, int]:
+    def _asked(self, group: str) -> tuple[dict[Partition, int], dict[str, int]]:
+        """Return what the group has committed, and when partitions got their last records."""
         with administered(self._broker) as admin:
             missing = sorted(set(self._topics) - set(admin.list_topics()))
             if missing:
                 raise MissingError(f"there is no topic {missing[0]}")
             found = admin.list_group_offsets({group: None}).get(group, {})
-        return {
+            latest = {
+                f"{name}/{number}": time or 0
+                for name, topic in self._topics.items()
+                for number, time in enumerate(newest(admin, topic))
+            }
+        committed = {
             Partition(at.topic, at.partition): offset.offset
             for at, offset in found.items()
             if offset.offset >= 0
         }
+        return committed, latest
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -31,12 +31,16 @@ class Lag:
         Lanes that have any of it.
     oldest : int or None
         Append time of the oldest record, ms; None for none.
+    newest : mapping
+        Partition, ``TOPIC/NUMBER``, to the append time of its last record, taken or not, ms; 0 for
+        none. Of streaming jobs alone, where time passes in each partition apart.
     """
 
     size: int | None = 0
     records: int = 0
     lanes: int = 0
     oldest: int | None = None
+    newest: Mapping[str, int] = field(default_factory=dict)
 
 
 class Watched(Protocol):

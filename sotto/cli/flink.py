@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pipelines.flink.launch import Asked
     from pipelines.flink.rest import JobManager
 
+#: A partition without a record for so long is named, ms.
+IDLE = 86_400_000
+_HOUR = 3_600_000
+
 HELP = "run, stop and look at the streaming job on Apache Flink"
 
 _EXAMPLES = """\
@@ -28,7 +32,8 @@ examples:
   sotto flink run --state job --plan plan.yaml --broker client.json --topic reports-e1-p8
       look at everything, say what is wrong, or submit the job
   sotto flink status --state job
-      whether it runs, its last checkpoint, why it failed last
+      whether it runs, its last checkpoint, why it failed last; with --broker client.json also
+      which partitions get nothing, so that their periods stay open
   sotto flink stop --state job
       end it with a savepoint
   sotto flink run --state job --from latest --parallelism 2 --plan plan.yaml --plan new.yaml ...
@@ -57,6 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for action in (status, savepoint, stop, cancel):
         action.add_argument("--flink", metavar="URL", help="default: where it was submitted last")
+    status.add_argument(
+        "--broker", type=Path, metavar="FILE", help="name the partitions that get nothing, too"
+    )
     _add_run(run_)
 
 
@@ -152,7 +160,26 @@ def _status(args: argparse.Namespace, folder: JobFolder, known: Known, manager: 
     print(f"checkpoints that failed: {made['counts']['failed']}")
     if failure := manager.failure(known.id):
         print(f"failed last: {failure}")
+    if args.broker is not None:
+        print("\n".join(_idle(args.broker, known)))
     return 0 if job.well else 1
+
+
+def _idle(file: Path, known: Known) -> list[str]:
+    """Return, in lines, which partitions get nothing: time stands still for their shards."""
+    from sotto.brokers import Broker
+    from sotto.clocks import now_ms
+    from sotto.topicadmin import connected
+    from sotto.topics import ReportTopic
+
+    now, lines = now_ms(), []
+    with connected(Broker.from_file(file)) as broker:
+        for topic in map(ReportTopic.parse, known.topics):
+            for number, time in enumerate(broker.newest(topic)):
+                if time is None or now - time >= IDLE:
+                    since = "ever" if time is None else f"for {(now - time) // _HOUR} hours"
+                    lines.append(f"no record {since}: {topic}/{number}; its periods stay open")
+    return lines or ["all partitions have had records within a day"]
 
 
 def _save(args: argparse.Namespace, folder: JobFolder, known: Known, manager: JobManager) -> int:

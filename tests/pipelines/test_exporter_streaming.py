@@ -77,6 +77,11 @@ def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) ->
         assert value(found, "sotto_source_status", source=source, status="ok") == 1
     assert value(found, "sotto_lag_records") == 7
     assert value(found, "sotto_lag_lanes") == 2
+    times = [
+        value(found, "sotto_partition_timestamp_seconds", partition=f"reports-e1-p2/{number}")
+        for number in range(2)
+    ]
+    assert times == [pytest.approx(now_ms() / 1000, abs=60), 0]
     assert value(found, "sotto_lag_seconds") == pytest.approx(60, abs=20)
     assert value(found, "sotto_document_age_seconds") == pytest.approx(30, abs=20)
     taken = 1000 - value(found, "sotto_sink_lag_records")

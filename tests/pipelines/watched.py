@@ -131,7 +131,8 @@ class FakeGroup(WatchedGroup):
 
     def lag(self, job: str | None) -> lag.Lag:
         self.asked.append(job)
-        return lag.Lag(None, 7, 2, now_ms() - 60_000)
+        newest = {"reports-e1-p2/0": now_ms() - 5_000, "reports-e1-p2/1": 0}
+        return lag.Lag(None, 7, 2, now_ms() - 60_000, newest)
 
 
 Labels = frozenset[tuple[str, str]]
