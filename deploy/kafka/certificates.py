@@ -1,6 +1,7 @@
 """An authority and a broker's certificate for loopback, made where they are used.
 
-The authority's key is thrown away as soon as the certificate is signed.
+The authority's key is thrown away as soon as the certificate is signed. Where either certificate
+ends soon, both are made anew.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import NamedTuple
 from deploy.errors import DeployError, MissingToolError
 
 DAYS = 365
+#: Certificates that end within so many days are made anew.
+RENEWED = 30
 
 
 class Keys(NamedTuple):
@@ -33,7 +36,9 @@ class Keys(NamedTuple):
 
 
 def make(folder: Path) -> Keys:
-    """Return the keys in ``folder``, made if they are not there.
+    """Return the keys in ``folder``, made if they are not there or end soon.
+
+    To be called before the broker starts: clients trust the new authority once they read its file.
 
     Raises
     ------
@@ -41,11 +46,13 @@ def make(folder: Path) -> Keys:
         OpenSSL is not installed, or refuses.
     """
     keys = Keys(folder / "authority.pem", folder / "server.pem")
-    if keys.authority.exists() and keys.server.exists():
+    if all(path.exists() and _lasts(path) for path in keys):
         return keys
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         made = _make(Path(temporary))
+        # Without an authority a broker's certificate is made anew: never are two of different ones.
+        keys.authority.unlink(missing_ok=True)
         made.server.rename(keys.server)
         made.authority.rename(keys.authority)
     return keys
@@ -80,12 +87,22 @@ def _make(folder: Path) -> Keys:
     return Keys(authority, server)
 
 
-def _openssl(*arguments: str | Path) -> None:
+def _lasts(certificate: Path) -> bool:
+    """Tell whether a file has a certificate, and it does not end soon."""
+    seconds = str(RENEWED * 86_400)
+    return not _run("x509", "-in", certificate, "-noout", "-checkend", seconds).returncode
+
+
+def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     program = shutil.which("openssl")
     if program is None:
         raise MissingToolError("OpenSSL is not installed: install it, or use the profile plain")
-    done = subprocess.run(
+    return subprocess.run(
         [program, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
+
+
+def _openssl(*arguments: str | Path) -> None:
+    done = _run(*arguments)
     if done.returncode:
         raise DeployError(f"openssl {arguments[0]} failed: {done.stderr.strip()[-300:]}")
