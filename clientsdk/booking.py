@@ -30,16 +30,13 @@ class Booking(Erasing):
 
     def keep(self, connection: sqlite3.Connection, chain: Chain) -> None:
         """Store a chain of this period, which :meth:`book` charges in the same transaction."""
-        self._expect(chain)
+        self.room -= len(chain.payloads) + spool.ROW
+        if chain.due < self.soonest:
+            self.soonest = chain.due
         if not self._named:
             spool.remember(connection, self.period, self.pseudonym)
             self._named = True
         spool.insert(self.cursor, chain)
-
-    def _expect(self, chain: Chain) -> None:
-        self.room -= len(chain.payloads) + spool.ROW
-        if chain.due < self.soonest:
-            self.soonest = chain.due
 
     def book(
         self,
@@ -54,20 +51,17 @@ class Booking(Erasing):
         Of the lifetime the same, unless ``lifetime`` says how much: what is drawn from a
         permanent response costs nothing beyond that response.
         """
+        self.reserved += cost
+        self.tallies[tally] = seen
+        self._pieces[tally] = f"{quoted(tally)}:{seen}"
         if lifetime is None:
-            self._reserve(tally, seen, cost, cost)
+            self.lifetime_reserved += cost
         else:
             permanent.reserve(connection, self.period, cost)
-            self._reserve(tally, seen, cost, lifetime)
+            self.lifetime_reserved += lifetime
             self.lifetime_spent += lifetime
         tallies = ",".join(self._pieces.values())
         self.cursor.execute(_BOOK, (self.reserved, f"{{{tallies}}}", self.period))
-
-    def _reserve(self, tally: str, seen: int, cost: int, lifetime: int) -> None:
-        self.reserved += cost
-        self.lifetime_reserved += lifetime
-        self.tallies[tally] = seen
-        self._pieces[tally] = f"{quoted(tally)}:{seen}"
 
     @property
     def noting(self) -> bool:
@@ -91,8 +85,13 @@ class Booking(Erasing):
         between can only have counted too much.
         """
         note = Note(tally, seen, cost, chain)
-        self._expect(chain)
-        self._reserve(tally, seen, cost, cost)
+        self.room -= len(chain.payloads) + spool.ROW
+        if chain.due < self.soonest:
+            self.soonest = chain.due
+        self.reserved += cost
+        self.lifetime_reserved += cost
+        self.tallies[tally] = seen
+        self._pieces[tally] = f"{quoted(tally)}:{seen}"
         if self.version is None:
             # A signal handler has forked, and this is the child.
             return False

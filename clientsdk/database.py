@@ -189,9 +189,8 @@ class Database:
 
     def commit(self, access: Access) -> None:
         """Make what the transaction has changed last."""
-        connection = self._connected()
-        if access is DURABLE:
-            self._seal(connection)
+        if self._unusable is not None or access is DURABLE:
+            self._seal(self._connected())
         self.cursor.execute("COMMIT")
 
     def _start(self, connection: sqlite3.Connection, access: Access) -> int:
