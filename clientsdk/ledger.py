@@ -316,9 +316,12 @@ def _pending(
         "SELECT lower(hex(id)), plan, metric, period, event, due, charged, delivered"
         " FROM chain ORDER BY due, id"
     ).fetchall()
+    plans: dict[int, CompiledPlan] = {}
     pending = []
     for chain, number, index, period, event, due, charged, delivered in rows:
-        recorded_under = plan(connection, number)
+        if number not in plans:
+            plans[number] = plan(connection, number)
+        recorded_under = plans[number]
         if not 0 <= index < len(recorded_under.metrics):
             raise StoreError("a chain in the device's store does not fit its plan")
         metric = recorded_under.metrics[index]
