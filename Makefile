@@ -41,7 +41,7 @@ demo: venv  ## a year of real flights through the SDK, the log, Beam and back; w
 	$(BIN)/python -m examples.flights
 
 test: venv flink-venv lint  ## everything that CI checks: format, lint, types, all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
 
 test-unit: venv  ## the quick tests only
 	$(BIN)/python -m pytest -m "not slow" --numprocesses 2

@@ -87,7 +87,9 @@ def results(where: str | Path) -> dict[str, object]:
     return {**tables, "quarantine": rows}
 
 
-@pytest.mark.parametrize(("of", "limit"), [(2, 100_000), (4, 90)])
+@pytest.mark.parametrize(
+    ("of", "limit"), [(2, 100_000), pytest.param(4, 90, marks=pytest.mark.slow)]
+)
 def test_shares_add_up_to_what_one_process_has(
     cluster: FakeCluster, tmp_path: Path, database: str, of: int, limit: int
 ) -> None:

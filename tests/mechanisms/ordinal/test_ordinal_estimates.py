@@ -74,6 +74,7 @@ def test_unbiased_where_it_says_so_and_covering(missing: bool) -> None:
     assert got.std(axis=0, ddof=1) == pytest.approx(spread, rel=0.25)
 
 
+@pytest.mark.slow
 def test_bounds_of_the_mean_hold_the_mean() -> None:
     points, n, rounds = 9, 1500, 200
     for missing in (False, True):

@@ -157,6 +157,7 @@ def test_an_ordinal_mean(size: int, missing: bool) -> None:
     assert mean_bound_variance(mechanism, 2) / N >= stated
 
 
+@pytest.mark.slow
 def test_candidate_strings() -> None:
     """Shares, errors and floors of candidates as the decoder finds and states them."""
     spec = {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 8}
