@@ -18,13 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import publishing
+from sotto.cli import given, publishing
 from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
     from pipelines.drain import DrainResult, Progress
     from pipelines.lanes import Source
-    from sotto.compiled import CompiledPlan
 
 HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
 
@@ -60,18 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto aggregate``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add(
-        "--plan",
-        type=Path,
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="a plan (YAML), or a compiled one (.json); all that have ever been used",
-    )
+    given.add_plans(parser, "all that have ever been used")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
-    where.add_argument("--kafka", metavar="HOST:PORT", help="brokers, in the clear, without a name")
-    where.add_argument("--broker", type=Path, metavar="FILE", help="how to reach brokers (JSON)")
+    given.add_broker(where)
     add(
         "--topic",
         action="append",
@@ -110,9 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
     seconds = parse_duration(args.every) / 1000
     as_of = None if args.as_of is None else _moment(args.as_of)
-    loaded = [load(path) for path in args.plan]
-    plans = [plan for plan, _ in loaded]
-    candidates = {plan.fingerprint: strings for plan, strings in loaded}
+    plans, candidates = given.plans_of(args.plan)
     source, publish = _source(args), publishing.publish_of(args)
     quiet_beam()
     from pipelines.drain import drain
@@ -159,11 +148,9 @@ def _source(args: argparse.Namespace) -> Source:
         raise ParameterError("--topic is missing: sotto topics list shows what there is")
     from pipelines.shares import Share
     from pipelines.topic import KafkaTopics
-    from sotto.brokers import Broker, require_client
     from sotto.topics import ReportTopic
 
-    require_client()
-    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    broker = given.broker_of(args)
     topics = [ReportTopic.parse(name) for name in args.topic]
     share = None if args.share is None else Share.parse(args.share)
     return KafkaTopics(broker, topics, args.accept_loss, share)
@@ -232,18 +219,6 @@ def fates(result: DrainResult) -> list[str]:
         "pseudonyms revoked": tally.revoked,
     }
     return [f"{number:>15,}  {what}" for what, number in numbers.items()]
-
-
-def load(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
-    """Return a plan, compiled, and the candidates of its string metrics."""
-    if path.suffix == ".json":
-        from sotto.compiled import CompiledPlan
-
-        return CompiledPlan.from_json(path.read_bytes()), {}
-    from sotto.plan import load_plan
-
-    plan = load_plan(path)
-    return plan.compile(), dict(plan.candidates)
 
 
 def _moment(text: str) -> int:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import publishing
-from sotto.cli.aggregate import load, stopping
+from sotto.cli import given, publishing
+from sotto.cli.aggregate import stopping
 
 if TYPE_CHECKING:
     from pipelines.combine import Combined
@@ -44,14 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto combine``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add(
-        "--plan",
-        type=Path,
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="a plan (YAML), or a compiled one (.json); all that any share was drained with",
-    )
+    given.add_plans(parser, "all that any share was drained with")
     add(
         "--state",
         type=Path,
@@ -72,9 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from sotto.durations import parse_duration
 
     seconds = parse_duration(args.every) / 1000
-    loaded = [load(path) for path in args.plan]
-    plans = [plan for plan, _ in loaded]
-    candidates = {plan.fingerprint: strings for plan, strings in loaded}
+    plans, candidates = given.plans_of(args.plan)
     publish = publishing.combined_of(args)
 
     def once() -> Combined:

@@ -27,6 +27,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli import given
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -71,10 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lag = "of sotto aggregate, for the lag"
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--log", type=Path, metavar="DIR", help=lag)
-    where.add_argument("--kafka", metavar="HOST:PORT", help=lag)
-    where.add_argument(
-        "--broker", type=Path, metavar="FILE", help="of sotto aggregate, for the lag"
-    )
+    given.add_broker(where, help=(lag, lag))
     add("--topic", action="append", default=[], metavar="NAME", help="of sotto aggregate")
     add("--share", metavar="K/N", help="of sotto aggregate; its state directory has no database")
     add(
@@ -145,10 +143,9 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
 
 
 def _registry_of(paths: list[Path]) -> Registry | None:
-    from sotto.cli.aggregate import load
     from sotto.registry import Registry
 
-    return Registry([load(path)[0] for path in paths]) if paths else None
+    return Registry(given.plans_of(paths)[0]) if paths else None
 
 
 def _watched(
@@ -165,11 +162,9 @@ def _watched(
         return None, None
     from pipelines.shares import Share
     from pipelines.topic import KafkaTopics
-    from sotto.brokers import Broker, require_client
     from sotto.topics import ReportTopic
 
-    require_client()
-    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    broker = given.broker_of(args)
     topics = [ReportTopic.parse(name) for name in args.topic]
     if args.state is None:
         return _streaming(broker, topics, args.group)

@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli import given
 from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
@@ -73,8 +74,7 @@ _FLINK = "http://127.0.0.1:8081"
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    plans = "a plan (YAML) or a compiled one (.json); all that the job has ever had"
-    add("--plan", type=Path, action="append", required=True, metavar="FILE", help=plans)
+    given.add_plans(parser, "all that the job has ever had")
     add("--broker", type=Path, required=True, metavar="FILE", help="how to reach it (JSON)")
     topics = "full name; several are epochs, of which old ones are left out once drained"
     add("--topic", action="append", required=True, metavar="NAME", help=topics)
@@ -116,14 +116,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _asked(args: argparse.Namespace) -> Asked:
     from pipelines.flink.launch import Asked
-    from sotto.cli.aggregate import load
     from sotto.durations import parse_duration
     from sotto.topics import ReportTopic
 
-    loaded = [load(path) for path in args.plan]
+    plans, candidates = given.plans_of(args.plan)
     return Asked(
-        plans=[plan for plan, _ in loaded],
-        candidates={plan.fingerprint: strings for plan, strings in loaded},
+        plans=plans,
+        candidates=candidates,
         broker=args.broker,
         topics=[ReportTopic.parse(name) for name in args.topic],
         flink=args.flink,

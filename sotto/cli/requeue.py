@@ -19,12 +19,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli.aggregate import bar, fates, load, quiet_beam, stopping
+from sotto.cli import given
+from sotto.cli.aggregate import bar, fates, quiet_beam, stopping
 from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from pipelines.drain import DrainResult
+    from pipelines.estimates import Candidates
     from sotto.compiled import CompiledPlan
     from sotto.reasons import Reason
 
@@ -51,18 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto requeue``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add(
-        "--plan",
-        type=Path,
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="a plan (YAML), or a compiled one (.json); with --state all that have been used",
-    )
+    given.add_plans(parser, "with --state all that have been used")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--state", type=Path, metavar="DIR", help="the state directory of drains")
-    where.add_argument("--kafka", metavar="HOST:PORT", help="brokers, in the clear, without a name")
-    where.add_argument("--broker", type=Path, metavar="FILE", help="how to reach brokers (JSON)")
+    given.add_broker(where)
     add("--topic", metavar="NAME", help="the topic of reports that the streaming job reads")
     add("--database", metavar="URL", help="as of sotto aggregate")
     add(
@@ -95,17 +89,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto requeue`` and return its exit status."""
     reasons = _reasons(args.reason)
-    loaded = [load(path) for path in args.plan]
+    plans, candidates = given.plans_of(args.plan)
     if args.max_reports < 1:
         raise ParameterError(f"--max-reports {args.max_reports} must be at least 1")
     if args.state is None:
-        return _of_topic(args, [plan for plan, _ in loaded], reasons)
+        return _of_topic(args, plans, reasons)
     if args.topic is not None or args.again:
         raise ParameterError("--topic and --again go with --kafka or --broker")
     if args.dry_run:
-        print("\n".join(_waiting(args.state, [plan for plan, _ in loaded], reasons)))
+        print("\n".join(_waiting(args.state, plans, reasons)))
         return 0
-    return _of_state(args, loaded, reasons)
+    return _of_state(args, plans, candidates, reasons)
 
 
 def _reasons(names: list[str] | None) -> list[Reason]:
@@ -125,7 +119,8 @@ def _reasons(names: list[str] | None) -> list[Reason]:
 
 def _of_state(
     args: argparse.Namespace,
-    loaded: list[tuple[CompiledPlan, dict[str, tuple[str, ...]]]],
+    plans: list[CompiledPlan],
+    candidates: Candidates,
     reasons: list[Reason],
 ) -> int:
     """Count what the files of a state directory hold."""
@@ -138,12 +133,12 @@ def _of_state(
     with stopping() as stopped, bar("reports", "requeue") as progress:
         result = requeue(
             args.state,
-            [plan for plan, _ in loaded],
+            plans,
             args.database,
             reasons,
             args.max_reports,
             progress,
-            candidates={plan.fingerprint: strings for plan, strings in loaded},
+            candidates=candidates,
             stop=stopped.is_set,
             wait=seconds,
         )
@@ -221,11 +216,9 @@ def _of_topic(args: argparse.Namespace, plans: list[CompiledPlan], reasons: list
     if args.database is not None:
         raise ParameterError("--database goes with --state: the streaming job has its own")
     from pipelines.requeuetopic import RequeueTopics
-    from sotto.brokers import Broker, require_client
     from sotto.topics import ReportTopic
 
-    require_client()
-    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    broker = given.broker_of(args)
     name = ReportTopic.parse(args.topic).name
     topics = RequeueTopics(broker, name, plans, reasons, args.again)
     with bar("messages", "requeue") as progress:

@@ -16,9 +16,9 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli import given
 from sotto.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--kafka", metavar="HOST:PORT", help="brokers, in the clear, without a name")
-    where.add_argument("--broker", type=Path, metavar="FILE", help="how to reach brokers (JSON)")
+    given.add_broker(where)
     add("--topic", required=True, metavar="NAME", help="a topic of estimates, by its full name")
     add("--database", required=True, metavar="URL", help="sqlite:///FILE or postgresql+psycopg://…")
     add("--follow", action="store_true", help="go on with what comes, until interrupted")
@@ -62,15 +61,13 @@ def run(args: argparse.Namespace) -> int:
     """Run ``sotto sink`` and return its exit status."""
     from pipelines.sink import Sink
     from pipelines.sinkdatabase import SinkDatabase
-    from sotto.brokers import Broker, require_client
     from sotto.cli.aggregate import stopping
     from sotto.durations import parse_duration
     from sotto.sinktopics import SinkTopic
 
     seconds = parse_duration(args.every) / 1000
     topic = SinkTopic.parse(args.topic)
-    require_client()
-    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    broker = given.broker_of(args)
     with (
         stopping() as stopped,
         SinkDatabase(args.database) as database,

@@ -16,6 +16,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli import given
 from sotto.cli.tables import table
 from sotto.durations import duration_text
 from sotto.errors import BrokerError, ParameterError
@@ -60,30 +61,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--replicas", type=int, default=1, metavar="N", help="brokers that keep it (default: 1)")
     add("--retention", metavar="DURATION", help="default: what the plans need")
     for action in (create, check):
-        action.add_argument(
-            "--plan",
-            type=Path,
-            action="append",
-            required=True,
-            metavar="FILE",
-            help="a plan (YAML), or a compiled one (.json); all whose reports it takes",
-        )
+        given.add_plans(action, "all whose reports it takes")
         action.add_argument(
             "--sinks", action="store_true", help="also the topics of estimates, quarantine, requeue"
         )
     for action in (create, check, listing):
         where = action.add_mutually_exclusive_group(required=True)
-        where.add_argument(
-            "--kafka", "--servers", metavar="HOST:PORT", help="in the clear, without a name"
-        )
-        where.add_argument("--broker", type=Path, metavar="FILE", help="how to reach it (JSON)")
+        given.add_broker(where, "--servers")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto topics`` and return its exit status."""
-    from sotto.brokers import Broker
-
-    broker = Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+    broker = given.broker_of(args)
     lines = {"create": _create, "check": _check, "list": _list}[args.action](args, broker)
     print("\n".join(lines))
     return 0
@@ -156,7 +145,7 @@ def _made(topic: object, made: bool) -> str:
 
 def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:
     """Return plans, none of which has fewer shards than the topic has partitions."""
-    plans = [_plan(path) for path in paths]
+    plans, _ = given.plans_of(paths)
     for plan, path in zip(plans, paths, strict=True):
         if plan.shards < topic.partitions:
             raise ParameterError(
@@ -164,16 +153,6 @@ def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:
                 f"stay empty; take at most {plan.shards}"
             )
     return plans
-
-
-def _plan(path: Path) -> CompiledPlan:
-    if path.suffix == ".json":
-        from sotto.compiled import CompiledPlan
-
-        return CompiledPlan.from_json(path.read_bytes())
-    from sotto.plan import load_plan
-
-    return load_plan(path).compile()
 
 
 def _words(found: FoundTopic) -> list[str]:

@@ -1,0 +1,74 @@
+"""What several commands are given: plans, how to reach brokers, and topics of reports."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sotto.brokers import Broker
+    from sotto.compiled import CompiledPlan
+
+
+def add_plans(parser: argparse.ArgumentParser, which: str) -> None:
+    """Declare ``--plan``; ``which`` says which ones are to be given."""
+    parser.add_argument(
+        "--plan",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="FILE",
+        help=f"a plan (YAML), or a compiled one (.json); {which}",
+    )
+
+
+def add_broker(
+    where: argparse._MutuallyExclusiveGroup, *others: str, help: tuple[str, str] | None = None
+) -> None:
+    """Declare ``--kafka`` and ``--broker``, of which one is given.
+
+    Parameters
+    ----------
+    where : group
+    others : str
+        Further names of ``--kafka``.
+    help : (str, str), optional
+        What is said of the one and of the other.
+    """
+    clear, file = help or (
+        "brokers, in the clear, without a name",
+        "how to reach brokers (JSON)",
+    )
+    where.add_argument("--kafka", *others, metavar="HOST:PORT", help=clear)
+    where.add_argument("--broker", type=Path, metavar="FILE", help=file)
+
+
+def broker_of(args: argparse.Namespace) -> Broker:
+    """Return how to reach the brokers that are given."""
+    from sotto.brokers import Broker, require_client
+
+    require_client()
+    return Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+
+
+def load(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
+    """Return a plan, compiled, and the candidates of its string metrics."""
+    if path.suffix == ".json":
+        from sotto.compiled import CompiledPlan
+
+        return CompiledPlan.from_json(path.read_bytes()), {}
+    from sotto.plan import load_plan
+
+    plan = load_plan(path)
+    return plan.compile(), dict(plan.candidates)
+
+
+def plans_of(
+    paths: Sequence[Path],
+) -> tuple[list[CompiledPlan], dict[bytes, dict[str, tuple[str, ...]]]]:
+    """Return plans that are given, and the candidates of their string metrics by fingerprint."""
+    loaded = [load(path) for path in paths]
+    plans = [plan for plan, _ in loaded]
+    return plans, {plan.fingerprint: strings for plan, strings in loaded}
