@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clientsdk.store import Store
     from sotto.compiled import CompiledPlan
 
-_ETERNITY = 1 << 62
+_BEGINNING, _END = -(1 << 62), 1 << 62
 
 
 class Parts:
@@ -50,7 +50,9 @@ class Parts:
     def _now(self) -> int:
         # Further off no time, and no sum of two, would be a number that the file can hold.
         now = int(self._clock())
-        return now if -_ETERNITY < now < _ETERNITY else _ETERNITY if now > 0 else -_ETERNITY
+        if _BEGINNING < now < _END:
+            return now
+        return _END if now > 0 else _BEGINNING
 
     def _refuse_if_off(self, what: str) -> None:
         if self._off:

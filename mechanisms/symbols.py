@@ -29,6 +29,8 @@ MAX_SYMBOLS = 1 << 20
 #: So many draws at once are worth a table of what the 16 leading bits of a word decide, of so many
 #: symbols that these bits nearly always decide.
 TABLE_DRAWS, TABLE_SYMBOLS = 1 << 14, 1 << 12
+#: A random word, of the bits that were drawn.
+WORD = GRAINS - 1
 #: In such a table: the symbol is kept; the bits that follow decide.
 _KEPT, _OPEN = -1, -2
 
@@ -126,7 +128,7 @@ def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[
     """Return the outputs below the last rung's, weakest first; a word of 64 bits a step."""
     out = []
     for step in reversed(steps):
-        last = step.apply(last, words & (GRAINS - 1))
+        last = step.apply(last, words & WORD)
         out.append(last)
         words >>= 64
     out.reverse()
@@ -169,7 +171,7 @@ class SymbolChain:
         if not 0 <= symbol < self.size:
             raise ParameterError(f"a symbol must lie in [0, {self.size})")
         words = source.bits(64 * len(self.rungs))
-        last = self.strongest.apply(symbol, words & (GRAINS - 1))
+        last = self.strongest.apply(symbol, words & WORD)
         return [*weaker_outputs(last, self.degradations, words >> 64), last]
 
     def weaker(self, last: int, source: Source) -> list[int]:

@@ -134,6 +134,16 @@ OURS = (
         ),
         "client.record('m', 'red')",
     ),
+    Contender(
+        "sotto, without consent",
+        "sotto",
+        _SOTTO,
+        PLAN
+        + _SOTTO_START.replace("client.give_consent()\n", "").format(
+            plan="CATEGORY", state="STATE", options=""
+        ),
+        "client.record('m', 'red')",
+    ),
 )
 OPENTELEMETRY = "opentelemetry-sdk"
 PEERS = (

@@ -22,6 +22,7 @@ LIMITS = {
     "sotto, a string of 128 bits, durable": (60.0, 60.0),
     "sotto, refused": (0.5, 0.5),
     "sotto, switched off": (0.5, 0.5),
+    "sotto, without consent": (0.5, 0.5),
 }
 _SIZE = f"""
 import os
