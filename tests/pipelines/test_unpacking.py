@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import struct
+import time
 import tracemalloc
 from collections.abc import Callable
 
 import pytest
 import zstandard
 from drain_logs import START
+from kafka.record.util import encode_varint
 from streaming_logs import deployment
 from streaming_runner import LANES, Backend
 from test_batches import batch, read, sealed
@@ -18,7 +20,7 @@ from pipelines import unpacking
 from pipelines.streaming.batches import block_of
 from pipelines.streaming.clock import ClockKeeper, Record
 from pipelines.streaming.deployment import Lane
-from pipelines.unpacking import MOST_BYTES, MOST_RECORDS
+from pipelines.unpacking import MOST_BYTES, MOST_HEADERS, MOST_HEADERS_EACH, MOST_RECORDS
 from sotto.wire import MAX_MESSAGE
 
 _ATTRIBUTES_AT, _LENGTH_AT, _RECORDS_AT, _COUNT_AT = 22, 8, 61, 57
@@ -95,6 +97,51 @@ def test_the_limit_itself_is_read(pack: Packs, monkeypatch: pytest.MonkeyPatch) 
     for limit, found in ((len(raw) - _RECORDS_AT, True), (len(raw) - _RECORDS_AT - 1, False)):
         monkeypatch.setattr(unpacking, "MOST_BYTES", limit)
         assert (values(packed(raw, pack, 0)) == [b"one" * 1_000]) is found
+
+
+def with_headers(count: int, said: int | None = None) -> bytes:
+    """Return a batch of one record with so many empty headers, packed."""
+    said = count if said is None else said
+    body = b"\0" + b"".join(map(varint, (0, 0, -1, -1, said))) + b"\0\0" * count
+
+    def pack(_: bytes) -> bytes:
+        return zstd(varint(len(body)) + body)
+
+    pack.__name__ = "zstd"
+    return packed(batch(0, b"one"), pack, 0)
+
+
+def varint(value: int) -> bytes:
+    packed = bytearray()
+    encode_varint(value, packed.append)
+    return bytes(packed)
+
+
+def test_more_headers_than_there_may_be_are_damage() -> None:
+    most = MOST_HEADERS + MOST_HEADERS_EACH
+    assert read(with_headers(most))[1] == [(0, None, 0)]
+    for bomb in (
+        with_headers(most + 1),
+        with_headers(MOST_BYTES // 4),
+        with_headers(900, 2**31 - 1),
+        with_headers(900, -1),
+    ):
+        assert len(bomb) < 2_000
+        began = time.process_time()
+        assert read(bomb)[1] == [(0, bomb, 0)]
+        # As many headers take kafka-python ten seconds.
+        assert time.process_time() - began < 2
+
+
+def test_records_that_are_cut_off_are_damage() -> None:
+    for body in (b"", b"\0", bytes(200), b"\x7f" * 200, b"\xff" * 200):
+
+        def pack(_: bytes, body: bytes = body) -> bytes:
+            return zstd(body)
+
+        pack.__name__ = "zstd"
+        poison = packed(batch(0, b"one"), pack, 0)
+        assert read(poison)[1] == [(0, poison, 0)]
 
 
 def test_more_records_than_there_may_be_are_damage() -> None:
