@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sotto.log import LogReader, lanes
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
@@ -51,6 +53,23 @@ def wait(pid):
     assert os.waitpid(pid, 0)[1] == 0
 """
 
+#: ``fork(work)`` runs ``work`` in a child, by a fork with or without hooks as the script is told.
+FORK = """
+import ctypes
+def fork_without_hooks(work):
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return pid
+fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
+"""
+
 
 def start(code: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
     """Start a process that runs the prelude and ``code``."""
@@ -78,3 +97,14 @@ def run(code: str, *arguments: object, timeout: float = 60) -> str:
         raise
     assert process.returncode == 0, err
     return out
+
+
+def published(directory: Path, *, torn: bool = False) -> list[tuple[int, bytes]]:
+    """Return all messages of a log; where writers were killed, some are torn and left out."""
+    return [
+        (0, record.body)
+        for lane in lanes(directory)
+        for reader in (LogReader(lane),)
+        for record in reader.records(0, reader.end())
+        if not torn or hasattr(record, "body")
+    ]

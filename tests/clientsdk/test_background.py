@@ -8,7 +8,7 @@ import time
 
 import pytest
 from device_plans import DAY, START, counted, metric, plan, reports
-from scripts import run
+from scripts import FORK, run
 from slow_publishers import (
     PATIENCE,
     RESOLUTION,
@@ -424,22 +424,6 @@ def quick(publisher, **options):
     client = Client(quick_plan(), state=path, publisher=publisher, **options)
     client.give_consent()
     return client
-"""
-
-FORK = """
-import ctypes
-def fork_without_hooks(work):
-    pid = ctypes.PyDLL(None).fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return pid
-fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
 """
 
 

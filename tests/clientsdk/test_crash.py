@@ -11,10 +11,9 @@ from contextlib import closing
 
 import pytest
 from device_plans import CONSTANT, DAY, START, WEEK, counted, items, metric, plan, reports, string
-from scripts import run, start
+from scripts import published, run, start
 
 from clientsdk.ledger import read_file
-from sotto.log import LogReader, lanes
 
 KILLS = 60
 VAST = {"period": 10**12, "lifetime": 10**12}
@@ -42,16 +41,6 @@ while True:
     assert client.flush().error is None
     os.write(1, b"f")
 """
-
-
-def published(directory):
-    return [
-        (0, record.body)
-        for lane in lanes(directory)
-        for reader in (LogReader(lane),)
-        for record in reader.records(0, reader.end())
-        if hasattr(record, "body")
-    ]
 
 
 def life(path, log, now, rng):
@@ -112,7 +101,7 @@ def test_killed_at_random_instants(tmp_path):
         assert taken >= accepted
         before = after
         if kill % 10 == 0:
-            totals = counted(reports(published(log)), [compiled])
+            totals = counted(reports(published(log, torn=True)), [compiled])
             assert sum(totals.values()) <= sum(period.spent for period in ledger.periods)
         assert [charge.cost for charge in ledger.permanent] in ([], [response])
         with closing(sqlite3.connect(path)) as connection:
@@ -131,7 +120,7 @@ print(lapsed, client.next_due())
 """
     assert run(finish, path, log, now) == "0 None\n"
     ledger = read_file(path)
-    totals = counted(reports(published(log)), [compiled])
+    totals = counted(reports(published(log, torn=True)), [compiled])
     assert sorted(totals.values()) == sorted(p.spent for p in ledger.periods if p.spent)
     assert ledger.spent == response + sum(p.spent - p.degraded_spent for p in ledger.periods)
 

@@ -8,11 +8,10 @@ from unittest.mock import patch
 
 import pytest
 from device_plans import reports
-from scripts import run, start
+from scripts import published, run, start
 from slow_publishers import RESOLUTION
 
 from clientsdk.ledger import read_file
-from sotto.log import LogReader, lanes
 
 #: Seconds from the last line of a script to the end of its process.
 LIMIT = 1.0
@@ -168,15 +167,6 @@ def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path
     assert min(taken) <= LIMIT, taken
 
 
-def published(directory):
-    return reports(
-        (0, record.body)
-        for lane in lanes(directory)
-        for reader in (LogReader(lane),)
-        for record in reader.records(0, reader.end())
-    )
-
-
 QUICK = """
 from slow_publishers import *
 from clientsdk import background
@@ -236,16 +226,16 @@ def test_what_is_due_at_the_end_is_sent_if_that_is_quick(tmp_path, end):
     path, log = tmp_path / "device.db", tmp_path / "log"
     for _ in range(CHANCES):
         run(QUICK + ENDS[end], path, log)
-        if published(log):
+        if reports(published(log)):
             break
-    assert {report.level for report in published(log)} <= {0, 1}
-    assert published(log)
+    assert {report.level for report in reports(published(log))} <= {0, 1}
+    assert reports(published(log))
 
 
 def test_what_the_end_was_too_short_for_is_sent_by_the_next_process(tmp_path):
     path, log = tmp_path / "device.db", tmp_path / "log"
     run(QUICK + "client.record('colour', 'a'); os._exit(0)", path, log)
-    assert published(log) == []
+    assert reports(published(log)) == []
     run(QUICK + "client.flush(); time.sleep(0.3); client.flush()", path, log)
-    assert {report.level for report in published(log)} <= {0, 1}
-    assert published(log)
+    assert {report.level for report in reports(published(log))} <= {0, 1}
+    assert reports(published(log))

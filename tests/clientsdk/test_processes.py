@@ -6,10 +6,10 @@ import json
 
 import pytest
 from device_plans import counted, metric, plan, reports
-from scripts import run, start
+from scripts import FORK, published, run, start
 
 from clientsdk.ledger import read_file
-from sotto.log import LogReader, lanes
+from sotto.log import lanes
 
 VAST = {"period": 10**12, "lifetime": 10**12}
 
@@ -17,16 +17,6 @@ VAST = {"period": 10**12, "lifetime": 10**12}
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "device.db"
-
-
-def published(directory):
-    """All messages of a log."""
-    return [
-        (0, record.body)
-        for lane in lanes(directory)
-        for reader in (LogReader(lane),)
-        for record in reader.records(0, reader.end())
-    ]
 
 
 def test_processes_on_one_file_never_overspend_together(path):
@@ -146,22 +136,6 @@ assert here.record("two", "a") is Outcome.ACCEPTED
 
 
 # Forks.
-
-FORK = """
-import ctypes
-def fork_without_hooks(work):
-    pid = ctypes.PyDLL(None).fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return pid
-fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
-"""
 
 
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])

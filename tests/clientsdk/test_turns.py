@@ -8,10 +8,9 @@ import stat
 
 import pytest
 from device_plans import reports
-from scripts import run, start
+from scripts import published, run, start
 
 from clientsdk.turns import SUFFIX, Turn
-from sotto.log import LogReader, lanes
 
 WORKER = """
 from slow_publishers import *
@@ -26,15 +25,6 @@ client = device(metric("colour", "every", 1000), publisher=Slow(sys.argv[2], fsy
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "device.db"
-
-
-def published(directory):
-    return reports(
-        (0, record.body)
-        for lane in lanes(directory)
-        for reader in (LogReader(lane),)
-        for record in reader.records(0, reader.end())
-    )
 
 
 def test_processes_that_flush_at_once_send_nothing_twice(path, tmp_path):
@@ -56,7 +46,7 @@ print(client.flush().sent)
     for worker in workers:
         _, err = worker.communicate(timeout=60)
         assert worker.returncode == 0, err
-    sent = published(tmp_path / "log")
+    sent = reports(published(tmp_path / "log"))
     assert len(sent) == len({(report.chain, report.level) for report in sent}) > 0
 
 
@@ -84,7 +74,7 @@ for pid in workers:
     wait(pid)
 """
     run(code, path, tmp_path / "log")
-    sent = published(tmp_path / "log")
+    sent = reports(published(tmp_path / "log"))
     assert len(sent) == len({(report.chain, report.level) for report in sent})
     assert len({report.chain for report in sent}) == 60
 
