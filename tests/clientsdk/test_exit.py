@@ -40,20 +40,22 @@ def address():
     return f"127.0.0.1:{place[1]}"
 
 class Entered(KafkaPublisher):
+    def __init__(self, servers):
+        super().__init__(servers, "reports-e1-p4")
+        self.entered = threading.Event()
+
     def publish(self, shard, message):
-        entered.release()
+        self.entered.set()
         super().publish(shard, message)
 
-entered = threading.Semaphore(0)
-clients = []
-for each in range(number):
-    publisher = Entered(address(), "reports-e1-p4")
+publishers, clients = [Entered(address()) for _ in range(number)], []
+for each, publisher in enumerate(publishers):
     client = Client(quick_plan(), state=f"{path}-{each}", publisher=publisher)
     client.give_consent()
     client.record("colour", "a")
     clients.append(client)
-for _ in clients:
-    assert entered.acquire(timeout=PATIENCE)
+for publisher in publishers:
+    assert publisher.entered.wait(PATIENCE)
 """
 
 END = """
