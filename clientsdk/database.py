@@ -191,6 +191,9 @@ class Database:
         """Make what the transaction has changed last."""
         if self._unusable is not None or access is DURABLE:
             self._seal(self._connected())
+        if self.process != getpid():
+            # Of a fork without hooks there are two that would write to the same place.
+            raise sqlite3.ProgrammingError("the process was forked in the middle of a transaction")
         self.cursor.execute("COMMIT")
 
     def _start(self, connection: sqlite3.Connection, access: Access) -> int:
@@ -203,6 +206,8 @@ class Database:
         """
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
+            # An interrupt in between leaves neither noted, and the next commit says it again.
+            self._synchronous = READ
             connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = access
         if connection is not self._used:

@@ -15,7 +15,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from clientsdk import schema
@@ -159,11 +159,12 @@ def locked(path: str) -> Iterator[int]:
             _lock(descriptor)
             yield descriptor
         finally:
-            # Unlocked before it is closed: a child that was forked meanwhile has a copy.
-            if fcntl is not None:
-                with suppress(OSError):
+            try:
+                # Before it is closed: a child that was forked meanwhile has a copy.
+                if fcntl is not None:
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+            finally:
+                os.close(descriptor)
     except OSError as error:
         raise _unusable(error) from error
 

@@ -332,3 +332,26 @@ def test_multiprocessing(path, tmp_path, method):
     assert sum(json.loads(done.stdout)) == 30
     assert read_file(path).periods[0].recordings == {"trial/colour": 30}
     assert len({chain.chain for chain in read_file(path).pending}) == 30
+
+
+def test_a_child_forked_without_hooks_in_the_middle_of_a_recording_commits_nothing(path):
+    """By a signal handler, say, which then returns there in both processes."""
+    code = """
+import ctypes
+client = device(metric("colour", "every", 1000))
+assert client.record("colour", "a") is Outcome.ACCEPTED
+pids = []
+class Forking(str):
+    def __hash__(self):
+        if not pids:
+            pids.append(ctypes.PyDLL(None).fork())
+        return str.__hash__(self)
+outcome = client.record("colour", Forking("a"))
+if pids == [0]:
+    os._exit(outcome is not Outcome.STORE_FULL)
+assert os.waitpid(pids[0], 0)[1] == 0
+assert outcome is Outcome.ACCEPTED
+ledger = client.ledger()
+assert (len(ledger.pending), ledger.reserved) == (2, 4_000_000)
+"""
+    run(code, path)

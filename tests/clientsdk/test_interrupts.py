@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 import threading
 
@@ -57,6 +58,50 @@ def test_an_interrupt_leaves_nothing_locked(path, name):
     with device(path) as second:
         outcomes.append(second.record("colour", "a"))
     assert outcomes == [Outcome.ACCEPTED] * 3
+
+
+class Interrupted:
+    """A connection that an interrupt reaches when it has just been told to wait for no disk."""
+
+    def __init__(self, connection):
+        self.connection = connection
+
+    def execute(self, statement):
+        self.connection.execute(statement)
+        assert statement == "PRAGMA synchronous = NORMAL"
+        raise KeyboardInterrupt
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+
+def test_an_interrupt_leaves_no_commit_less_durable_than_it_says(path):
+    client = device(path)
+    store = client._store
+    connection, store._connection = store._connection, Interrupted(store._connection)
+    with pytest.raises(KeyboardInterrupt):
+        client.record("colour", "a")
+    store._connection = connection
+    seen = []
+    connection.set_trace_callback(seen.append)
+    client.withdraw_consent()
+    assert "PRAGMA synchronous = FULL" in seen[: seen.index("COMMIT")]
+
+
+def test_an_interrupt_leaves_no_mark_locked(path, monkeypatch):
+    client = device(path)
+    flock = fcntl.flock
+
+    def interrupted(descriptor, operation):
+        if operation == fcntl.LOCK_UN:
+            raise KeyboardInterrupt
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.renew_consent()
+    monkeypatch.undo()
+    assert client.withdraw_consent()
 
 
 @pytest.mark.slow
