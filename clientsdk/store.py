@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import time
+from contextlib import suppress
 
 from clientsdk import (
     claims,
@@ -31,7 +32,7 @@ from clientsdk.quota import Quota
 from clientsdk.transactions import DURABLE, READ, WRITE
 from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
-from sotto.errors import PlanError
+from sotto.errors import PlanError, StoreError
 
 #: Seconds for which it may go unnoticed that another process was given consent, or that a clock
 #: was set back to before the plan expired.
@@ -114,7 +115,9 @@ class Store(Booking, Losses):
                 self.advance(connection, period)
             self.settle()
         except BaseException:
-            self.close()
+            # What was interrupted may still hold the store, until the interrupt has gone through.
+            with suppress(StoreError):
+                self.close()
             raise
 
     def _adopt(

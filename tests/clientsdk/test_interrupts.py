@@ -13,6 +13,7 @@ from scripts import run
 from clientsdk import MemoryPublisher, Outcome
 from clientsdk.database import Access
 from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.transactions import Transaction
 from sotto.errors import StoreError
 
 VAST = {"period": 10**12, "lifetime": 10**12}
@@ -58,6 +59,27 @@ def test_an_interrupt_leaves_nothing_locked(path, name):
     with device(path) as second:
         outcomes.append(second.record("colour", "a"))
     assert outcomes == [Outcome.ACCEPTED] * 3
+
+
+def test_an_interrupt_while_a_client_is_made_stays_one(path):
+    """It arrives when a transaction has been opened, and before what is to be done in it."""
+
+    def interrupt(frame, event, argument):
+        if frame.f_code is Transaction.__enter__.__code__:
+            if event == "return":
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return interrupt
+        return None
+
+    traced = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            device(path)
+    finally:
+        sys.settrace(traced)
+    assert device(path).record("colour", "a") is Outcome.ACCEPTED
 
 
 class Interrupted:
