@@ -283,7 +283,7 @@ class Database:
             self.version = None
             try:
                 connection.execute("ROLLBACK")
-            except sqlite3.Error:
+            except schema.FAULTS:
                 # Closing rolls back what is left; the next use connects again.
                 if self.path is not None:
                     self._disconnect()

@@ -80,7 +80,7 @@ class Erasing(Contents):
                 if self.version is None:
                     self._recognize(connection)
                 busy = self._scrub(connection, compact)
-        except (sqlite3.Error, StoreError):
+        except (*schema.FAULTS, StoreError):
             return False
         return not busy
 

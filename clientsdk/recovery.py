@@ -177,7 +177,7 @@ def _pinned(store: Store, found: Mark) -> Ceilings:
 
 def _labelled(path: str) -> bool:
     """Whether a damaged file still says that it is a device's."""
-    with suppress(StoreError, sqlite3.Error):
+    with suppress(StoreError, *schema.FAULTS):
         connection = sqlite3.connect(schema.uri_of(path), uri=True, isolation_level=None)
         try:
             (found,) = connection.execute("PRAGMA application_id").fetchone()

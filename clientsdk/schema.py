@@ -105,6 +105,8 @@ _SINCE_4 = (
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+#: What SQLite raises; of damaged names of tables it says something that is no text.
+FAULTS = (sqlite3.Error, UnicodeDecodeError)
 
 
 class DamagedError(StoreError):
@@ -142,9 +144,8 @@ def connect(path: str | None, *, create: bool) -> sqlite3.Connection:
                     connection.close()
                     raise
                 time.sleep(PAUSE)
-    except (OSError, sqlite3.Error) as error:
-        kind = DamagedError if is_damage(error) else StoreError
-        raise kind(f"cannot open the device's store: {error}") from error
+    except (OSError, *FAULTS) as error:
+        raise unusable("cannot open the device's store", error) from error
 
 
 def uri_of(path: str) -> str:
@@ -170,8 +171,17 @@ def is_busy(error: sqlite3.OperationalError) -> bool:
 
 def is_damage(error: BaseException) -> bool:
     """Whether what was read is no database, or not a sound one."""
+    if isinstance(error, UnicodeDecodeError):
+        return True
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF in _DAMAGE
+
+
+def unusable(what: str, error: BaseException) -> StoreError:
+    """Return the error that says ``what`` went wrong, and why."""
+    if not is_damage(error):
+        return StoreError(f"{what}: {error}")
+    return DamagedError(f"{what}: {error if isinstance(error, sqlite3.Error) else 'it is damaged'}")
 
 
 def examine(connection: sqlite3.Connection) -> bool:

@@ -107,7 +107,7 @@ class Transaction(Hold):
             if database.turn == self._turn:
                 database.version = None
                 database.let_go()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, schema.FAULTS):
                 raise _unusable(error) from error
             raise
 
@@ -124,7 +124,7 @@ class Transaction(Hold):
                 committed = True
                 if self._access is DURABLE:
                     database.vouch()
-        except sqlite3.Error as failure:
+        except schema.FAULTS as failure:
             raise _unusable(failure) from failure
         finally:
             if committed:
@@ -133,10 +133,9 @@ class Transaction(Hold):
                 # What is kept in memory may be ahead of the file: read it again next time.
                 database.version = None
                 database.let_go()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, schema.FAULTS):
             raise _unusable(error) from error
 
 
-def _unusable(error: sqlite3.Error) -> StoreError:
-    kind = schema.DamagedError if schema.is_damage(error) else StoreError
-    return kind(f"the device's store cannot be used: {error}")
+def _unusable(error: BaseException) -> StoreError:
+    return schema.unusable("the device's store cannot be used", error)

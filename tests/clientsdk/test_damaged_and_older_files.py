@@ -13,6 +13,7 @@ from device_plans import CONSTANT, DAY, START, WEEK, counted, metric, plan, repo
 from scripts import start
 
 from clientsdk import Ceilings, Consent, Outcome, mark, recovery
+from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError
 
@@ -101,6 +102,19 @@ def test_a_damaged_file_is_kept_aside_and_the_period_is_full(path, start, caplog
         assert kept.read_bytes() == content
         assert stat.S_IMODE(kept.stat().st_mode) == mode == 0o600
         assert [record.name for record in caplog.records] in (["clientsdk"], [])
+        check_full(client, ledger, lost=1)
+
+
+def test_a_file_of_which_sqlite_says_what_is_no_text(path):
+    """Its message repeats a damaged byte, and Python makes no error of it but one of its own."""
+    ledger, _ = live(path)
+    content = path.read_bytes()
+    assert content.count(b"CHECK (carried") == 1
+    path.write_bytes(content.replace(b"CHECK (carried", b"\xb6HECK (carried"))
+    with pytest.raises(StoreError, match="is damaged"):
+        read_file(path)
+    with device(path, seed=2, now=START + WEEK) as client:
+        assert aside(path) == ["device.db-damaged-1"]
         check_full(client, ledger, lost=1)
 
 
