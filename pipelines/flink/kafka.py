@@ -8,6 +8,7 @@ from pathlib import Path
 from pipelines.flink.orders import Order
 from sotto.brokers import Broker
 from sotto.sinktopics import MAX_DOCUMENT
+from sotto.wire import MAX_MESSAGE
 
 #: How long the sinks try before the job fails and is restarted, ms.
 DELIVERY_MS = 120_000
@@ -71,13 +72,15 @@ def source_table(order: Order, broker: Broker) -> str:
     return f"CREATE TABLE arrivals ({columns}) WITH ({_with(options)})"
 
 
-RECORDS = """
+#: Of a message that is too long so much is kept as shows that: what gathers them here cannot hold
+#: one that is larger than its buffer, and fails.
+RECORDS = f"""
     CREATE TEMPORARY VIEW records AS SELECT
         topic || '/' || CAST(part AS STRING) AS lane,
         place,
         EXTRACT(EPOCH FROM moment) * 1000 + EXTRACT(MILLISECOND FROM moment) AS moment,
         kind = 'LogAppendTime' AS appended,
-        COALESCE(body, X'') AS body,
+        CAST(CAST(COALESCE(body, X'') AS VARBINARY({MAX_MESSAGE + 1})) AS BYTES) AS body,
         taken
     FROM arrivals
 """

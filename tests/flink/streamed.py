@@ -95,7 +95,8 @@ class World:
             self.sent[device] = self.sent.get(device, 0) | 1 << rung
 
     def produce(self, values: Iterable[tuple[int, bytes | None]]) -> None:
-        producer = KafkaProducer(**self.broker.options(30))
+        options = {"compression_type": "zstd", "max_request_size": 1 << 30}
+        producer = KafkaProducer(**self.broker.options(30), **options)
         for partition, value in values:
             producer.send(str(self.topic), value, key=b"key", partition=partition)
         producer.flush(30)

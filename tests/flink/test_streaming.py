@@ -130,5 +130,10 @@ def test_whatever_befalls_a_job_it_comes_to_what_a_drain_comes_to(world):
         for key, record in kept.items()
     ]
     assert sorted(reasons) == ["malformed"] * 3 + ["unknown_version"]
+
+    # One that is larger than any buffer of the job's; a drain takes its batch for damage.
+    world.produce([(0, bytes(56 << 20))])
+    world.publish(range(300, 310), rung=0)
+    assert rejects_of(world.until_counted()) == {"malformed": 4, "unknown_version": 1}
     world.manager.cancel(world.job.known.id)
     world.manager.wait(world.job.known.id, "CANCELED")
