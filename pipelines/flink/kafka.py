@@ -72,8 +72,7 @@ def source_table(order: Order, broker: Broker) -> str:
     return f"CREATE TABLE arrivals ({columns}) WITH ({_with(options)})"
 
 
-#: Of a message that is too long so much is kept as shows that: what gathers them here cannot hold
-#: one that is larger than its buffer, and fails.
+#: Of a message that is too long so much is kept as shows that.
 RECORDS = f"""
     CREATE TEMPORARY VIEW records AS SELECT
         topic || '/' || CAST(part AS STRING) AS lane,
@@ -86,11 +85,13 @@ RECORDS = f"""
 """
 #: A lane's records of a fifth of a second: offsets, timestamps in ms, whether the broker made
 #: them, messages. Python is given them together, since each element that it is given costs more
-#: than what is done with a record.
+#: than what is done with a record. This is a group window, and no window of a table function:
+#: what gathers for those forgets what comes after its clock was set back, and cannot hold a
+#: record that is larger than its buffer.
 BATCHES = """
     SELECT lane, ARRAY_AGG(place), ARRAY_AGG(moment), ARRAY_AGG(appended), ARRAY_AGG(body)
-    FROM TUMBLE(TABLE records, DESCRIPTOR(taken), INTERVAL '0.2' SECOND)
-    GROUP BY lane, window_start, window_end
+    FROM records
+    GROUP BY lane, TUMBLE(taken, INTERVAL '0.2' SECOND)
 """
 #: What stands in the place of these in a tick.
 NO_RECORDS = """
