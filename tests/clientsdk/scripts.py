@@ -37,8 +37,8 @@ def device(*metrics, now=START, state=path, consent=True, publisher=None, **opti
         client.give_consent()
     return client
 
-def child(work):
-    pid = os.fork()
+def child(work, fork=os.fork):
+    pid = fork()
     if pid == 0:
         try:
             work()
@@ -57,16 +57,7 @@ def wait(pid):
 FORK = """
 import ctypes
 def fork_without_hooks(work):
-    pid = ctypes.PyDLL(None).fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return pid
+    return child(work, ctypes.PyDLL(None).fork)
 fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
 """
 
