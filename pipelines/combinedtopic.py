@@ -119,9 +119,9 @@ class _News:
             document = parse(record.key, record.value)
         except FormatError:
             return
-        mine = isinstance(document, HealthDocument) and document.job == self._job
-        if mine and document.revision > self.heard.revision:
-            assert isinstance(document, HealthDocument)
+        if not isinstance(document, HealthDocument) or document.job != self._job:
+            return
+        if document.revision > self.heard.revision:
             clock = document.health["clock"]
             self.heard = replace(
                 self.heard,
