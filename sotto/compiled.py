@@ -21,7 +21,7 @@ from sotto.values import Symbol, labels_of, plain_types, symbol_of
 if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
 
-FORMAT = 1
+FORMAT = 2
 
 
 @frozen
@@ -99,6 +99,8 @@ class CompiledMetric:
         period, grace.
     question : str or None
         Of a survey.
+    panel : int
+        A device answers in one of so many budget periods; 1 is every period.
     """
 
     index: int
@@ -116,6 +118,7 @@ class CompiledMetric:
     ladder: tuple[Rung, ...]
     horizon: int
     question: str | None = None
+    panel: int = 1
 
     @property
     def spec(self) -> dict[str, Parameter]:

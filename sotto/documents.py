@@ -21,8 +21,10 @@ _LARGEST = 10**100
 
 def document_of(plan: CompiledPlan) -> dict[str, object]:
     """Return the plan as a JSON document (``docs/formats.md``)."""
+    from sotto.compiled import FORMAT
+
     return {
-        "format": 1,
+        "format": FORMAT,
         "collector": plan.collector,
         "plan": plan.plan,
         "version": plan.version,
@@ -45,6 +47,7 @@ def _metric_document(metric: CompiledMetric) -> dict[str, object]:
         "range": None if metric.range is None else list(metric.range),
         "unit": metric.unit,
         "question": metric.question,
+        "panel": metric.panel if metric.panel > 1 else None,
     }
     return {
         "name": metric.name,
@@ -110,6 +113,7 @@ def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
     kind = repeat.take("kind", str)
     # The last rung of a constant metric is never sent.
     sent = ladder[:-1] if kind == "constant" else ladder
+    panel = fields.take("panel", int, None)
     limits = fields.items("range", (int, float))
     if limits is not None and len(limits) != 2:
         raise PlanError(f"metric {name!r}: range must be two numbers, low and high")
@@ -129,6 +133,7 @@ def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
         ladder=ladder,
         horizon=(sent[-1].after if sent else 0) + lateness,
         question=fields.take("question", str, None),
+        panel=1 if panel is None else panel,
     )
 
 
