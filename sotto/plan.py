@@ -16,9 +16,9 @@ from pathlib import Path
 
 from sotto.checks import MAX_OPEN_COUNTS, check, open_windows
 from sotto.chooser import Choice, choose
-from sotto.compiled import FORMAT, CompiledPlan
+from sotto.compiled import CompiledPlan
 from sotto.defaults import Asked, spec_of
-from sotto.documents import plan_of
+from sotto.documents import FORMAT, plan_of
 from sotto.errors import ParameterError, PlanError
 from sotto.metricfiles import (
     BooleanFile,

