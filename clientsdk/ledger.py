@@ -267,14 +267,13 @@ def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
         raise StoreError("a plan that chains were drawn under is not in the device's store")
     _, digest, body = row
     try:
-        if sha256(body) != digest:
-            raise StoreError(
-                "a plan in the device's store is not the one that chains were drawn under"
-            )
         # A file of an older version is read as it is.
-        return CompiledPlan.from_json(brought_forward(body) or body)
-    except (TypeError, PlanError) as error:
+        plan = CompiledPlan.from_json(brought_forward(body) or body)
+    except PlanError as error:
         raise StoreError(f"a plan in the device's store cannot be read: {error}") from error
+    if sha256(body) != digest:
+        raise StoreError("a plan in the device's store is not the one that chains were drawn under")
+    return plan
 
 
 def _carried(connection: sqlite3.Connection) -> tuple[int, int, int]:
