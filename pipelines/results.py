@@ -68,9 +68,12 @@ WINDOWS = sql.Table(
     sql.Column("n", sql.BigInteger, nullable=False),
     sql.Column("reports_by_level", sql.JSON, nullable=False),
     sql.Column("revision", sql.BigInteger, nullable=False),
+    sql.Column("minimum_reports", sql.BigInteger),
+    sql.Column("withheld", sql.String),
 )
 
-#: What is estimated in them. Null stands for what the reports do not determine.
+#: What is estimated in them. Null stands for what the reports do not determine, and for what is
+#: withheld; then ``withheld`` says why.
 ESTIMATES = sql.Table(
     "estimates",
     METADATA,
@@ -93,6 +96,7 @@ ESTIMATES = sql.Table(
     sql.Column("unit", sql.String),
     sql.Column("method", sql.String),
     sql.Column("revision", sql.BigInteger, nullable=False),
+    sql.Column("withheld", sql.String),
 )
 
 #: The audit of every budget period, summed over devices; the largest of a single one beside it.
@@ -258,7 +262,7 @@ class Results:
 
     def _complete(self) -> None:
         """Add the columns that an older database lacks; in its rows they are null."""
-        for table in (ESTIMATES, QUARANTINE):
+        for table in (WINDOWS, ESTIMATES, QUARANTINE):
             have = {each["name"] for each in sql.inspect(self.engine).get_columns(table.name)}
             with self.engine.begin() as connection:
                 for column in table.columns:

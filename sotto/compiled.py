@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
 
 FORMAT = 1
+#: Of how many reports an estimate is at least, where a plan does not say.
+MINIMUM_REPORTS = 20
 
 
 @frozen
@@ -212,6 +214,8 @@ class CompiledPlan:
     shards : int
     ceilings : Ceilings
     metrics : tuple of CompiledMetric
+    minimum_reports : int
+        An estimate of fewer reports is withheld. Devices do not use it.
     """
 
     collector: str
@@ -226,6 +230,7 @@ class CompiledPlan:
     shards: int
     ceilings: Ceilings
     metrics: tuple[CompiledMetric, ...]
+    minimum_reports: int = MINIMUM_REPORTS
 
     @classmethod
     def from_json(cls, data: bytes) -> CompiledPlan:

@@ -21,6 +21,9 @@ _LARGEST = 10**100
 
 def document_of(plan: CompiledPlan) -> dict[str, object]:
     """Return the plan as a JSON document (``docs/formats.md``)."""
+    from sotto.compiled import MINIMUM_REPORTS
+
+    least = plan.minimum_reports
     return {
         "format": 1,
         "collector": plan.collector,
@@ -34,6 +37,7 @@ def document_of(plan: CompiledPlan) -> dict[str, object]:
         "retention": plan.retention,
         "shards": plan.shards,
         "ceilings": {"period": plan.ceilings.period, "lifetime": plan.ceilings.lifetime},
+        **({} if least == MINIMUM_REPORTS else {"minimum_reports": least}),
         "metrics": [_metric_document(metric) for metric in plan.metrics],
     }
 
@@ -69,13 +73,14 @@ def plan_of(document: object) -> CompiledPlan:
     PlanError
         A field is missing, has the wrong type, or the document is of another format.
     """
-    from sotto.compiled import FORMAT, Ceilings, CompiledPlan
+    from sotto.compiled import FORMAT, MINIMUM_REPORTS, Ceilings, CompiledPlan
 
     fields = _Fields(document, "the compiled plan")
     if fields.take("format", int) != FORMAT:
         raise PlanError(f"the compiled plan is of another format than {FORMAT}")
     ceilings = _Fields(fields.take("ceilings", dict), "ceilings")
     period, grace = fields.take("period", int), fields.take("grace", int)
+    least = fields.take("minimum_reports", int, None)
     return CompiledPlan(
         collector=fields.take("collector", str),
         plan=fields.take("plan", str),
@@ -92,6 +97,7 @@ def plan_of(document: object) -> CompiledPlan:
             _metric_of(item, index, period + grace)
             for index, item in enumerate(fields.take("metrics", list))
         ),
+        minimum_reports=MINIMUM_REPORTS if least is None else least,
     )
 
 

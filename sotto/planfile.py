@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, StrictInt, StrictStr, ValidationError
 
+from sotto.compiled import MINIMUM_REPORTS
 from sotto.errors import PlanError
 from sotto.metricfiles import MetricFile
 from sotto.planerrors import explain
@@ -40,6 +41,7 @@ class PlanFile(Model):
     grace: Duration = 86_400_000
     retention: Duration = 30 * 86_400_000
     shards: StrictInt = 64
+    minimum_reports: StrictInt = MINIMUM_REPORTS
     metrics: dict[Text, Annotated[MetricFile, Field(discriminator="type")]]
 
 
