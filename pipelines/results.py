@@ -22,6 +22,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError
 
 #: How long a statement waits for another process that holds a SQLite file, s.
@@ -270,6 +271,15 @@ class Results:
                         kind = column.type.compile(self.engine.dialect)
                         added = f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
                         connection.exec_driver_sql(added)
+
+    def withholds_as(self, plans: Iterable[CompiledPlan]) -> bool:
+        """Return whether all windows were estimated under the plans' ``minimum_reports``.
+
+        They were not where the owner has changed it since, or the database is older than the rule.
+        """
+        columns = (WINDOWS.c.plan, WINDOWS.c.version, WINDOWS.c.minimum_reports)
+        found = {tuple(row.values()) for row in self._rows(sql.select(*columns).distinct())}
+        return found <= {(each.plan, each.version, each.minimum_reports) for each in plans}
 
     def lineage(self) -> str | None:
         """Return the digest of the generation that is projected."""

@@ -316,6 +316,12 @@ class CompiledPlan:
         """Return the number of the budget period that contains ``time`` (ms)."""
         return time // self.period
 
+    def periods_in(self, metric: CompiledMetric) -> int:
+        """Return of how many budget periods a metric's window has a part, at most."""
+        if self.period % metric.window == 0:
+            return 1
+        return -(-metric.window // self.period) + (metric.window % self.period != 0)
+
     def truncate(self, time: int) -> int:
         """Return ``time`` (ms) truncated, toward the past, to the plan's resolution."""
         return time - time % self.resolution
