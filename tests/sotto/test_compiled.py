@@ -98,6 +98,10 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("ceilings", "lifetime"), 11_000_000, "at most lifetime 11.0"),
         (("period",), 7 * DAY + 1, "multiple of the resolution"),
         (("shards",), 65537, "shards 65537 must be in [1, 65536]"),
+        (("minimum_reports",), 0, "minimum_reports 0 must be in [1, 1000000000]"),
+        (("minimum_reports",), 10**9 + 1, "minimum_reports 1000000001 must be in"),
+        (("minimum_reports",), True, "'minimum_reports' must be int"),
+        (("minimum_reports",), 20, "canonical form"),
         (("metrics",), [], "at least one metric"),
         (("metrics", 0, "name"), "place", "metric 'place' is there twice"),
         (("metrics", 0, "type"), "ordinall", "type 'ordinall' must be one of"),
@@ -126,7 +130,7 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("metrics", 2, "window"), 10**40, "window"),
         (("expires",), 10**40, "expires must lie between"),
     ],
-    ids=range(33),
+    ids=range(37),
 )
 def test_a_compiled_plan_that_lies_is_refused(path, value, said):
     document = copy.deepcopy(plan_document())
