@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,6 +208,8 @@ class Results:
                 raise DrainError("results cannot be kept in memory: the database must be a file")
             wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
             self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
+            if self._sqlite:
+                sql.event.listen(self.engine, "connect", _overwrite_deleted)
         except (SQLAlchemyError, ImportError) as error:
             brings = "; pip install 'sotto[postgres]' brings it" if _lacks_psycopg(error) else ""
             raise DrainError(f"the database cannot be used: {first_line(error)}{brings}") from error
@@ -343,6 +346,11 @@ class Results:
                 return [dict(row) for row in connection.execute(query).mappings()]
         except SQLAlchemyError as error:
             raise DrainError(f"the database cannot be read: {first_line(error)}") from error
+
+
+def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:
+    """Have SQLite overwrite what is deleted, so that no estimate stays in a file that withholds it."""
+    connection.execute("PRAGMA secure_delete=ON")
 
 
 def _raise_generation(connection: sql.Connection, projection: Projection) -> None:

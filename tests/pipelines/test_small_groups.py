@@ -11,6 +11,7 @@ import io
 import json
 import random
 import sqlite3
+import struct
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -278,6 +279,8 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     first = Row(0, liar.pseudonym, chain, at, b"\0")
     job = Outputs(tmp_path, plan, [*sent, liar.send(START + 2 * HOUR, colour, first)])
     before, published = job.windows(), job.documents()
+    figures = [struct.pack(">d", row["value"]) for row in job.rows()]
+    assert all(each in (job.state / "results.db").read_bytes() for each in figures)
     assert [(row["n"], row["withheld"], row["revision"]) for row in before] == [(20, None, 1)]
     with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*published)
@@ -287,6 +290,7 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     now = [(row["n"], row["withheld"], row["revision"]) for row in job.windows()]
     assert now == [(19, "19 reports, the plan asks for 20", 2)]
     assert {row[name] for row in job.rows() for name in FROM_PAYLOADS} == {None}
+    assert not any(each in (job.state / "results.db").read_bytes() for each in figures)
     assert "sotto_estimate{" not in job.exposed()
     news = job.documents(since=1)
     assert news[0][0] == published[0][0]
@@ -295,6 +299,7 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     with Results(f"sqlite:///{tmp_path / 'sunk.db'}") as results:
         assert results.estimates() == job.rows()
         assert results.table(WINDOWS) == job.windows()
+    assert not any(each in (tmp_path / "sunk.db").read_bytes() for each in figures)
 
 
 @pytest.mark.parametrize("asked", ["1", "NULL"])
