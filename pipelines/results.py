@@ -349,7 +349,7 @@ class Results:
 
 
 def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:
-    """Have SQLite overwrite what is deleted, so that no estimate stays in a file that withholds it."""
+    """Have SQLite overwrite what is deleted, so that no withheld estimate stays in its file."""
     connection.execute("PRAGMA secure_delete=ON")
 
 
