@@ -220,7 +220,10 @@ def reported(client: SeededClient) -> Reports:
 
 
 def small_plan() -> CompiledPlan:
-    """Return a plan for tests and examples: ``colour``, once a day, in two rungs."""
+    """Return a plan for tests and examples: ``colour``, once a day, in two rungs.
+
+    It asks for no more than one report, so that a test sees what few devices sent.
+    """
     colour = {
         "name": "colour",
         "type": "category",
@@ -247,6 +250,7 @@ def small_plan() -> CompiledPlan:
         "grace": 86_400_000,
         "retention": 86_400_000,
         "shards": 64,
+        "minimum_reports": 1,
         "ceilings": {"period": 1_000_000, "lifetime": 100_000_000},
         "metrics": [colour],
     }

@@ -187,8 +187,12 @@ class Driver:
                 f"the database has generation {since}, but the state directory only "
                 f"{manifest.generation}: one of them was restored from a copy"
             )
-        # The results may be of a copy of the state directory that went another way.
-        anew = since > 0 and self.results.lineage() != manifest.digest(since)
+        # The results may be of a copy of the state directory that went another way, or of plans
+        # that asked for fewer reports.
+        anew = since > 0 and (
+            self.results.lineage() != manifest.digest(since)
+            or not self.results.withholds_as(self.registry.plans)
+        )
         since = 0 if anew else since
         if since < manifest.generation:
             self.results.project(

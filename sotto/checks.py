@@ -34,6 +34,8 @@ MIN_PERIOD = 60_000
 MAX_COUNTS = 1 << 24
 #: Cells of all count vectors of a metric that are open at a time: 512 MiB.
 MAX_OPEN_COUNTS = 1 << 26
+#: Of how many reports a plan may ask that an estimate is.
+MAX_MINIMUM_REPORTS = 10**9
 #: Epsilon a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
 
@@ -95,6 +97,10 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
         )
     if not 1 <= plan.shards <= 65536:
         problems.append(f"shards {plan.shards} must be in [1, 65536]")
+    if not 1 <= plan.minimum_reports <= MAX_MINIMUM_REPORTS:
+        problems.append(
+            f"minimum_reports {plan.minimum_reports} must be in [1, {MAX_MINIMUM_REPORTS}]"
+        )
     if not 0 < plan.ceilings.period <= plan.ceilings.lifetime <= MAX_CEILING:
         problems.append(
             f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: In front of what the fingerprint is the hash of.
 _FINGERPRINT = b"sotto.fingerprint\0"
+#: Of how many reports an estimate is at least, where a plan does not say.
+MINIMUM_REPORTS = 20
 
 
 @frozen
@@ -217,6 +219,8 @@ class CompiledPlan:
     shards : int
     ceilings : Ceilings
     metrics : tuple of CompiledMetric
+    minimum_reports : int
+        An estimate of fewer reports is withheld. Devices do not use it.
     """
 
     collector: str
@@ -231,6 +235,7 @@ class CompiledPlan:
     shards: int
     ceilings: Ceilings
     metrics: tuple[CompiledMetric, ...]
+    minimum_reports: int = MINIMUM_REPORTS
 
     @classmethod
     def from_json(cls, data: bytes) -> CompiledPlan:
@@ -331,6 +336,12 @@ class CompiledPlan:
     def period_of(self, time: int) -> int:
         """Return the number of the budget period that contains ``time`` (ms)."""
         return time // self.period
+
+    def periods_in(self, metric: CompiledMetric) -> int:
+        """Return of how many budget periods a metric's window has a part, at most."""
+        if self.period % metric.window == 0:
+            return 1
+        return -(-metric.window // self.period) + (metric.window % self.period != 0)
 
     def truncate(self, time: int) -> int:
         """Return ``time`` (ms) truncated, toward the past, to the plan's resolution."""

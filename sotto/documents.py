@@ -46,6 +46,7 @@ def document_of(plan: CompiledPlan) -> dict[str, object]:
         "retention": plan.retention,
         "shards": plan.shards,
         "ceilings": {"period": plan.ceilings.period, "lifetime": plan.ceilings.lifetime},
+        "minimum_reports": plan.minimum_reports,
         "metrics": [_metric_document(metric) for metric in plan.metrics],
     }
 
@@ -146,6 +147,7 @@ def plan_of(document: object) -> CompiledPlan:
             _metric_of(item, index, period + grace)
             for index, item in enumerate(fields.take("metrics", list))
         ),
+        minimum_reports=fields.take("minimum_reports", int),
     )
 
 

@@ -133,6 +133,7 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
         "grace": file.grace,
         "retention": file.retention,
         "shards": file.shards,
+        "minimum_reports": file.minimum_reports,
         "ceilings": file.ceilings.model_dump(),
         "metrics": metrics,
     }

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, StrictInt, StrictStr, ValidationError
 
+from sotto.compiled import MINIMUM_REPORTS
 from sotto.errors import PlanError
 from sotto.metricfiles import MetricFile
 from sotto.planerrors import explain
@@ -41,6 +42,7 @@ class PlanFile(Model):
     retention: Duration = 30 * 86_400_000
     shards: StrictInt = 64
     panel: Panel = 1
+    minimum_reports: StrictInt = MINIMUM_REPORTS
     metrics: dict[Text, Annotated[MetricFile, Field(discriminator="type")]]
 
 

@@ -169,7 +169,7 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
-    from sotto.cli.wording import told
+    from sotto.cli.wording import least_reports, told
     from sotto.log import now_ms
 
     lines = [
@@ -187,6 +187,8 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         *table(["metric", "a report", "reports a period", "a period"], _costs(plan)),
         "",
         *_ceilings(plan),
+        "",
+        *least_reports(plan),
         "",
         "Amounts are epsilon; 'certified' is the exact worst-case loss and what is charged. 'A lie",
         "counts': a share s of forged reports moves a share, or a mean in parts of its range, by",

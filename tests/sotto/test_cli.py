@@ -64,6 +64,20 @@ def test_check_says_that_a_plan_has_expired(capsys, plan_file):
     assert "This plan has expired" in out
 
 
+def test_check_says_what_the_least_number_of_reports_means(capsys, plan_file):
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    assert "minimum_reports 20: an estimate of fewer reports is withheld." in out
+    # Of a device: a report a week, two of a distance; windows of 4, 52, 4 and 4 weeks.
+    assert "reach it: carrier 5, dest 1, dep_delay 5, distance 3." in out
+    plan_file.write_text("minimum_reports: 1\n" + PLAN_YAML)
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    assert "minimum_reports 1: nothing is withheld. A window of one report is published" in out
+    once = PLAN_YAML.replace("28d", "7d").replace("364d", "7d").replace("every: 2", "once: first")
+    plan_file.write_text(once)
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    assert "is withheld.\n\n" in out
+
+
 def test_compile_writes_what_devices_read(capsys, plan_file):
     status, out, err = run(capsys, "plan", "compile", plan_file)
     data = plan_file.with_suffix(".json").read_bytes()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sotto.chooser import choose_category, choose_number
+from sotto.compiled import CompiledPlan
 from sotto.defaults import Asked, spec_of
 from sotto.durations import duration_text, parse_duration
 from sotto.errors import ParameterError, PlanError
@@ -41,6 +42,15 @@ def test_a_plan_becomes_what_it_says():
     assert distance.spec == {"name": "sampled_bit", "bits": 10, "missing": False}
     assert (distance.kind, distance.limit) == ("every", 2)
     assert plan.cost == sum(metric.cost for metric in plan.metrics) == 9_500_000
+
+
+@pytest.mark.parametrize(("line", "least"), [("", 20), ("minimum_reports: 1\n", 1)])
+def test_a_plan_asks_for_twenty_reports_unless_it_says_how_many(line, least):
+    plan = parse_plan(line + PLAN_YAML).compile()
+    assert plan.minimum_reports == least
+    again = CompiledPlan.from_json(plan.to_json())
+    assert again.minimum_reports == least
+    assert again == plan
 
 
 def test_only_choices_that_were_left_open_are_explained():
