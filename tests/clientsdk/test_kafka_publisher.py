@@ -339,7 +339,9 @@ def test_threads_share_one_publisher(cluster):
     for thread in threads:
         thread.join(20)
     publisher.close()
-    expected = sorted((n % 4, message(bytes([thread, n]))) for thread in range(4) for n in range(100))
+    expected = sorted(
+        (n % 4, message(bytes([thread, n]))) for thread in range(4) for n in range(100)
+    )
     assert taken(cluster, 400) == expected
 
 
