@@ -65,7 +65,10 @@ fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
 
 def start(code: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
     """Start a process that runs the prelude and ``code``."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE), str(HERE.parent)])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE), str(HERE.parent)]),
+    }
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", PRELUDE + code, *map(str, arguments)],
         stdout=subprocess.PIPE,
