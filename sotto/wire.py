@@ -23,6 +23,8 @@ MAX_MESSAGE = 1 << 20
 HEADER = struct.Struct("<2sBBHH32s")
 RUN = struct.Struct("<HHI")
 ROW = struct.Struct("<B16s16sq")
+#: Where in a row its pseudonym begins.
+_PSEUDONYM = 1
 
 
 class Row(NamedTuple):
@@ -136,9 +138,52 @@ def decode_message(message: bytes) -> Message:
     FormatError
         The bytes are not exactly one message of this version.
     """
+    _, _, _, shard, count, fingerprint = _header(message)
+    runs = []
+    position = HEADER.size
+    for _ in range(count):
+        run, position = _decode_run(message, position)
+        runs.append(run)
+    _check_end(message, position)
+    return Message(fingerprint, shard, tuple(runs))
+
+
+def pseudonym_of(message: bytes) -> bytes:
+    """Return the pseudonym that all rows of a message bear, as those of a device's message do.
+
+    Rows are not taken apart: the cost is that of looking at 16 bytes of each.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not exactly one message of this version, or its rows bear several
+        pseudonyms.
+
+    Examples
+    --------
+    >>> row = Row(0, b"p" * 16, bytes(16), 0, b"\\x05")
+    >>> pseudonym_of(encode_message(bytes(32), 7, [(2, [row])]))
+    b'pppppppppppppppp'
+    """
+    count = _header(message)[4]
+    found: set[bytes] = set()
+    position = HEADER.size
+    for _ in range(count):
+        _, width, start, position = _run_bounds(message, position)
+        rows = range(start + _PSEUDONYM, position, row_size(width))
+        found.update(message[at : at + 16] for at in rows)
+    _check_end(message, position)
+    if len(found) != 1:
+        raise FormatError(f"a device's message bears one pseudonym, not {len(found)}")
+    return found.pop()
+
+
+def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
+    """Return the fields of a message's header, checked."""
     if len(message) < HEADER.size:
         raise FormatError(f"a message has at least {HEADER.size} bytes, not {len(message)}")
-    magic, version, flags, shard, count, fingerprint = HEADER.unpack_from(message)
+    fields = HEADER.unpack_from(message)
+    magic, version, flags, _, count, _ = fields
     if magic != MAGIC:
         raise FormatError("the bytes do not begin as a message does")
     if version != VERSION or flags != 0:
@@ -147,17 +192,16 @@ def decode_message(message: bytes) -> Message:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     if count == 0:
         raise FormatError("a message has at least one run")
-    runs = []
-    position = HEADER.size
-    for _ in range(count):
-        run, position = _decode_run(message, position)
-        runs.append(run)
+    return fields
+
+
+def _check_end(message: bytes, position: int) -> None:
     if position != len(message):
         raise FormatError(f"{len(message) - position} bytes after the last run")
-    return Message(fingerprint, shard, tuple(runs))
 
 
-def _decode_run(message: bytes, position: int) -> tuple[Run, int]:
+def _run_bounds(message: bytes, position: int) -> tuple[int, int, int, int]:
+    """Return metric and payload width of a run, and where its rows begin and end."""
     if position + RUN.size > len(message):
         raise FormatError("the message ends within the header of a run")
     metric, width, count = RUN.unpack_from(message, position)
@@ -167,6 +211,11 @@ def _decode_run(message: bytes, position: int) -> tuple[Run, int]:
         raise FormatError("a run has at least one row")
     if end > len(message):
         raise FormatError("the message ends within a run")
+    return metric, width, start, end
+
+
+def _decode_run(message: bytes, position: int) -> tuple[Run, int]:
+    metric, width, start, end = _run_bounds(message, position)
     rows = []
     for at in range(start, end, row_size(width)):
         level, pseudonym, chain, event = ROW.unpack_from(message, at)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from messages import message
 
 from clientsdk import KafkaPublisher
 from deploy import jars
@@ -27,7 +28,7 @@ def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
 ):
     monkeypatch.setattr(jars, "fetch", lambda *_: pytest.fail("a network would be needed"))
     publisher = KafkaPublisher(broker, topic)
-    publisher.publish(1, b"kept")
+    publisher.publish(1, message(b"kept"))
     publisher.close()
     servers = local.servers
     assert local.stop()
@@ -35,7 +36,7 @@ def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
     assert not local.stop()
     local.start()
     assert local.servers == servers
-    assert [record.value for record in read_all(broker, topic)] == [b"kept"]
+    assert [record.value for record in read_all(broker, topic)] == [message(b"kept")]
 
 
 def test_two_do_not_run_in_one_folder_and_ports_are_not_shared(local, tmp_path):
