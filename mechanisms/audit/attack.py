@@ -184,7 +184,7 @@ class Target:
 
     def _seen(self, reader: Reader, secrets: NDArray[np.bool_]) -> Seen:
         pair = reader.pair
-        column = pair.column(secrets.astype(int))
+        column = pair.column(secrets)
         return Seen(reader, *self._drawn(column, len(secrets), pair.name))
 
     def _drawn(

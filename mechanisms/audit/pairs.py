@@ -42,9 +42,9 @@ class Pair:
     values: tuple[Any, Any]
     name: bytes = NAME
 
-    def column(self, places: NDArray[np.int64]) -> Any:
-        """Return the first value where the place is 0 and the second where it is 1."""
-        return column_of(self.values, places)
+    def column(self, secrets: NDArray[np.bool_]) -> Any:
+        """Return the second value where the secret is set, as ``randomize`` takes a column."""
+        return column_of(self.values, secrets.astype(int))
 
 
 def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:

@@ -98,7 +98,7 @@ class Reader:
 
         one, other = (
             truths(self.mechanism, self.pair.column(np.full(len(chains), side)), chains)
-            for side in (0, 1)
+            for side in (False, True)
         )
         return one, other
 
