@@ -9,7 +9,7 @@ import pytest
 from agreed_plans import PLAN_YAML
 
 from mechanisms.audit import claims
-from mechanisms.audit.bounds import Attack
+from mechanisms.audit.bounds import Attack, Guesses
 from sotto.cli import main
 from sotto.plan import parse_plan
 
@@ -131,7 +131,7 @@ def test_some_of_the_library(capsys):
 
 def test_an_attack_that_exceeds_the_certificate_is_status_1(capsys, monkeypatch, plan_file):
     def attack(*args: object, **options: object) -> Attack:
-        return Attack(999_000, 1_000_000, 1_250_000, 0.95, "the bytes")
+        return Attack((Guesses(999_000, 1_000_000, "the bytes"),), 1_250_000, 0.95)
 
     monkeypatch.setattr(claims, "attack", attack)
     status, lines, _ = run(capsys, "--mechanism", "grr", "--epsilon", "1")
