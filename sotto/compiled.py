@@ -212,6 +212,8 @@ class CompiledPlan:
     shards : int
     ceilings : Ceilings
     metrics : tuple of CompiledMetric
+    authentication : str
+        ``required`` if messages are signed, else ``none``.
     """
 
     collector: str
@@ -226,6 +228,7 @@ class CompiledPlan:
     shards: int
     ceilings: Ceilings
     metrics: tuple[CompiledMetric, ...]
+    authentication: str = "none"
 
     @classmethod
     def from_json(cls, data: bytes) -> CompiledPlan:
@@ -286,6 +289,11 @@ class CompiledPlan:
             raise UnknownMetricError(
                 f"plan {self.plan!r} has no metric {name!r}; it has {', '.join(self._by_name)}"
             ) from None
+
+    @property
+    def signed(self) -> bool:
+        """Whether messages are signed (:mod:`sotto.signatures`)."""
+        return self.authentication == "required"
 
     @cached_property
     def horizon(self) -> int:

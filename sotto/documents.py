@@ -21,6 +21,8 @@ _LARGEST = 10**100
 
 def document_of(plan: CompiledPlan) -> dict[str, object]:
     """Return the plan as a JSON document (``docs/formats.md``)."""
+    # Left out where it says nothing: a plan without it has the bytes that it always had.
+    optional = {} if plan.authentication == "none" else {"authentication": plan.authentication}
     return {
         "format": 1,
         "collector": plan.collector,
@@ -35,6 +37,7 @@ def document_of(plan: CompiledPlan) -> dict[str, object]:
         "shards": plan.shards,
         "ceilings": {"period": plan.ceilings.period, "lifetime": plan.ceilings.lifetime},
         "metrics": [_metric_document(metric) for metric in plan.metrics],
+        **optional,
     }
 
 
@@ -92,6 +95,7 @@ def plan_of(document: object) -> CompiledPlan:
             _metric_of(item, index, period + grace)
             for index, item in enumerate(fields.take("metrics", list))
         ),
+        authentication=fields.take("authentication", str, "none"),
     )
 
 

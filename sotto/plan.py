@@ -135,6 +135,7 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
         "shards": file.shards,
         "ceilings": file.ceilings.model_dump(),
         "metrics": metrics,
+        "authentication": file.authentication,
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, StrictInt, StrictStr, ValidationError
@@ -40,6 +40,7 @@ class PlanFile(Model):
     grace: Duration = 86_400_000
     retention: Duration = 30 * 86_400_000
     shards: StrictInt = 64
+    authentication: Literal["none", "required"] = "none"
     metrics: dict[Text, Annotated[MetricFile, Field(discriminator="type")]]
 
 
