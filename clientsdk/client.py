@@ -33,6 +33,7 @@ from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
+from sotto.signatures import require_signatures
 
 if TYPE_CHECKING:
     pass
@@ -87,6 +88,8 @@ class Client(Sending, Inspecting):
         Or a variable about privacy cannot be understood.
     StoreError
         The state file cannot be used.
+    ModuleNotFoundError
+        The plan requires signatures, and the extra ``signatures`` is not installed.
 
     Attributes
     ----------
@@ -128,6 +131,8 @@ class Client(Sending, Inspecting):
         settings: Settings | None = None,
     ) -> None:
         self.plan = read_plan(plan)
+        if self.plan.signed:
+            require_signatures()
         publisher = checked_publisher(publisher)
         self.settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:

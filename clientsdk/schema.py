@@ -9,7 +9,7 @@ import time
 
 from sotto.errors import StoreError
 
-VERSION = 4
+VERSION = 5
 APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
@@ -103,6 +103,12 @@ _SINCE_4 = (
         restored INTEGER NOT NULL
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
+)
+#: What those of version 4 lack: what messages of a period are signed with.
+_SINCE_5 = (
+    """CREATE TABLE signing (
+        period INTEGER PRIMARY KEY, pseudonym BLOB NOT NULL, seed BLOB NOT NULL
+    )""",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; of damaged names of tables it says something that is no text.
@@ -215,7 +221,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4)):
+    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4), (5, _SINCE_5)):
         for table in tables if version < first else ():
             connection.execute(table)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -224,7 +230,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
 
 
 def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2 or 3, which had fewer tables.
+    """Return the version of a device's store: this one, or 2 to 4, which had fewer tables.
 
     Raises
     ------

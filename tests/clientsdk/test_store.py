@@ -160,7 +160,7 @@ def test_a_store_of_a_later_version(path):
     device(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="schema 99; this version reads 2 to 4"):
+    with pytest.raises(StoreError, match="schema 99; this version reads 2 to 5"):
         device(path)
 
 
