@@ -230,13 +230,9 @@ class Sender:
                 spool.erase(connection, lapsed)
                 store.forget_pseudonyms(connection)
                 store.owe_erasure(connection)
-        return Batch(
-            reports, Lapses(**reasons), store.consents, len(chains) == BATCH, signers
-        )
+        return Batch(reports, Lapses(**reasons), store.consents, len(chains) == BATCH, signers)
 
-    def _lapse(
-        self, chain: Chain, plan: CompiledPlan, name: Identity, moment: int
-    ) -> str | None:
+    def _lapse(self, chain: Chain, plan: CompiledPlan, name: Identity, moment: int) -> str | None:
         """Return why nothing of a chain may or need be sent any more, if that is so."""
         metric = _metric_of(chain, plan)
         if metric is None or not _is_whole(name):

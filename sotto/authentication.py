@@ -12,7 +12,7 @@ import numpy as np
 
 from sotto.registry import Registry
 from sotto.runs import Runs, records_at
-from sotto.signatures import PUBLIC_KEY_BYTES, SIGNED_BIT, is_valid, signed_pseudonym
+from sotto.signatures import PUBLIC_KEY_BYTES, SIGNED_TAG, is_valid, signed_pseudonym
 from sotto.wire import TRAILER
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: What all rows begin with, whatever their width.
 _ROW = np.dtype([("level", "u1"), ("pseudonym", "V16"), ("chain", "V16"), ("event", "<i8")])
+_TAG = np.uint64(int.from_bytes(SIGNED_TAG, "little"))
+_TAG_MASK = np.uint64((1 << 8 * len(SIGNED_TAG)) - 1)
 
 
 def forged(
@@ -84,5 +86,5 @@ def _is_authentic(message: bytes, pseudonym: bytes, period: int, collector: str)
 
 def commit_to_keys(pseudonyms: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which pseudonyms, of shape (n, 2), need a signature."""
-    needed: NDArray[np.bool_] = (pseudonyms[:, 0] & np.uint64(SIGNED_BIT)) != 0
+    needed: NDArray[np.bool_] = (pseudonyms[:, 0] & _TAG_MASK) == _TAG
     return needed

@@ -318,7 +318,7 @@ def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) ->
     reasons = np.zeros(len(batch), dtype=np.uint8)
     for reason, rows in failed:
         reasons[rows] = reason
-    if registry.signed and not plan.signed:
+    if not plan.signed:
         reasons[commit_to_keys(batch.pseudonym)] = Reason.UNAUTHENTICATED
     return reasons
 

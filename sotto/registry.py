@@ -49,8 +49,7 @@ class Registry:
     horizon : int
         Milliseconds after which no report of an event is accepted any more, whatever its metric.
     signed : bool
-        Whether any of the plans has signed messages. Then no unsigned message adds to a pseudonym
-        that commits to a key, whatever its plan says.
+        Whether any of the plans has signed messages.
     plans : tuple of CompiledPlan
     metrics : tuple of RegisteredMetric
     by_fingerprint : dict of bytes to CompiledPlan

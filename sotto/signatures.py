@@ -2,9 +2,9 @@
 
 Under a plan with ``authentication: required`` a device has a key pair in each budget period, and
 its pseudonym is a hash of the public key. Every message carries the public key and one signature,
-so that only its device can add a report to a pseudonym. A signed pseudonym has
-:data:`SIGNED_BIT` set and any other has it clear: from a row alone one sees whether it needs a
-signature (``docs/formats.md``). Needs the extra ``signatures``, imported at first use.
+so that only its device can add a report to a pseudonym. A signed pseudonym begins with
+:data:`SIGNED_TAG` and no other does: from a row alone one sees whether it needs a signature
+(``docs/formats.md``). Needs the extra ``signatures``, imported at first use.
 
 References
 ----------
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a private key's seed, of a public key and of a signature.
 SEED_BYTES, PUBLIC_KEY_BYTES, SIGNATURE_BYTES = 32, 32, 64
-#: Of the first byte of a pseudonym: 1 where it commits to a key, 0 where it does not.
-SIGNED_BIT = 0x80
+#: Of a pseudonym that commits to a key. The 104 bits that are left of it are what somebody else's
+#: key would have to meet, in the same budget period. A single bit would leave more of them, but
+#: half of the pseudonyms of devices from before there were signatures have it.
+SIGNED_TAG = b"\xed\x25\x19"
 
 _MESSAGE = b"sotto.message.signed\0"
 _PSEUDONYM = b"sotto.pseudonym.signed\0"
@@ -112,17 +114,19 @@ def signed_pseudonym(collector: str, period: int, public_key: bytes) -> bytes:
     """
     number = period.to_bytes(8, "little", signed=True)
     digest = sha256(_PSEUDONYM + collector.encode() + b"\0" + number + public_key)
-    return bytes([digest[0] | SIGNED_BIT]) + digest[1:16]
+    return SIGNED_TAG + digest[: 16 - len(SIGNED_TAG)]
 
 
 def unsigned_pseudonym(identifier: bytes) -> bytes:
-    """Return an identifier as a pseudonym that commits to no key."""
-    return bytes([identifier[0] & ~SIGNED_BIT]) + identifier[1:]
+    """Return an identifier as a pseudonym that commits to no key: one in 16 million is changed."""
+    if not needs_signature(identifier):
+        return identifier
+    return bytes([identifier[0] ^ 1]) + identifier[1:]
 
 
 def needs_signature(pseudonym: bytes) -> bool:
     """Whether a pseudonym commits to a key."""
-    return bool(pseudonym[0] & SIGNED_BIT)
+    return pseudonym.startswith(SIGNED_TAG)
 
 
 def require_signatures() -> None:

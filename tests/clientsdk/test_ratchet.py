@@ -14,10 +14,7 @@ def test_the_derivation_is_the_agreed_one() -> None:
     assert ratchet.advance(secret, 1) == hashlib.sha256(b"sotto.ratchet\0" + secret).digest()
     number = (-3).to_bytes(8, "little", signed=True)
     expected = hashlib.sha256(b"sotto.pseudonym\0fleet.example\0" + number + secret).digest()
-    # The first bit says that the pseudonym commits to no key.
-    assert ratchet.pseudonym("fleet.example", -3, secret) == (
-        bytes([expected[0] & 0x7F]) + expected[1:16]
-    )
+    assert ratchet.pseudonym("fleet.example", -3, secret) == expected[:16]
 
 
 def test_pseudonyms_differ_by_collector_period_and_device() -> None:
