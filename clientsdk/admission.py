@@ -158,7 +158,7 @@ class Admission(PlainValues):
         chain_id, jitter = self._coins()
         symbol = metric.encode(value)
         if response is None:
-            response = metric.mechanism.draw_last(symbol, chain_id, store.pseudonym, source)
+            response = metric.mechanism.draw_last(symbol, chain_id, store.name.pseudonym, source)
             permanent.keep(connection, binding, tally, once, response)
         try:
             payloads = metric.mechanism.weaker(response, source)
@@ -205,7 +205,8 @@ class Admission(PlainValues):
     def _chain(self, metric: CompiledMetric, value: object, moment: int) -> Chain:
         chain_id, jitter = self._coins()
         symbol = metric.encode(value)
-        payloads = metric.mechanism.draw(symbol, chain_id, self._store.pseudonym, self._source)
+        pseudonym = self._store.name.pseudonym
+        payloads = metric.mechanism.draw(symbol, chain_id, pseudonym, self._source)
         return self._chain_of(metric, moment, chain_id, jitter, payloads)
 
     def _chain_of(

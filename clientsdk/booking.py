@@ -34,7 +34,7 @@ class Booking(Erasing):
         if chain.due < self.soonest:
             self.soonest = chain.due
         if not self._named:
-            spool.remember(connection, self.period, self.pseudonym)
+            spool.remember(connection, self.period, self.name)
             self._named = True
         spool.insert(self.cursor, chain)
 

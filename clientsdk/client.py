@@ -34,6 +34,7 @@ from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
+from sotto.signatures import require_signatures
 
 if TYPE_CHECKING:
     pass
@@ -92,6 +93,8 @@ class Client(Sending, Inspecting):
         Or a variable about privacy cannot be understood.
     StoreError
         The state file cannot be used.
+    ModuleNotFoundError
+        The plan requires signatures, and the extra ``signatures`` is not installed.
 
     Attributes
     ----------
@@ -134,6 +137,8 @@ class Client(Sending, Inspecting):
         expect: str | None = None,
     ) -> None:
         self.plan = expected_plan(read_plan(plan), expect)
+        if self.plan.signed:
+            require_signatures()
         publisher = checked_publisher(publisher)
         self.settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:

@@ -8,10 +8,11 @@ import sqlite3
 from functools import lru_cache
 from typing import NoReturn
 
-from clientsdk import permanent, ratchet, schema
+from clientsdk import permanent, ratchet, schema, spool
 from clientsdk.database import Database
 from clientsdk.ledger import Consent
 from clientsdk.outcomes import Refusal
+from clientsdk.ratchet import Identity
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import StoreError
 
@@ -33,8 +34,8 @@ class Contents(Database):
     ceilings : Ceilings
     period : int
         The budget period of the ledger; never goes back.
-    pseudonym : bytes
-        Of that period.
+    name : Identity
+        What the device goes by in that period, in reports under the plan that was opened.
     reserved : int
         Micro-epsilon, of that period.
     lifetime_reserved, lifetime_spent : int
@@ -68,7 +69,7 @@ class Contents(Database):
     consent: Consent
     ceilings: Ceilings
     period: int
-    pseudonym: bytes
+    name: Identity
     reserved: int
     lifetime_reserved: int
     lifetime_spent: int
@@ -89,6 +90,7 @@ class Contents(Database):
     _requests: itertools.count[int]
     _heeded: int
     _named: bool
+    _signed: bool
     _pieces: dict[str, str]
     identity: bytes
     budget: bytes
@@ -126,14 +128,17 @@ class Contents(Database):
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
         ).fetchone() or (0, "{}")
         tallies = {name: int(seen) for name, seen in json.loads(row[1]).items()}
-        self.pseudonym = ratchet.pseudonym(self._collector, period, secret)
+        kept = spool.identity(connection, period, signed=self._signed)
+        self.name = kept or self._identity(period, secret)
+        self._named = kept is not None
         self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
         self.consents, self.period, self.owed, self._done = consents, period, owed, done
         self.reserved = int(row[0])
         self._tally(tallies)
         self.lifetime_reserved, self.lifetime_spent = permanent.lifetime(connection)
-        named = connection.execute("SELECT 1 FROM pseudonym WHERE period = ?", (self.period,))
-        self._named = named.fetchone() is not None
+
+    def _identity(self, period: int, secret: bytes) -> Identity:
+        return ratchet.identity(self._collector, period, secret, signed=self._signed)
 
     def _read_mark(self, connection: sqlite3.Connection) -> None:
         self.generation, self.damaged, self.restored = map(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import suppress
 
-from clientsdk import recovery, schema
+from clientsdk import recovery, schema, spool
 from clientsdk.contents import Contents
 from clientsdk.ledger import Consent
 from clientsdk.transactions import READ, WRITE, Hold
@@ -16,12 +16,8 @@ class Erasing(Contents):
     """A store that knows what is still to be erased from its file."""
 
     def forget_pseudonyms(self, connection: sqlite3.Connection) -> None:
-        """Erase the pseudonyms of past periods that have no chain left."""
-        connection.execute(
-            "DELETE FROM pseudonym WHERE period < ? AND NOT EXISTS"
-            " (SELECT 1 FROM chain WHERE chain.period = pseudonym.period)",
-            (self.period,),
-        )
+        """Erase the pseudonyms of past periods that have no chain left, and their keys."""
+        spool.forget(connection, self.period)
 
     def owe_erasure(self, connection: sqlite3.Connection) -> None:
         """Note that rows deleted in this transaction must leave no trace in the file."""

@@ -45,8 +45,8 @@ class Count:
     __slots__ = (
         "_counts",
         "_id",
+        "_name",
         "_plan_id",
-        "_pseudonym",
         "chain",
         "due",
         "event",
@@ -64,7 +64,7 @@ class Count:
         self.tally = tally
         self.period = store.period
         self._plan_id = store.plan_id
-        self._pseudonym = store.pseudonym
+        self._name = store.name
         self._id = draws.identifier(source)
         self.holder = draws.identifier(source)
         self.jitter = draws.below(source, plan.resolution)
@@ -87,7 +87,7 @@ class Count:
         """Draw the chain and forget the count, or return what was drawn already."""
         if self.chain is None:
             payloads = self.metric.mechanism.draw(
-                tuple(self._counts), self._id, self._pseudonym, source
+                tuple(self._counts), self._id, self._name.pseudonym, source
             )
             self.chain = Chain(
                 period=self.period,
@@ -106,7 +106,7 @@ class Count:
 
     def store(self, connection: sqlite3.Connection, source: Source) -> None:
         """Put the chain into the store, under the pseudonym that the period had."""
-        spool.remember(connection, self.period, self._pseudonym)
+        spool.remember(connection, self.period, self._name)
         spool.insert(connection, self.draw(source))
 
 

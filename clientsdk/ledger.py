@@ -41,7 +41,8 @@ class LedgerPeriod:
     start, end : int
         Half-open, in milliseconds since the epoch.
     pseudonym : str or None
-        Hexadecimal; None once it has been erased, or before the first recording.
+        Of unsigned messages, hexadecimal; None once it has been erased, or before the first
+        recording.
     reserved : int
         Sum of the certified epsilons of the strongest rungs of all chains recorded.
     spent : int
@@ -52,6 +53,9 @@ class LedgerPeriod:
     degraded_reserved, degraded_spent : int
         What of ``reserved`` and ``spent`` was drawn from permanent responses: it counts in the
         period, and the lifetime has been charged for the responses instead.
+    signed_pseudonym : str or None
+        Of signed messages. A device that records under plans with and without signatures has
+        both, and an aggregator audits each for itself.
     """
 
     number: int
@@ -63,10 +67,11 @@ class LedgerPeriod:
     recordings: dict[str, int]
     degraded_reserved: int = 0
     degraded_spent: int = 0
+    signed_pseudonym: str | None = None
 
     def __repr__(self) -> str:
-        """Return all of it but the pseudonym."""
-        return shown(self, "pseudonym")
+        """Return all of it but the pseudonyms."""
+        return shown(self, "pseudonym", "signed_pseudonym")
 
 
 @frozen
@@ -206,8 +211,8 @@ def read(
     StoreError
         It is no store that this version can read, or damaged.
     """
-    # A file that no app has opened since version 3 came has no permanent responses, and before
-    # version 4 nothing was carried over.
+    # A file that no app has opened since version 3 came has no permanent responses, before
+    # version 4 nothing was carried over, and before version 5 nothing was signed.
     version = schema.check(connection)
     try:
         collector, period_ms, *ceilings, consent, period = connection.execute(
@@ -219,7 +224,7 @@ def read(
             Consent(consent),
             Ceilings(*ceilings),
             period,
-            _periods(connection, period_ms, version >= 3),
+            _periods(connection, period_ms, version),
             _pending(connection, plan or stored_plan),
             charges(connection) if version >= 3 else (),
             *(_carried(connection) if version >= 4 else ()),
@@ -284,7 +289,7 @@ def _carried(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 
 def _periods(
-    connection: sqlite3.Connection, period_ms: int, current: bool
+    connection: sqlite3.Connection, period_ms: int, version: int
 ) -> tuple[LedgerPeriod, ...]:
     rows = connection.execute(
         "SELECT ledger.period, lower(hex(value)), reserved, spent, tallies"
@@ -292,7 +297,12 @@ def _periods(
     )
     degraded = (
         {period: amounts for period, *amounts in connection.execute("SELECT * FROM degraded")}
-        if current
+        if version >= 3
+        else {}
+    )
+    signed = (
+        dict(connection.execute("SELECT period, lower(hex(pseudonym)) FROM signing").fetchall())
+        if version >= 5
         else {}
     )
     return tuple(
@@ -305,6 +315,7 @@ def _periods(
             spent,
             json.loads(tallies),
             *degraded.get(number, (0, 0)),
+            signed.get(number),
         )
         for number, pseudonym, reserved, spent, tallies in rows
     )

@@ -123,7 +123,7 @@ class PlainValues:
         store, plan, source = self._store, self._plan, draws.for_one(self._source)
         chain_id = draws.identifier(source)
         jitter = draws.below(source, plan.resolution)
-        payloads = plain.draw(plain.encode(value), chain_id, store.pseudonym, source)
+        payloads = plain.draw(plain.encode(value), chain_id, store.name.pseudonym, source)
         event = moment - moment % plan.resolution
         return Chain(
             store.period,

@@ -10,8 +10,11 @@ the aggregator's audit sees both.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from mechanisms.digests import sha256
 from mechanisms.randomness import Source
+from sotto.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
 SECRET_BYTES = 32
 _LONGEST_WALK = 1 << 20
@@ -52,6 +55,45 @@ def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
     Pseudonyms of different periods, or for different collectors, cannot be linked without the
     secret of a period not later than both.
     """
+    return unsigned_pseudonym(_derived(b"sotto.pseudonym", collector, period, secret)[:16])
+
+
+class Identity(NamedTuple):
+    """What a device goes by in one budget period.
+
+    Attributes
+    ----------
+    pseudonym : bytes
+    seed : bytes or None
+        Of the key that signs its messages, to which the pseudonym commits; None where they are
+        not signed.
+    """
+
+    pseudonym: bytes
+    seed: bytes | None = None
+
+    def __repr__(self) -> str:
+        """Return that it is one, and nothing of what it is."""
+        return "Identity()"
+
+
+def identity(collector: str, period: int, secret: bytes, *, signed: bool) -> Identity:
+    """Return what a device goes by in ``period``, with a key pair if its messages are ``signed``.
+
+    The key pair follows from the period's secret, so that nothing more need be kept of it while
+    the period lasts, and once the secret is gone so is the key.
+
+    Privacy
+    -------
+    As of :func:`pseudonym`. The signed and the unsigned pseudonym of one period, which a device
+    has that records under plans of both kinds, cannot be linked without its secret either.
+    """
+    if not signed:
+        return Identity(pseudonym(collector, period, secret))
+    seed = _derived(b"sotto.signature", collector, period, secret)
+    return Identity(signed_pseudonym(collector, period, Signer(seed).public_key), seed)
+
+
+def _derived(purpose: bytes, collector: str, period: int, secret: bytes) -> bytes:
     number = period.to_bytes(8, "little", signed=True)
-    tag = b"sotto.pseudonym\0" + collector.encode() + b"\0" + number
-    return sha256(tag + secret)[:16]
+    return sha256(purpose + b"\0" + collector.encode() + b"\0" + number + secret)

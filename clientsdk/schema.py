@@ -11,7 +11,7 @@ from mechanisms.digests import sha256
 from sotto.documents import brought_forward
 from sotto.errors import PlanError, StoreError
 
-VERSION = 4
+VERSION = 5
 APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
@@ -107,6 +107,12 @@ _SINCE_4 = (
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
     "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
+)
+#: What those of version 4 lack: what messages of a period are signed with.
+_SINCE_5 = (
+    """CREATE TABLE signing (
+        period INTEGER PRIMARY KEY, pseudonym BLOB NOT NULL, seed BLOB NOT NULL
+    )""",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; of damaged names of tables it says something that is no text.
@@ -219,7 +225,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4)):
+    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4), (5, _SINCE_5)):
         for table in tables if version < first else ():
             connection.execute(table)
     if objects and version < 4:
@@ -230,7 +236,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
 
 
 def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2 or 3, which had fewer tables.
+    """Return the version of a device's store: this one, or 2 to 4, which had fewer tables.
 
     Raises
     ------

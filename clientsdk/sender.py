@@ -22,6 +22,7 @@ from clientsdk.database import Access
 from clientsdk.errand import Errand
 from clientsdk.outcomes import FlushResult, Lapses
 from clientsdk.publishers import Buffered, Publisher
+from clientsdk.ratchet import Identity
 from clientsdk.spool import Chain
 from clientsdk.store import Store
 from clientsdk.turns import ElsewhereError, Turn
@@ -29,9 +30,11 @@ from mechanisms.coins import shard_of
 from mechanisms.randomness import SystemSource
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import PublishError, SottoError, StoreError
-from sotto.wire import HEADER, MAX_MESSAGE, RUN, Row, encode_message, row_size
+from sotto.signatures import SEED_BYTES, Signer, require_signatures
+from sotto.wire import HEADER, MAX_MESSAGE, RUN, TRAILER, Row, encode_message, row_size
 
 BATCH = 4096
+_NOBODY = Identity(b"")
 
 
 class Report(NamedTuple):
@@ -58,12 +61,15 @@ class Batch(NamedTuple):
         The store's number of the consent under which the reports may leave.
     more : bool
         Whether more may be due.
+    signers : dict of int to Signer
+        Of the periods in which there are reports to be signed.
     """
 
     reports: list[Report]
     lapses: Lapses
     consents: int
     more: bool
+    signers: dict[int, Signer]
 
 
 class Sender:
@@ -194,20 +200,24 @@ class Sender:
         reports: list[Report] = []
         lapsed: list[Chain] = []
         reasons: Counter[str] = Counter()
+        signers: dict[int, Signer] = {}
         with store.transaction(Access.DURABLE) as connection:
             store.advance(connection, now // self._period_ms)
             if store.stopped or not store.consented:
-                return Batch(reports, Lapses(), store.consents, more=False)
+                return Batch(reports, Lapses(), store.consents, False, signers)
             moment = self._moment(now)
             chains = spool.due(connection, moment, BATCH, self._unreadable, period)
-            pseudonyms = spool.pseudonyms(connection) if chains else {}
+            names = spool.identities(connection) if chains else {}
             for chain in chains:
                 plan = self._plan(connection, chain.plan)
                 if plan is None:
                     continue
-                reason = self._lapse(chain, plan, moment)
+                name = names.get((chain.period, plan.signed), _NOBODY)
+                reason = self._lapse(chain, plan, name, moment)
                 if reason is None:
-                    report = _newest_due(chain, plan, pseudonyms[chain.period], moment)
+                    report = _newest_due(chain, plan, name.pseudonym, moment)
+                    if name.seed is not None and chain.period not in signers:
+                        signers[chain.period] = Signer(name.seed)
                     if self._pay(connection, chain, report):
                         reports.append(report)
                         continue
@@ -220,12 +230,12 @@ class Sender:
                 spool.erase(connection, lapsed)
                 store.forget_pseudonyms(connection)
                 store.owe_erasure(connection)
-        return Batch(reports, Lapses(**reasons), store.consents, more=len(chains) == BATCH)
+        return Batch(reports, Lapses(**reasons), store.consents, len(chains) == BATCH, signers)
 
-    def _lapse(self, chain: Chain, plan: CompiledPlan, moment: int) -> str | None:
+    def _lapse(self, chain: Chain, plan: CompiledPlan, name: Identity, moment: int) -> str | None:
         """Return why nothing of a chain may or need be sent any more, if that is so."""
         metric = _metric_of(chain, plan)
-        if metric is None:
+        if metric is None or not _is_whole(name):
             return "damaged"
         if plan.expired(moment):
             return "expired"
@@ -240,10 +250,17 @@ class Sender:
         if number in self._unreadable:
             return None
         try:
-            return self._store.plan(connection, number)
+            plan = self._store.plan(connection, number)
+            if plan.signed:
+                require_signatures()
         except StoreError as error:
             self._unreadable[number] = error
             return None
+        except ModuleNotFoundError as error:
+            # A client of another plan has opened the file.
+            self._unreadable[number] = StoreError(str(error))
+            return None
+        return plan
 
     def _pay(self, connection: sqlite3.Connection, before: Chain, report: Report) -> bool:
         """Charge for a report unless it has been paid; False if a lowered ceiling forbids it."""
@@ -261,7 +278,7 @@ class Sender:
         published: list[Report] = []
         error: PublishError | None = None
         try:
-            for shard, message, contents in _messages(batch.reports):
+            for shard, message, contents in _messages(batch):
                 if not self._may_leave(batch):
                     break
                 if not errand.left:
@@ -319,6 +336,11 @@ def _metric_of(chain: Chain, plan: CompiledPlan) -> CompiledMetric | None:
     return metric if len(chain.payloads) == metric.sent * width else None
 
 
+def _is_whole(name: Identity) -> bool:
+    """Whether what the store has of a period could be a pseudonym and a seed."""
+    return len(name.pseudonym) == 16 and (name.seed is None or len(name.seed) == SEED_BYTES)
+
+
 @contextmanager
 def _its_own_errors() -> Iterator[None]:
     """Make of whatever a publisher raises what its protocol lets it raise.
@@ -357,31 +379,33 @@ def _newest_due(chain: Chain, plan: CompiledPlan, pseudonym: bytes, moment: int)
     return Report(chain._replace(charged=level + 1), plan, metric, row)
 
 
-def _messages(reports: list[Report]) -> Iterator[tuple[int, bytes, list[Report]]]:
+def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
     """Yield shard, bytes and contents of messages, each of one pseudonym and one plan."""
     groups: dict[tuple[int, int], list[Report]] = {}
-    for report in reports:
+    for report in batch.reports:
         groups.setdefault((report.chain.period, report.chain.plan), []).append(report)
-    for group in groups.values():
+    for (period, _), group in groups.items():
+        signer = batch.signers[period] if group[0].plan.signed else None
         group.sort(key=lambda report: report.metric.index)
         part: list[Report] = []
-        size = HEADER.size
+        least = HEADER.size + (0 if signer is None else TRAILER)
+        size = least
         for report in group:
             row = row_size(len(report.row.payload))
             if size + RUN.size + row > MAX_MESSAGE:
-                yield _message(part)
-                part, size = [], HEADER.size
+                yield _message(part, signer)
+                part, size = [], least
             size += row
             if not part or part[-1].metric is not report.metric:
                 size += RUN.size
             part.append(report)
-        yield _message(part)
+        yield _message(part, signer)
 
 
-def _message(part: list[Report]) -> tuple[int, bytes, list[Report]]:
+def _message(part: list[Report], signer: Signer | None) -> tuple[int, bytes, list[Report]]:
     plan = part[0].plan
     runs: dict[int, list[Row]] = {}
     for report in part:
         runs.setdefault(report.metric.index, []).append(report.row)
     shard = shard_of(part[0].row.pseudonym, plan.shards)
-    return shard, encode_message(plan.fingerprint, shard, runs.items()), part
+    return shard, encode_message(plan.fingerprint, shard, runs.items(), signer), part

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from clientsdk.ratchet import Identity
+
 #: Bytes that a row takes beside its payloads, at most but for what pages leave free.
 ROW = 80
 
@@ -131,14 +133,54 @@ def next_due(connection: sqlite3.Connection) -> int | None:
     return None if moment is None else int(moment)
 
 
-def pseudonyms(connection: sqlite3.Connection) -> dict[int, bytes]:
-    """Return the pseudonyms that chains are sent under, by period."""
-    return dict(connection.execute("SELECT period, value FROM pseudonym").fetchall())
+_KEPT = {
+    False: "SELECT period, value, NULL FROM pseudonym WHERE value <> x''",
+    True: "SELECT period, pseudonym, seed FROM signing WHERE 1",
+}
 
 
-def remember(connection: sqlite3.Connection, period: int, pseudonym: bytes) -> None:
-    """Keep the pseudonym of a period for as long as it has chains."""
-    connection.execute("INSERT OR IGNORE INTO pseudonym VALUES (?, ?)", (period, pseudonym))
+def identities(connection: sqlite3.Connection) -> dict[tuple[int, bool], Identity]:
+    """Return what chains are sent under, by period and whether their messages are signed."""
+    return {
+        (period, signed): Identity(*kept)
+        for signed, query in _KEPT.items()
+        for period, *kept in connection.execute(query)
+    }
+
+
+def identity(connection: sqlite3.Connection, period: int, *, signed: bool) -> Identity | None:
+    """Return one of them, None if no chain of the period has needed it."""
+    row = connection.execute(f"{_KEPT[signed]} AND period = ?", (period,)).fetchone()
+    return None if row is None else Identity(*row[1:])
+
+
+def remember(connection: sqlite3.Connection, period: int, identity: Identity) -> None:
+    """Keep what a device goes by in a period for as long as that has chains.
+
+    Every period with chains has a row in the table of pseudonyms; where all their messages are
+    signed it is empty.
+    """
+    pseudonym, seed = identity
+    if seed is not None:
+        connection.execute(
+            "INSERT OR IGNORE INTO signing VALUES (?, ?, ?)", (period, pseudonym, seed)
+        )
+        pseudonym = b""
+    connection.execute(
+        "INSERT INTO pseudonym VALUES (?, ?) ON CONFLICT (period)"
+        " DO UPDATE SET value = excluded.value WHERE value = x''",
+        (period, pseudonym),
+    )
+
+
+def forget(connection: sqlite3.Connection, period: int) -> None:
+    """Erase what was kept of periods before ``period`` that have no chain left."""
+    for table in ("pseudonym", "signing"):
+        connection.execute(
+            f"DELETE FROM {table} WHERE period < ? AND NOT EXISTS"
+            f" (SELECT 1 FROM chain WHERE chain.period = {table}.period)",
+            (period,),
+        )
 
 
 def mark(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:

@@ -80,6 +80,7 @@ class Store(Booking, Losses):
         self._quota = Quota() if quota is None else quota
         self.room = 0
         self._collector = plan.collector
+        self._signed = plan.signed
         self._period_ms = plan.period
         self.budget = mark.budget_of(plan.collector, plan.period)
         self._requests = itertools.count(1)
@@ -158,7 +159,7 @@ class Store(Booking, Losses):
         self.consents += 1
         self.refusals.clear()
         if consent is not Consent.GIVEN:
-            for table in ("chain", "pseudonym"):
+            for table in ("chain", "pseudonym", "signing"):
                 connection.execute(f"DELETE FROM {table}")
             # That a reservoir or a count was used in this period is not forgotten.
             connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
@@ -190,8 +191,8 @@ class Store(Booking, Losses):
     def advance(self, connection: sqlite3.Connection, period: int) -> bool:
         """Move on to ``period`` unless the store is there already or beyond; return whether moved.
 
-        The secret is hashed forward over the old one; pseudonyms are kept only for the chains of
-        past periods that are still to be sent under them.
+        The secret is hashed forward over the old one; pseudonyms, and the keys of those that have
+        one, are kept only for the chains of past periods that are still to be sent under them.
         """
         if period <= self.period:
             return False
@@ -202,7 +203,7 @@ class Store(Booking, Losses):
         connection.execute("DELETE FROM reservoir")
         claims.forget(connection, period)
         self.period = period
-        self.pseudonym = ratchet.pseudonym(self._collector, period, secret)
+        self.name = self._identity(period, secret)
         self.reserved, self._named = 0, False
         self._tally({})
         self.refusals.clear()

@@ -18,7 +18,7 @@ from sotto.clocks import now_ms
 from sotto.columns import Reject
 from sotto.errors import FormatError, ParameterError
 from sotto.reasons import Reason
-from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, VERSION
+from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, VERSIONS
 
 SCHEMA = 1
 
@@ -173,13 +173,14 @@ def plan_of(message: bytes) -> bytes | None:
 
     Examples
     --------
-    >>> plan_of(HEADER.pack(MAGIC, VERSION, 0, 0, 1, bytes(32))) == bytes(32)
+    >>> plan_of(HEADER.pack(MAGIC, 1, 0, 0, 1, bytes(32))) == bytes(32)
     True
     """
     if len(message) < HEADER.size:
         return None
     magic, version, flags, _, _, fingerprint = HEADER.unpack_from(message)
-    return bytes(fingerprint) if (magic, version, flags) == (MAGIC, VERSION, 0) else None
+    known = magic == MAGIC and version in VERSIONS and flags == 0
+    return bytes(fingerprint) if known else None
 
 
 def _digest(reject: Reject) -> bytes:

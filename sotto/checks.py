@@ -106,6 +106,8 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
             f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "
             f"lifetime {amount(plan.ceilings.lifetime)}, itself at most {amount(MAX_CEILING)}"
         )
+    if plan.authentication not in ("none", "required"):
+        problems.append(f"authentication {plan.authentication!r} must be none or required")
     if not 1 <= len(plan.metrics) <= 65535:
         problems.append("a plan has at least one metric and at most 65535")
     try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
+from sotto.documents import MINIMUM_REPORTS
 from sotto.errors import ParameterError, PlanError, UnknownMetricError
 from sotto.metrictypes import Parameter
 from sotto.values import Symbol, labels_of, plain_types, symbol_of
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 #: In front of what the fingerprint is the hash of.
 _FINGERPRINT = b"sotto.fingerprint\0"
-#: Of how many reports an estimate is at least, where a plan does not say.
-MINIMUM_REPORTS = 20
 
 
 @frozen
@@ -221,6 +220,8 @@ class CompiledPlan:
     metrics : tuple of CompiledMetric
     minimum_reports : int
         An estimate of fewer reports is withheld. Devices do not use it.
+    authentication : str
+        ``required`` if messages are signed, else ``none``.
     """
 
     collector: str
@@ -236,6 +237,7 @@ class CompiledPlan:
     ceilings: Ceilings
     metrics: tuple[CompiledMetric, ...]
     minimum_reports: int = MINIMUM_REPORTS
+    authentication: str = "none"
 
     @classmethod
     def from_json(cls, data: bytes) -> CompiledPlan:
@@ -312,6 +314,11 @@ class CompiledPlan:
             raise UnknownMetricError(
                 f"plan {self.plan!r} has no metric {name!r}; it has {', '.join(self._by_name)}"
             ) from None
+
+    @property
+    def signed(self) -> bool:
+        """Whether messages are signed (:mod:`sotto.signatures`)."""
+        return self.authentication == "required"
 
     @cached_property
     def horizon(self) -> int:

@@ -13,13 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mechanisms.coins import shards_of
+from sotto.authentication import commit_to_keys, forged
 from sotto.columns import Batch, Decoded, Reject, encode_rows, row_dtype
 from sotto.errors import ParameterError
-from sotto.headers import LAYOUT
+from sotto.headers import LAYOUT, known_version
 from sotto.reasons import Reason
 from sotto.registry import Registry
 from sotto.runs import Runs, records_at, walk
-from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, RUN, VERSION, row_size
+from sotto.wire import (
+    HEADER,
+    MAGIC,
+    MAX_MESSAGE,
+    RUN,
+    SIGNED_VERSION,
+    TRAILER,
+    VERSION,
+    row_size,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,6 +48,7 @@ class _Tables(NamedTuple):
     first: NDArray[np.int64]
     metrics: NDArray[np.int64]
     width: NDArray[np.int64]
+    signed: NDArray[np.bool_]
 
 
 @lru_cache(maxsize=16)
@@ -52,6 +63,7 @@ def _tables(registry: Registry) -> _Tables:
         first=np.array([first[plan.fingerprint] for plan in plans]),
         metrics=np.array([len(plan.metrics) for plan in plans]),
         width=np.array([each.metric.mechanism.payload_width for each in registry.metrics]),
+        signed=np.array([plan.signed for plan in plans]),
     )
 
 
@@ -76,8 +88,8 @@ def decode(
     Returns
     -------
     Decoded
-        A row that fails several checks is rejected for the one with the lowest code. Rows of one
-        run that fail for the same reason make one reject.
+        A row that fails several checks is rejected for the one with the lowest code, but
+        unauthenticated goes first. Rows of one run that fail for the same reason make one reject.
 
     Raises
     ------
@@ -121,11 +133,25 @@ class _Messages:
         self.reason = np.zeros(count, dtype=np.uint8)
         self.shard = np.zeros(count, dtype=np.uint16)
         self.plan = np.zeros(count, dtype=np.int64)
+        self.signed = np.zeros(count, dtype=np.bool_)
         runs = self._read_headers()
         fine = np.flatnonzero(self.reason == 0)
-        self.runs, broken = walk(data, fine, offsets + HEADER.size, offsets + lengths, runs)
+        ends = offsets + lengths - np.where(self.signed, TRAILER, 0)
+        self.runs, broken = walk(data, fine, offsets + HEADER.size, ends, runs)
         self.reason[broken] = Reason.MALFORMED
         self.reason[(self.reason == 0) & (self.plan < 0)] = Reason.UNKNOWN_PLAN
+        if registry.signed or self.signed.any():
+            self._authenticate(ends)
+
+    def _authenticate(self, ends: NDArray[np.int64]) -> None:
+        """Reject messages that are not signed as their plan says."""
+        sound = np.flatnonzero(self.reason == 0)
+        wanted, signed = self.tables.signed[self.plan[sound]], self.signed[sound]
+        self.reason[sound[wanted != signed]] = Reason.UNAUTHENTICATED
+        claimed = sound[wanted & signed]
+        if len(claimed):
+            bad = forged(self.data, claimed, self.offsets, ends, self.runs, self.registry)
+            self.reason[bad] = Reason.UNAUTHENTICATED
 
     def _read_headers(self) -> NDArray[np.int64]:
         runs = np.zeros(len(self.offsets), dtype=np.int64)
@@ -134,11 +160,11 @@ class _Messages:
         header = records_at(self.data, self.offsets[long], LAYOUT)
         reason = np.zeros(len(long), dtype=np.uint8)
         reason[(header["runs"] == 0) | (self.lengths[long] > MAX_MESSAGE)] = Reason.MALFORMED
-        known = (header["version"] == VERSION) & (header["flags"] == 0)
-        reason[~known] = Reason.UNKNOWN_VERSION
+        reason[~known_version(header)] = Reason.UNKNOWN_VERSION
         reason[header["magic"] != MAGIC] = Reason.MALFORMED
         self.reason[long] = reason
         self.shard[long] = header["shard"]
+        self.signed[long] = header["version"] == SIGNED_VERSION
         self.plan[long] = self._find_plans(header["fingerprint"])
         runs[long] = header["runs"]
         return runs
@@ -155,7 +181,7 @@ class _Messages:
     def rejects(self) -> list[Reject]:
         """The messages that are rejected whole."""
         rejected = np.flatnonzero(self.reason)
-        # Only of messages with an unknown plan have the runs, and so the rows, been found.
+        # Of messages that are malformed or of another version no run has been found, and no row.
         lost = self.runs.where(self.reason[self.runs.message] != 0)
         counts = np.zeros(len(self.reason), dtype=np.int64)
         np.add.at(counts, lost.message, lost.rows)
@@ -221,13 +247,16 @@ class _Messages:
         return self._bytes(runs.start[run], int(runs.rows[run]) * row_size(int(runs.width[run])))
 
     def _one_run(self, runs: Runs, run: int, rows: bytes) -> bytes:
-        """A message of one run; its metric's index is taken from the bytes it came in."""
+        """A message of one run; its metric's index is taken from the bytes it came in.
+
+        The signature of a signed message is not one of its parts, which are therefore unsigned.
+        """
         header = self._bytes(self.offsets[runs.message[run]], HEADER.size)
-        magic, version, flags, shard, _, fingerprint = HEADER.unpack(header)
+        magic, _, flags, shard, _, fingerprint = HEADER.unpack(header)
         metric, width, _ = RUN.unpack(self._bytes(runs.start[run] - RUN.size, RUN.size))
         count = len(rows) // row_size(width)
         return (
-            HEADER.pack(magic, version, flags, shard, 1, fingerprint)
+            HEADER.pack(magic, VERSION, flags, shard, 1, fingerprint)
             + RUN.pack(metric, width, count)
             + rows
         )
@@ -271,8 +300,12 @@ def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[_Rows, list[Rej
 
 
 def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) -> NDArray[np.uint8]:
-    """The reason (0: none) of each row; where there are several, the lowest code is kept."""
-    metric = registry.metrics[batch.metric].metric
+    """The reason (0: none) of each row; where there are several, the lowest code is kept.
+
+    But that a row needs a signature goes before all others. Under a plan that has signatures they
+    have been verified.
+    """
+    plan, metric = registry.metrics[batch.metric][2:]
     append = np.clip(batch.append, -_FAR, _FAR)
     failed = (
         (Reason.LATE, batch.event < append - metric.horizon),
@@ -285,6 +318,8 @@ def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) ->
     reasons = np.zeros(len(batch), dtype=np.uint8)
     for reason, rows in failed:
         reasons[rows] = reason
+    if not plan.signed:
+        reasons[commit_to_keys(batch.pseudonym)] = Reason.UNAUTHENTICATED
     return reasons
 
 

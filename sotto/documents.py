@@ -17,6 +17,10 @@ T = TypeVar("T")
 
 #: Of compiled plans.
 FORMAT = 2
+#: Of how many reports an estimate is at least, where a plan does not say.
+MINIMUM_REPORTS = 20
+#: Keys of a compiled plan that are left out where a plan says nothing else.
+DEFAULTS: Mapping[str, Any] = {"authentication": "none", "minimum_reports": MINIMUM_REPORTS}
 _REQUIRED: Any = object()
 #: Far beyond every range that is checked later, and still a float.
 _LARGEST = 10**100
@@ -24,6 +28,7 @@ _LARGEST = 10**100
 #: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
 _ON_THE_WIRE = frozenset(
     {"collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"}
+    | {"authentication"}
 )
 _METRIC_ON_THE_WIRE = frozenset(
     {"name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"}
@@ -46,8 +51,12 @@ def document_of(plan: CompiledPlan) -> dict[str, object]:
         "retention": plan.retention,
         "shards": plan.shards,
         "ceilings": {"period": plan.ceilings.period, "lifetime": plan.ceilings.lifetime},
-        "minimum_reports": plan.minimum_reports,
         "metrics": [_metric_document(metric) for metric in plan.metrics],
+        **{
+            name: getattr(plan, name)
+            for name, default in DEFAULTS.items()
+            if getattr(plan, name) != default
+        },
     }
 
 
@@ -147,7 +156,8 @@ def plan_of(document: object) -> CompiledPlan:
             _metric_of(item, index, period + grace)
             for index, item in enumerate(fields.take("metrics", list))
         ),
-        minimum_reports=fields.take("minimum_reports", int),
+        minimum_reports=fields.take("minimum_reports", int, DEFAULTS["minimum_reports"]),
+        authentication=fields.take("authentication", str, DEFAULTS["authentication"]),
     )
 
 

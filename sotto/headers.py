@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sotto.runs import records_at
-from sotto.wire import HEADER, MAGIC, VERSION
+from sotto.wire import HEADER, MAGIC, SIGNED_VERSION, VERSION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +23,13 @@ LAYOUT = np.dtype(
         ("fingerprint", "<u8", (4,)),
     ]
 )
+
+
+def known_version(header: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return which headers are of a version that can be read."""
+    version = header["version"]
+    known: NDArray[np.bool_] = (version == VERSION) | (version == SIGNED_VERSION)
+    return known & (header["flags"] == 0)
 
 
 def shards_said(
@@ -51,6 +58,6 @@ def shards_said(
     said = np.full(len(offsets), -1, dtype=np.int64)
     long = np.flatnonzero(lengths >= HEADER.size)
     header = records_at(data, offsets[long], LAYOUT)
-    known = (header["magic"] == MAGIC) & (header["version"] == VERSION) & (header["flags"] == 0)
+    known = (header["magic"] == MAGIC) & known_version(header)
     said[long[known]] = header["shard"][known]
     return said

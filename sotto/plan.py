@@ -136,6 +136,7 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
         "minimum_reports": file.minimum_reports,
         "ceilings": file.ceilings.model_dump(),
         "metrics": metrics,
+        "authentication": file.authentication,
     }
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, StrictInt, StrictStr, ValidationError
 
-from sotto.compiled import MINIMUM_REPORTS
+from sotto.documents import MINIMUM_REPORTS
 from sotto.errors import PlanError
 from sotto.metricfiles import MetricFile
 from sotto.planerrors import explain
@@ -43,6 +43,7 @@ class PlanFile(Model):
     shards: StrictInt = 64
     panel: Panel = 1
     minimum_reports: StrictInt = MINIMUM_REPORTS
+    authentication: Literal["none", "required"] = "none"
     metrics: dict[Text, Annotated[MetricFile, Field(discriminator="type")]]
 
 

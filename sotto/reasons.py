@@ -22,6 +22,7 @@ class Reason(IntEnum):
     REVOKED = 14
     CORRUPT_LOG = 15
     WRONG_PARTITION = 16
+    UNAUTHENTICATED = 17
 
     @property
     def label(self) -> str:

@@ -78,6 +78,8 @@ class Registry:
         since a device that recorded under an older plan keeps to that plan's.
     horizon : int
         Milliseconds after which no report of an event is accepted any more, whatever its metric.
+    signed : bool
+        Whether any of the plans has signed messages.
     plans : tuple of CompiledPlan
     metrics : tuple of RegisteredMetric
     by_fingerprint : dict of bytes to CompiledPlan
@@ -114,6 +116,7 @@ class Registry:
         self.shards = first.shards
         self.budget = max(plan.ceilings.period for plan in self.plans)
         self.horizon = max(plan.horizon for plan in self.plans)
+        self.signed = any(plan.signed for plan in self.plans)
         pairs = [(plan, metric) for plan in self.plans for metric in plan.metrics]
         if len(pairs) > 0xFFFF:
             raise PlanError(f"{len(pairs)} metrics in one registry; at most 65535 are allowed")

@@ -70,7 +70,7 @@ class Runs(NamedTuple):
             yield int(runs.metric[begin]), Runs(*(column[begin:end] for column in runs))
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return, for each row of these runs (all equally wide), its run and its place.
+        """Return, for each row of these runs, its run and its place.
 
         Returns
         -------
@@ -80,10 +80,12 @@ class Runs(NamedTuple):
             Where in the buffer the row begins.
         """
         of_run = np.repeat(np.arange(len(self.rows)), self.rows)
-        size = row_size(int(self.width[0]))
+        alike = len(self.width) == 0 or bool((self.width == self.width[0]).all())
+        widths = self.width[:1] if alike else self.width
+        sizes = widths + ROW.size
         before = np.cumsum(self.rows) - self.rows
-        starts = (self.start - before * size)[of_run]
-        starts += np.arange(len(of_run)) * size
+        starts = (self.start - before * sizes)[of_run]
+        starts += np.arange(len(of_run)) * (sizes if alike else sizes[of_run])
         return of_run, starts
 
 

@@ -3,20 +3,28 @@
 A *message* carries one plan fingerprint and one shard. It is a header followed by *runs*, a run
 being one metric and a count of *rows*, a row one report: level, pseudonym, chain id, truncated
 event time and payload. Everything is little-endian and of fixed width within a run, so that an
-aggregator reads millions of rows in a few array operations (:mod:`sotto.decode`). This module is
-the scalar half, for devices and for people; it needs the standard library alone.
+aggregator reads millions of rows in a few array operations (:mod:`sotto.decode`). A *signed*
+message ends with a public key and a signature of everything before it (:mod:`sotto.signatures`).
+This module is the scalar half, for devices and for people; it needs the standard library alone.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sotto.errors import FormatError
 
+if TYPE_CHECKING:
+    from sotto.signatures import Signer
+
 MAGIC = b"SO"
-VERSION = 1
+#: Of a message, and of a signed one.
+VERSION, SIGNED_VERSION = 1, 2
+VERSIONS = (VERSION, SIGNED_VERSION)
+#: Bytes of the public key and the signature at the end of a signed message.
+TRAILER = 32 + 64
 #: A message is never longer; what is longer is refused by both sides.
 MAX_MESSAGE = 1 << 20
 
@@ -70,7 +78,10 @@ def row_size(width: int) -> int:
 
 
 def encode_message(
-    fingerprint: bytes, shard: int, runs: Iterable[tuple[int, Sequence[Row]]]
+    fingerprint: bytes,
+    shard: int,
+    runs: Iterable[tuple[int, Sequence[Row]]],
+    signer: Signer | None = None,
 ) -> bytes:
     """Return the bytes of a message.
 
@@ -82,6 +93,8 @@ def encode_message(
         The shard of every pseudonym in the message, in ``[0, 65536)``.
     runs : iterable of (int, sequence of Row)
         At least one run, each a metric's index in the plan and at least one row.
+    signer : Signer, optional
+        Signs the message: all its rows are of the one pseudonym that commits to the key.
 
     Raises
     ------
@@ -101,12 +114,16 @@ def encode_message(
     try:
         for metric, rows in runs:
             parts.append(_encode_run(metric, rows))
-        parts[0] = HEADER.pack(MAGIC, VERSION, 0, shard, len(parts) - 1, fingerprint)
+        version = VERSION if signer is None else SIGNED_VERSION
+        parts[0] = HEADER.pack(MAGIC, version, 0, shard, len(parts) - 1, fingerprint)
     except struct.error as error:
         raise FormatError(f"a field does not fit the report format: {error}") from None
     if len(parts) == 1:
         raise FormatError("a message has at least one run")
     message = b"".join(parts)
+    if signer is not None:
+        message += signer.public_key
+        message += signer.sign(message)
     if len(message) > MAX_MESSAGE:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     return message
@@ -130,21 +147,21 @@ def _encode_run(metric: int, rows: Sequence[Row]) -> bytes:
 def decode_message(message: bytes) -> Message:
     """Take a message apart.
 
-    Structure is checked here, and nothing else: whether plan and metric are known and the rows
-    are acceptable is for :func:`sotto.decode.decode`.
+    Structure is checked here, and nothing else: whether plan and metric are known, the rows are
+    acceptable and a signature is valid is for :func:`sotto.decode.decode`.
 
     Raises
     ------
     FormatError
-        The bytes are not exactly one message of this version.
+        The bytes are not exactly one message of a known version.
     """
-    _, _, _, shard, count, fingerprint = _header(message)
+    _, version, _, shard, count, fingerprint = _header(message)
     runs = []
-    position = HEADER.size
+    position, end = HEADER.size, len(message) - trailer_of(version)
     for _ in range(count):
-        run, position = _decode_run(message, position)
+        run, position = _decode_run(message, position, end)
         runs.append(run)
-    _check_end(message, position)
+    _check_end(position, end)
     return Message(fingerprint, shard, tuple(runs))
 
 
@@ -165,14 +182,14 @@ def pseudonym_of(message: bytes) -> bytes:
     >>> pseudonym_of(encode_message(bytes(32), 7, [(2, [row])]))
     b'pppppppppppppppp'
     """
-    count = _header(message)[4]
+    _, version, _, _, count, _ = _header(message)
     found: set[bytes] = set()
-    position = HEADER.size
+    position, end = HEADER.size, len(message) - trailer_of(version)
     for _ in range(count):
-        _, width, start, position = _run_bounds(message, position)
+        _, width, start, position = _run_bounds(message, position, end)
         rows = range(start + _PSEUDONYM, position, row_size(width))
         found.update(message[at : at + 16] for at in rows)
-    _check_end(message, position)
+    _check_end(position, end)
     if len(found) != 1:
         raise FormatError(f"a device's message bears one pseudonym, not {len(found)}")
     return found.pop()
@@ -186,8 +203,8 @@ def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
     magic, version, flags, _, count, _ = fields
     if magic != MAGIC:
         raise FormatError("the bytes do not begin as a message does")
-    if version != VERSION or flags != 0:
-        raise FormatError(f"version {version} with flags {flags}; known is {VERSION} with 0")
+    if version not in VERSIONS or flags != 0:
+        raise FormatError(f"version {version} with flags {flags}; known are 1 and 2 with 0")
     if len(message) > MAX_MESSAGE:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     if count == 0:
@@ -195,27 +212,32 @@ def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
     return fields
 
 
-def _check_end(message: bytes, position: int) -> None:
-    if position != len(message):
-        raise FormatError(f"{len(message) - position} bytes after the last run")
+def trailer_of(version: int) -> int:
+    """Return how many bytes come after the last run of a message of that version."""
+    return TRAILER if version == SIGNED_VERSION else 0
 
 
-def _run_bounds(message: bytes, position: int) -> tuple[int, int, int, int]:
+def _check_end(position: int, end: int) -> None:
+    if position != end:
+        raise FormatError(f"{end - position} bytes after the last run")
+
+
+def _run_bounds(message: bytes, position: int, limit: int) -> tuple[int, int, int, int]:
     """Return metric and payload width of a run, and where its rows begin and end."""
-    if position + RUN.size > len(message):
+    if position + RUN.size > limit:
         raise FormatError("the message ends within the header of a run")
     metric, width, count = RUN.unpack_from(message, position)
     start = position + RUN.size
     end = start + count * row_size(width)
     if count == 0:
         raise FormatError("a run has at least one row")
-    if end > len(message):
+    if end > limit:
         raise FormatError("the message ends within a run")
     return metric, width, start, end
 
 
-def _decode_run(message: bytes, position: int) -> tuple[Run, int]:
-    metric, width, start, end = _run_bounds(message, position)
+def _decode_run(message: bytes, position: int, limit: int) -> tuple[Run, int]:
+    metric, width, start, end = _run_bounds(message, position, limit)
     rows = []
     for at in range(start, end, row_size(width)):
         level, pseudonym, chain, event = ROW.unpack_from(message, at)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sotto.logreader import EARLIEST, Block, Corrupt
-from sotto.wire import HEADER, RUN, row_size
+from sotto.wire import HEADER, RUN, row_size, trailer_of
 
 BATCH = b"M"
 #: So many bytes of messages end a letter; only a single message may be longer.
@@ -103,8 +103,8 @@ def _parts(messages: Sequence[Timed]) -> Iterator[Sequence[Timed]]:
 
 def _about(message: bytes) -> int:
     """Return about how many rows a message has, from its length and its first run's width."""
-    rows = len(message) - HEADER.size - RUN.size
-    if rows <= 0:
+    if len(message) <= HEADER.size + RUN.size:
         return 1
+    rows = len(message) - HEADER.size - RUN.size - trailer_of(message[2])
     (width,) = _WIDTH.unpack_from(message, HEADER.size + 2)
     return max(rows // row_size(width), 1)

@@ -22,7 +22,7 @@ from pipelines.streaming.letters import (
 )
 from pipelines.streaming.states import ClockStates
 from sotto.logreader import EARLIEST
-from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, VERSION
+from sotto.wire import HEADER, MAGIC, MAX_MESSAGE, VERSIONS
 
 _HELD = struct.Struct("<qq")
 
@@ -132,5 +132,5 @@ class ClockKeeper:
         if len(message) < HEADER.size:
             return UNREADABLE
         magic, version, flags, shard, _, _ = HEADER.unpack_from(message)
-        sound = (magic, version, flags) == (MAGIC, VERSION, 0)
+        sound = magic == MAGIC and version in VERSIONS and flags == 0
         return shard if sound and shard < self._deployment.registry.shards else UNREADABLE

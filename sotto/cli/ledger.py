@@ -16,7 +16,7 @@ from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from clientsdk.ledger import Ledger
+    from clientsdk.ledger import Ledger, LedgerPeriod
     from pipelines.ledger import PseudonymLedger
 
 HELP = "show what a device or a pseudonym has spent"
@@ -82,7 +82,7 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
                 _epsilon(period.reserved),
                 _epsilon(period.spent),
                 str(sum(period.recordings.values())),
-                _id(period.pseudonym, full) if period.pseudonym else "erased",
+                _names(period, full),
             )
             for period in ledger.periods
         ],
@@ -110,6 +110,12 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
             ],
         ),
     ]
+
+
+def _names(period: LedgerPeriod, full: bool) -> str:
+    """Return what an aggregator knows the device by: two of it if some messages are signed."""
+    names = [each for each in (period.pseudonym, period.signed_pseudonym) if each]
+    return " and ".join(_id(each, full) for each in names) or "erased"
 
 
 def _lost(ledger: Ledger) -> list[str]:

@@ -583,7 +583,7 @@ class Failing:
 STATEMENTS = [
     "BEGIN",
     "DELETE FROM counting",
-    "INSERT OR IGNORE INTO pseudonym",
+    "INSERT INTO pseudonym",
     "INSERT INTO chain",
 ]
 
@@ -665,7 +665,7 @@ def test_a_store_that_fails_while_the_period_ends_does_not_stop_other_metrics(pa
     client.record("app", "a")
     client.clock.now = START + WEEK
     sound = client._store._connection
-    client._store._connection = Failing(sound, "INSERT OR IGNORE", after=False)
+    client._store._connection = Failing(sound, "INSERT INTO pseudonym", after=False)
     assert client.record("colour", "a") is Outcome.STORE_FULL
     client._store._connection = sound
     assert client.record("colour", "a") is Outcome.ACCEPTED

@@ -128,9 +128,9 @@ def drained(epochs: str, seed: int) -> Outcome:
             )
         ]
     return Outcome(
-        _rows(tables["windows"], "revision"),
-        _rows(tables["estimates"], "revision"),
-        _rows(tables["periods"], "closed"),
+        rows_of(tables["windows"], "revision"),
+        rows_of(tables["estimates"], "revision"),
+        rows_of(tables["periods"], "closed"),
         _fates(result.tally, result.rejects),
         _poison(rejects),
     )
@@ -149,16 +149,18 @@ def streamed(runner: Runner) -> Outcome:
     (health,) = (each for each in documents if isinstance(each, HealthDocument))
     tally = Tally(*(health.health[name] for name in Tally._fields))  # type: ignore[arg-type]
     return Outcome(
-        _rows([each.window for each in windows], "revision"),
-        _rows([row for each in windows for row in each.estimates], "revision"),
-        _rows(periods, "closed"),
+        rows_of([each.window for each in windows], "revision"),
+        rows_of([row for each in windows for row in each.estimates], "revision"),
+        rows_of(periods, "closed"),
         _fates(tally, rejects.rejects),
         # At least once: what was rejected before a rollback is rejected again.
         _poison(runner.rejects),
     )
 
 
-def _rows(rows: Iterable[Mapping[str, object]], without: str) -> list[tuple[object, ...]]:
+def rows_of(
+    rows: Iterable[Mapping[str, object]], without: str = "revision"
+) -> list[tuple[object, ...]]:
     kept = [sorted((k, v) for k, v in row.items() if k != without) for row in rows]
     return sorted((tuple((k, repr(v)) for k, v in row) for row in kept), key=repr)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 
 import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from mechanisms.coins import shard_of
 from sotto.errors import FormatError
@@ -32,6 +35,8 @@ def reference_decode(messages, appends, registry):
             reason = _run_reason(run, plan)
             for row in run.rows:
                 why = reason or _row_reason(row, run.metric, parsed.shard, plan, append)
+                if not reason and not plan.signed and row.pseudonym[:3] == b"\xed\x25\x19":
+                    why = Reason.UNAUTHENTICATED
                 by_reason[int(why)].append(row)
             for why, rows in by_reason.items():
                 if why:
@@ -62,7 +67,7 @@ def reference_decode(messages, appends, registry):
 def _whole_reason(message, registry):
     if len(message) < 40 or message[:2] != b"SO":
         return Reason.MALFORMED, 0
-    if message[2:4] != b"\1\0":
+    if message[2:4] not in (b"\1\0", b"\2\0"):
         return Reason.UNKNOWN_VERSION, 0
     try:
         parsed = decode_message(message)
@@ -70,7 +75,29 @@ def _whole_reason(message, registry):
         return Reason.MALFORMED, 0
     if parsed.fingerprint not in registry.by_fingerprint:
         return Reason.UNKNOWN_PLAN, sum(len(run.rows) for run in parsed.runs)
+    plan = registry.by_fingerprint[parsed.fingerprint]
+    rows = [row for run in parsed.runs for row in run.rows]
+    if plan.signed != (message[2] == 2) or (plan.signed and not _is_signed(message, rows, plan)):
+        return Reason.UNAUTHENTICATED, len(rows)
     return None
+
+
+def _is_signed(message, rows, plan):
+    """Whether a message is signed with the key to which all its rows' one pseudonym commits."""
+    key, signature = message[-96:-64], message[-64:]
+    names = set()
+    for row in rows:
+        period = (row.event // plan.period).to_bytes(8, "little", signed=True)
+        bound = b"sotto.pseudonym.signed\0" + plan.collector.encode() + b"\0" + period + key
+        digest = hashlib.sha256(bound).digest()
+        names |= {(period, row.pseudonym), (period, b"\xed\x25\x19" + digest[:13])}
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(
+            signature, b"sotto.message.signed\0" + message[:-64]
+        )
+    except InvalidSignature:
+        return False
+    return len(names) == 1
 
 
 def _run_reason(run, plan):

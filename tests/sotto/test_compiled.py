@@ -134,7 +134,7 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("metrics", 0, "panel"), 1001, "panel 1/1001 must be 1/N"),
         (("metrics", 0, "panel"), True, "'panel' must be int"),
     ],
-    ids=range(37),
+    ids=range(41),
 )
 def test_a_compiled_plan_that_lies_is_refused(path, value, said):
     document = copy.deepcopy(plan_document())

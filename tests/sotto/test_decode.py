@@ -14,10 +14,14 @@ from sotto.decode import decode, encode_rows
 from sotto.errors import FormatError, ParameterError
 from sotto.reasons import Reason
 from sotto.registry import Registry
+from sotto.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 from sotto.wire import MAX_MESSAGE, Row, decode_message, encode_message
 
 PLAN, OTHER = compiled(), compiled(version=2)
 REGISTRY = Registry([PLAN, OTHER])
+SIGNED = compiled(version=3, authentication="required")
+#: In which some messages have to be signed, and none may speak for their pseudonyms but they.
+MIXED = Registry([PLAN, SIGNED, OTHER])
 WIDTHS = [metric.mechanism.payload_width for metric in PLAN.metrics]
 NOW = 1_700_000_000_000 // HOUR * HOUR
 
@@ -45,15 +49,21 @@ def check(messages, appends, registry=REGISTRY):
     assert columns_of(decoded.untimely) == untimely
     assert sorted(decoded.rejects) == rejected
     assert buffer == before
-    assert_nothing_vanished(messages, decoded)
+    assert_nothing_vanished(messages, decoded, registry)
     return decoded
 
 
-def assert_nothing_vanished(messages, decoded):
+def assert_nothing_vanished(messages, decoded, registry=REGISTRY):
     """Every byte is in one row or in exactly one reject."""
     whole = {Reason.MALFORMED, Reason.UNKNOWN_VERSION, Reason.UNKNOWN_PLAN}
-    left = sorted(reject.message for reject in decoded.rejects if reject.reason in whole)
-    parts = [reject.message for reject in decoded.rejects if reject.reason not in whole]
+    # These are messages, or rows that were taken out of one.
+    whole_too = {message for message in messages if message[2:3] == b"\2"} | {
+        message for message in messages if SIGNED.fingerprint in message[:40]
+    }
+    left, parts = [], []
+    for reject in decoded.rejects:
+        unauthenticated = reject.reason == Reason.UNAUTHENTICATED and reject.message in whole_too
+        (left if reject.reason in whole or unauthenticated else parts).append(reject.message)
     rows_in, rows_out = [], []
     for message in messages:
         if message in left:
@@ -64,7 +74,7 @@ def assert_nothing_vanished(messages, decoded):
     for part in parts:
         rows_out += rows_of(part)
     for batch in decoded.batches:
-        for message in encode_rows(batch, REGISTRY, 1):
+        for message in encode_rows(batch, registry, 1):
             rows_out += rows_of(message)
     assert sorted(rows_in) == sorted(rows_out)
 
@@ -106,9 +116,42 @@ def row(shard, width):
     )
 
 
+SIGNERS = [Signer(bytes([number]) * 32) for number in range(3)]
+
+
 @st.composite
-def damaged_messages(draw):
-    message = bytearray(draw(sound_messages()))
+def signed_messages(draw):
+    """Messages that are signed, mostly by whom they are of and for one period."""
+    signer = draw(st.sampled_from(SIGNERS))
+    rows = st.sampled_from([0, 0, 0, -1, -2]).map(lambda hours: signed_row(signer, hours))
+    found = [
+        (metric, [one._replace(payload=bytes(WIDTHS[metric])) for one in some])
+        for metric, some in draw(
+            st.lists(
+                st.tuples(st.sampled_from([0, 1, 2]), st.lists(rows, min_size=1, max_size=3)),
+                min_size=1,
+                max_size=3,
+            )
+        )
+    ]
+    if draw(st.booleans()) and draw(st.booleans()):
+        stranger = signed_row(draw(st.sampled_from(SIGNERS)), draw(st.sampled_from([0, -7 * 24])))
+        found.append((0, [stranger]))
+    plan = draw(st.sampled_from([SIGNED] * 9 + [PLAN]))
+    shard = shard_of(found[0][1][0].pseudonym, PLAN.shards)
+    signed_by = draw(st.sampled_from([signer] * 8 + [SIGNERS[0], None]))
+    return encode_message(plan.fingerprint, shard, found, signed_by)
+
+
+def signed_row(signer, hours=0):
+    event = NOW + hours * HOUR
+    name = signed_pseudonym(PLAN.collector, event // PLAN.period, signer.public_key)
+    return Row(0, name, bytes(16), event, b"\0")
+
+
+@st.composite
+def damaged_messages(draw, sound=sound_messages()):  # noqa: B008
+    message = bytearray(draw(sound))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(message) - 1)) if message else 0
         kind = draw(st.sampled_from(["flip", "flip", "cut", "insert", "length"]))
@@ -129,6 +172,7 @@ anything = st.one_of(
     st.binary(max_size=120),
     st.binary(max_size=80).map(lambda rest: b"SO\1\0" + rest),
 )
+anything_signed = anything | signed_messages() | damaged_messages(signed_messages())
 appends = st.sampled_from([NOW, NOW, NOW + DAY, NOW - DAY, 0, -(2**63), 2**63 - 1])
 
 
@@ -137,6 +181,13 @@ appends = st.sampled_from([NOW, NOW, NOW + DAY, NOW - DAY, 0, -(2**63), 2**63 - 
 @given(st.lists(st.tuples(anything, appends), max_size=12))
 def test_arrays_give_what_a_person_would(pairs):
     check([message for message, _ in pairs], [append for _, append in pairs])
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(anything_signed, appends), max_size=12))
+def test_arrays_give_what_a_person_would_where_messages_are_signed(pairs):
+    check([message for message, _ in pairs], [append for _, append in pairs], MIXED)
 
 
 @pytest.mark.slow
@@ -223,7 +274,9 @@ def one(shard=3, metric=0, fingerprint=PLAN.fingerprint, **fields):
         (one()[:6] + b"\2\0" + one()[8:], NOW, Reason.MALFORMED),
         (one()[:44] + bytes(4) + one()[48:], NOW, Reason.MALFORMED),
         (one()[:44] + b"\xff" * 4 + one()[48:], NOW, Reason.MALFORMED),
-        (one()[:2] + b"\2" + one()[3:], NOW, Reason.UNKNOWN_VERSION),
+        (one()[:2] + b"\2" + one()[3:], NOW, Reason.MALFORMED),
+        (one()[:2] + b"\2" + one()[3:] + bytes(96), NOW, Reason.UNAUTHENTICATED),
+        (one()[:2] + b"\3" + one()[3:], NOW, Reason.UNKNOWN_VERSION),
         (one()[:3] + b"\1" + one()[4:], NOW, Reason.UNKNOWN_VERSION),
         (one(fingerprint=bytes(32)), NOW, Reason.UNKNOWN_PLAN),
         (one(metric=3), NOW, Reason.UNKNOWN_METRIC),
@@ -321,3 +374,88 @@ def test_a_permanent_response_is_an_impossible_level():
     [reject] = decoded.rejects
     assert reject.reason is Reason.IMPOSSIBLE_LEVEL
     assert rows_of(reject.message)[0][3] == rows[2]
+
+
+# Signed messages.
+
+
+def signed(*rows, plan=SIGNED, signer=SIGNERS[0]):
+    rows = rows or (signed_row(signer),)
+    shard = shard_of(rows[0].pseudonym, PLAN.shards)
+    return encode_message(plan.fingerprint, shard, [(0, rows)], signer)
+
+
+def test_a_signed_message_is_accepted(walking):
+    assert NOW // PLAN.period == (NOW - HOUR) // PLAN.period
+    earlier = signed_row(SIGNERS[0], -1)._replace(chain=bytes([1]) * 16)
+    decoded = check([signed(signed_row(SIGNERS[0]), earlier), one()], [NOW, NOW], MIXED)
+    assert decoded.rejects == []
+    assert [(batch.metric, len(batch)) for batch in decoded.batches] == [(0, 1), (3, 2)]
+
+
+@pytest.mark.parametrize("append", [NOW, NOW + 16 * DAY, NOW - DAY])
+def test_any_single_changed_byte_of_a_signed_message_is_rejected(append):
+    """Also where it comes too late or too early, and would be looked at for what it contradicts."""
+    message = signed(signed_row(SIGNERS[0]), signed_row(SIGNERS[0], -1))
+    for at in range(len(message)):
+        for bits in (1, 0x80, 0xFF):
+            changed = bytearray(message)
+            changed[at] ^= bits
+            decoded = check([bytes(changed)], [append], MIXED)
+            assert (decoded.batches, decoded.untimely) == ([], []), at
+            (reject,) = decoded.rejects
+            assert reject.message == changed
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("a signed message of a plan without signatures", signed(plan=PLAN)),
+        ("an unsigned one of a plan with them", one(fingerprint=SIGNED.fingerprint)),
+        (
+            "an unsigned one of a signed pseudonym",
+            signed(signed_row(SIGNERS[0]), plan=PLAN, signer=None),
+        ),
+        (
+            "two pseudonyms",
+            signed(signed_row(SIGNERS[0]), signed_row(SIGNERS[1])._replace(chain=bytes(15) + b"1")),
+        ),
+        ("two periods", signed(signed_row(SIGNERS[0]), signed_row(SIGNERS[0], -7 * 24))),
+        (
+            "one pseudonym in two periods",
+            signed(
+                signed_row(SIGNERS[0]), signed_row(SIGNERS[0])._replace(event=NOW - 7 * 24 * HOUR)
+            ),
+        ),
+        ("another's pseudonym", signed(signed_row(SIGNERS[1]))),
+        (
+            "an unsigned pseudonym",
+            signed(
+                signed_row(SIGNERS[0])._replace(
+                    pseudonym=unsigned_pseudonym(signed_row(SIGNERS[0]).pseudonym)
+                )
+            ),
+        ),
+        (
+            "another period's pseudonym",
+            signed(signed_row(SIGNERS[0], -7 * 24)._replace(event=NOW)),
+        ),
+    ],
+)
+@pytest.mark.parametrize("append", [NOW, NOW + 16 * DAY])
+def test_what_is_not_authenticated(what, message, append, walking):
+    # Also by an aggregator that does not know of any signatures yet.
+    for registry in (MIXED, REGISTRY) if message[8:40] == PLAN.fingerprint else (MIXED,):
+        decoded = check([message], [append], registry)
+        assert (decoded.batches, decoded.untimely) == ([], [])
+        (reject,) = decoded.rejects
+        assert (reject.reason, reject.message) == (Reason.UNAUTHENTICATED, message)
+
+
+def test_what_is_rejected_of_a_signed_message_is_kept_unsigned():
+    """And so it counts nowhere if it is appended again."""
+    message = signed(signed_row(SIGNERS[0]), signed_row(SIGNERS[0])._replace(level=9))
+    (reject,) = check([message], [NOW], MIXED).rejects
+    assert (reject.reason, reject.message[2], reject.rows) == (Reason.IMPOSSIBLE_LEVEL, 1, 1)
+    (again,) = check([reject.message], [NOW], MIXED).rejects
+    assert again.reason is Reason.UNAUTHENTICATED

@@ -1,0 +1,205 @@
+"""Framing: who has seen an honest device's messages contradicts it, to have it revoked.
+
+He may append whatever he wants, before or after what he has seen, and repeat it. Where messages are
+signed nothing changes; where they are not, no device is left.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from drain_logs import Sent, write
+from drain_states import counted, projected
+from requeued import rejects
+from signed_logs import (
+    ATTACKS,
+    BEGIN,
+    OPEN,
+    OTHER,
+    SIGNED,
+    UNSIGNED,
+    Attack,
+    attacked,
+    contradicting,
+    honest,
+    spliced,
+    unsigned,
+)
+from step_plans import DAY, PERIOD
+from streaming_logs import rows_of, shard_said, streamed
+from streaming_runner import Record, Runner
+
+from pipelines.counts import WindowKey
+from pipelines.drain import DrainResult, drain
+from pipelines.ledger import period_totals
+from pipelines.published import HealthDocument
+from pipelines.requeue import requeue
+from pipelines.streaming.deployment import Deployment, Lane
+from sotto.compiled import CompiledPlan
+from sotto.errors import ParameterError
+from sotto.reasons import Reason
+from sotto.registry import Registry
+from sotto.topics import ReportTopic
+from sotto.wire import encode_message
+
+pytestmark = pytest.mark.slow
+
+DEVICES = 60
+PLANS = [SIGNED, OTHER, OPEN]
+
+
+class Drained(NamedTuple):
+    """What a drain has come to: tables and counts are equal bit by bit or not at all."""
+
+    result: DrainResult
+    tables: dict[str, list[dict[str, object]]]
+    counts: dict[WindowKey, list[list[int]]]
+    audits: dict[int, object]
+
+
+def drained(
+    folder: Path, sent: Sequence[Sent], plans: list[CompiledPlan], lanes: int = 2, **more: int
+) -> Drained:
+    state = folder / "state"
+    result = drain(write(folder / "log", list(sent), lanes), state, plans, **more)
+    tables = projected(state, without=("revision",))
+    chosen = {name: tables[name] for name in ("windows", "estimates")}
+    return Drained(result, chosen, counted(state), dict(period_totals(state)))
+
+
+@pytest.fixture(scope="module")
+def sent() -> list[Sent]:
+    return honest(SIGNED, DEVICES)
+
+
+@pytest.fixture(scope="module")
+def truth(sent: list[Sent], tmp_path_factory: pytest.TempPathFactory) -> Drained:
+    found = drained(tmp_path_factory.mktemp("honest"), sent, PLANS)
+    assert (found.result.tally.counted, found.result.rejects) == (3 * DEVICES, {})
+    return found
+
+
+def attacks_on(sent: Sequence[Sent]) -> dict[str, Attack]:
+    return {**ATTACKS, "spliced": partial(spliced, others=[one.message for one in sent])}
+
+
+def check_unmoved(found: Drained, truth: Drained) -> None:
+    """Nobody is revoked, and every estimate is what it would be without the attacker."""
+    assert found.result.tally.revoked == 0
+    assert found.counts == truth.counts
+    assert found.tables == truth.tables
+    assert found.audits == truth.audits
+
+
+@pytest.mark.parametrize("attack", [*ATTACKS, "spliced"])
+def test_a_signed_fleet_cannot_be_framed(
+    sent: list[Sent], truth: Drained, attack: str, tmp_path: Path
+) -> None:
+    made = attacked(sent, [attacks_on(sent)[attack]])
+    found = drained(tmp_path, sent + made, PLANS)
+    check_unmoved(found, truth)
+    assert found.result.tally.duplicates == len(sent)
+    assert found.result.rejects["unauthenticated"] >= len(sent)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_nor_in_any_order_and_however_drains_are_cut(
+    sent: list[Sent], truth: Drained, order: int, tmp_path: Path
+) -> None:
+    source = random.Random(order)
+    made = attacked(sent, [*attacks_on(sent).values()], seed=order)
+    known = {one.message for one in sent}
+    shuffled = [
+        # An attacker may be faster than a device, and see what it sends elsewhere.
+        one if one.message in known else Sent(source.randrange(BEGIN, BEGIN + PERIOD), one.message)
+        for one in sent + made
+    ]
+    source.shuffle(shuffled)
+    check_unmoved(drained(tmp_path, shuffled, PLANS, lanes=3, max_reports=2000), truth)
+
+
+def test_without_signatures_the_attack_leaves_nobody(tmp_path: Path) -> None:
+    """The threat that signatures are for, and that docs/privacy.md states."""
+    sent = honest(UNSIGNED, DEVICES)
+    before = drained(tmp_path / "before", sent, [UNSIGNED])
+    after = drained(tmp_path / "after", sent + attacked(sent, [unsigned]), [UNSIGNED])
+    assert (before.result.tally.counted, before.result.tally.revoked) == (3 * DEVICES, 0)
+    assert (after.result.tally.counted, after.result.tally.revoked) == (0, DEVICES)
+    assert (len(before.counts), after.counts) != (0, {})
+    assert after.counts == {}
+
+
+def revoking(victim: Sequence[Sent]) -> list[Sent]:
+    """Return what has the device revoked that sent these, if it is not ignored."""
+    return [
+        Sent(
+            BEGIN + PERIOD + 2 * DAY,
+            encode_message(one.message[8:40], shard_said(one.message), contradicting(one.message)),
+        )
+        for one in victim
+    ]
+
+
+@pytest.mark.parametrize(("plan", "learns"), [(UNSIGNED, True), (SIGNED, False)])
+def test_publishing_revoking_and_subtracting(
+    plan: CompiledPlan, learns: bool, tmp_path: Path
+) -> None:
+    """The difference between two publications is the payload of the one who was revoked."""
+    sent = honest(plan, DEVICES)
+    chosen = pseudonym(sent[0].message)
+    victim = [one for one in sent if pseudonym(one.message) == chosen]
+    log, state = tmp_path / "log", tmp_path / "state"
+    drain(write(log, sent), state, [plan])
+    first = {key: np.array(matrix) for key, matrix in counted(state).items()}
+    write(log, revoking(victim))
+    drain(log, state, [plan])
+    second = {key: np.array(matrix) for key, matrix in counted(state).items()}
+    lost = sum(np.abs(first[key] - second.get(key, 0)).sum() for key in first)
+    assert (lost > 0) == learns
+
+
+def pseudonym(message: bytes) -> bytes:
+    return message[49:65]
+
+
+def test_requeueing_lets_nothing_in(sent: list[Sent], truth: Drained, tmp_path: Path) -> None:
+    """What came before its plan was known is verified when it is taken again."""
+    made = attacked(sent, [*attacks_on(sent).values()])
+    state = tmp_path / "state"
+    drain(write(tmp_path / "log", sent + made), state, [OPEN])
+    assert counted(state) == {}
+    requeue(state, PLANS)
+    assert counted(state) == truth.counts
+    assert period_totals(state) == truth.audits
+    kept = [each for each in rejects(state) if each.reason is Reason.UNAUTHENTICATED]
+    assert len(kept) > len(sent)
+    with pytest.raises(ParameterError, match="unauthenticated would be rejected again"):
+        requeue(state, PLANS, reasons=[Reason.UNAUTHENTICATED])
+    assert requeue(state, PLANS).size == 0
+
+
+def test_a_streaming_job_comes_to_the_same(sent: list[Sent], truth: Drained) -> None:
+    topics = (ReportTopic("reports", 1, 2),)
+    deployment = Deployment("job", Registry(PLANS), topics, every=3_000, slots=3, rows=30)
+    logs: dict[Lane, list[Record]] = defaultdict(list)
+    for append, message in sorted(sent + attacked(sent, [*attacks_on(sent).values()])):
+        lane = Lane(str(topics[0]), topics[0].partition(shard_said(message)))
+        logs[lane].append(Record(append, message))
+    for each in range(topics[0].partitions):
+        lane = Lane(str(topics[0]), each)
+        logs[lane].append(Record(BEGIN + 99 * DAY, b"the last"))
+    job = Runner(deployment, dict(logs), random.Random(1))
+    job.finish()
+    outcome = streamed(job)
+    assert outcome.windows == rows_of(truth.tables["windows"])
+    assert outcome.estimates == rows_of(truth.tables["estimates"])
+    (health,) = (each for each in job.documents.values() if isinstance(each, HealthDocument))
+    assert health.health["revoked"] == 0
+    assert {each.reason for each in job.rejects} >= {Reason.UNAUTHENTICATED, Reason.MALFORMED}
