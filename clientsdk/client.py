@@ -14,6 +14,7 @@ from clientsdk.arguments import (
     checked_ceilings,
     checked_path,
     checked_publisher,
+    expected_plan,
     read_plan,
     tell_if_nothing_fits,
 )
@@ -77,11 +78,15 @@ class Client(Sending, Inspecting):
     settings : Settings, optional
         All that is not given above; by default what the environment's variables say, read now
         and never again.
+    expect : str, optional
+        The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
+        it; another plan is refused. For plans that the app fetches.
 
     Raises
     ------
     PlanError
-        The plan cannot be honoured, or the store belongs to another collector or period length.
+        The plan cannot be honoured, or is not the one expected, or the store belongs to another
+        collector or period length.
     ParameterError
         The ceilings are below 1,000 micro-epsilon, or the period's exceeds the lifetime's.
         Or an argument or a setting is nothing that could serve as such.
@@ -127,8 +132,9 @@ class Client(Sending, Inspecting):
         background: bool | None = None,
         quota: Quota | None = None,
         settings: Settings | None = None,
+        expect: str | None = None,
     ) -> None:
-        self.plan = read_plan(plan)
+        self.plan = expected_plan(read_plan(plan), expect)
         publisher = checked_publisher(publisher)
         self.settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:

@@ -151,9 +151,9 @@ class Contents(Database):
         numbers may stand for other plans, and its consent is for something else.
         """
         pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
-        plans = dict(connection.execute("SELECT id, fingerprint FROM plan").fetchall())
+        plans = dict(connection.execute("SELECT id, digest FROM plan").fetchall())
         if pinned != (self.identity, self._collector, self._period_ms) or any(
-            plans.get(number) != plan.fingerprint for number, plan in self._plans.items()
+            plans.get(number) != plan.digest for number, plan in self._plans.items()
         ):
             self._disown()
 

@@ -7,7 +7,9 @@ import sqlite3
 import stat
 import time
 
-from sotto.errors import StoreError
+from mechanisms.digests import sha256
+from sotto.documents import brought_forward
+from sotto.errors import PlanError, StoreError
 
 VERSION = 4
 APPLICATION = 0x534F5454  # "SOTT"
@@ -93,7 +95,8 @@ _SINCE_3 = (
     ) WITHOUT ROWID""",
 )
 #: What those of version 3 lack: how many commits have survived a loss of power, and what was
-#: spent before the file was damaged, lost, or replaced by an older copy.
+#: spent before the file was damaged, lost, or replaced by an older copy. Their plans were told
+#: apart by the hash of the whole document, which was what a fingerprint was then.
 _SINCE_4 = (
     """CREATE TABLE mark (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -103,6 +106,7 @@ _SINCE_4 = (
         restored INTEGER NOT NULL
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
+    "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; of damaged names of tables it says something that is no text.
@@ -218,6 +222,8 @@ def prepare(connection: sqlite3.Connection) -> bool:
     for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4)):
         for table in tables if version < first else ():
             connection.execute(table)
+    if objects and version < 4:
+        _bring_plans_forward(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     return not objects
@@ -238,6 +244,20 @@ def check(connection: sqlite3.Connection) -> int:
     if not 2 <= version <= VERSION:
         raise StoreError(f"the state file has schema {version}; this version reads 2 to {VERSION}")
     return int(version)
+
+
+def _bring_plans_forward(connection: sqlite3.Connection) -> None:
+    """Write plans of format 1 anew; one that cannot be honoured is left, and is never used."""
+    for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
+        try:
+            document = brought_forward(body)
+        except PlanError:
+            continue
+        if document is not None:
+            connection.execute(
+                "UPDATE plan SET digest = ?, body = ? WHERE id = ?",
+                (sha256(document), document, number),
+            )
 
 
 def _opened(database: str) -> sqlite3.Connection:

@@ -236,7 +236,7 @@ def small_plan() -> CompiledPlan:
         ],
     }
     plan = {
-        "format": 1,
+        "format": 2,
         "collector": "colours.example",
         "plan": "colours",
         "version": 1,

@@ -25,6 +25,8 @@ MAX_DURATION = 36_525 * 86_400_000
 #: The year 9999.
 MAX_TIME = 253_402_300_800_000
 MAX_LIMIT = 1_000_000
+#: Into how many panels devices are divided at most.
+MAX_PANEL = 1000
 #: A time rounded to less is as good as exact, and every period has states of its own.
 MIN_RESOLUTION = 1000
 MIN_PERIOD = 60_000
@@ -126,6 +128,8 @@ def _metric_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
         )
     if not 1 <= metric.limit <= MAX_LIMIT:
         problems.append(f": repeat: limit {metric.limit} must be in [1, {MAX_LIMIT}]")
+    if not 1 <= metric.panel <= MAX_PANEL:
+        problems.append(f": panel 1/{metric.panel} must be 1/N with N in [1, {MAX_PANEL}]")
     problems += _repeat_problems(metric)
     problems += _ladder_problems(plan, metric)
     return problems + type_problems(metric)

@@ -1,9 +1,10 @@
-"""The compiled plan: what devices and aggregators read, and what the fingerprint identifies.
+"""The compiled plan: what devices and aggregators read, and how it is named on the wire.
 
 A compiled plan is canonical JSON (``docs/formats.md``): times are integer milliseconds, privacy
 amounts integer micro-epsilon, and every choice that the plan left open has been made. It is read
 with the standard library alone, and refused unless its mechanisms, ladders and ceilings can be
-honoured (:mod:`sotto.checks`). The *fingerprint* is the SHA-256 of its bytes.
+honoured (:mod:`sotto.checks`). The *fingerprint*, which is in every message, covers only what
+decoding and counting need; the *digest* covers all bytes and never leaves a device.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from sotto.values import Symbol, labels_of, plain_types, symbol_of
 if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
 
-FORMAT = 1
+#: In front of what the fingerprint is the hash of.
+_FINGERPRINT = b"sotto.fingerprint\0"
 
 
 @frozen
@@ -99,6 +101,8 @@ class CompiledMetric:
         period, grace.
     question : str or None
         Of a survey.
+    panel : int
+        A device answers in one of so many budget periods; 1 is every period.
     """
 
     index: int
@@ -116,6 +120,7 @@ class CompiledMetric:
     ladder: tuple[Rung, ...]
     horizon: int
     question: str | None = None
+    panel: int = 1
 
     @property
     def spec(self) -> dict[str, Parameter]:
@@ -250,22 +255,38 @@ class CompiledPlan:
         check(plan)
         if plan.to_json() != data:
             raise PlanError(
-                "the compiled plan is not in canonical form, so its fingerprint would not be that "
-                "of its bytes: compile the plan again, and do not edit or reformat what comes out"
+                "the compiled plan is not in canonical form: compile the plan again, and do not "
+                "edit or reformat what comes out"
             )
         return plan
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        from sotto.documents import document_of
+        from sotto.documents import canonical, document_of
 
-        return json.dumps(
-            document_of(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        ).encode("utf-8")
+        return canonical(document_of(self))
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """The SHA-256 of the canonical bytes: 32 bytes that identify the plan on the wire."""
+        """32 bytes that name the plan on the wire.
+
+        Privacy
+        -------
+        They are in every message, so what they cover could tell devices apart that were given
+        plans that differ. Plans that differ only in owner, dates or texts have one fingerprint.
+        """
+        from sotto.documents import canonical, wire_document_of
+
+        return sha256(_FINGERPRINT + canonical(wire_document_of(self)))
+
+    @property
+    def fingerprint_hex(self) -> str:
+        """The fingerprint as 64 hexadecimal digits, as people write it and apps pin it."""
+        return self.fingerprint.hex()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The SHA-256 of the canonical bytes: 32 bytes that no other document has."""
         return sha256(self.to_json())
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -14,15 +15,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Of compiled plans.
+FORMAT = 2
 _REQUIRED: Any = object()
 #: Far beyond every range that is checked later, and still a float.
 _LARGEST = 10**100
+#: What the fingerprint covers: all that decides which bytes a device sends, and how they are
+#: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
+_ON_THE_WIRE = frozenset(
+    {"collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"}
+)
+_METRIC_ON_THE_WIRE = frozenset(
+    {"name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"}
+    | {"domain", "outside", "range"}
+)
 
 
 def document_of(plan: CompiledPlan) -> dict[str, object]:
     """Return the plan as a JSON document (``docs/formats.md``)."""
     return {
-        "format": 1,
+        "format": FORMAT,
         "collector": plan.collector,
         "plan": plan.plan,
         "version": plan.version,
@@ -38,6 +50,45 @@ def document_of(plan: CompiledPlan) -> dict[str, object]:
     }
 
 
+def wire_document_of(plan: CompiledPlan) -> dict[str, object]:
+    """Return of the plan's JSON document what the fingerprint covers."""
+    document = document_of(plan)
+    return {
+        **{key: value for key, value in document.items() if key in _ON_THE_WIRE},
+        "metrics": [
+            {key: value for key, value in metric.items() if key in _METRIC_ON_THE_WIRE}
+            for metric in map(_metric_document, plan.metrics)
+        ],
+    }
+
+
+def canonical(document: Mapping[str, object]) -> bytes:
+    """Return a JSON document as canonical bytes (``docs/formats.md``)."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8")
+
+
+def brought_forward(data: bytes) -> bytes | None:
+    """Return what a compiled plan of format 1 is in this format; None if it is none of that.
+
+    Raises
+    ------
+    PlanError
+        It is one, and cannot be honoured.
+    """
+    from sotto.checks import check
+
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or document.get("format") != 1:
+        return None
+    plan = plan_of({**document, "format": FORMAT})
+    check(plan)
+    return plan.to_json()
+
+
 def _metric_document(metric: CompiledMetric) -> dict[str, object]:
     optional = {
         "domain": None if metric.domain is None else list(metric.domain),
@@ -45,6 +96,7 @@ def _metric_document(metric: CompiledMetric) -> dict[str, object]:
         "range": None if metric.range is None else list(metric.range),
         "unit": metric.unit,
         "question": metric.question,
+        "panel": metric.panel if metric.panel > 1 else None,
     }
     return {
         "name": metric.name,
@@ -69,11 +121,13 @@ def plan_of(document: object) -> CompiledPlan:
     PlanError
         A field is missing, has the wrong type, or the document is of another format.
     """
-    from sotto.compiled import FORMAT, Ceilings, CompiledPlan
+    from sotto.compiled import Ceilings, CompiledPlan
 
     fields = _Fields(document, "the compiled plan")
     if fields.take("format", int) != FORMAT:
-        raise PlanError(f"the compiled plan is of another format than {FORMAT}")
+        raise PlanError(
+            f"the compiled plan is of another format than {FORMAT}: compile the plan again"
+        )
     ceilings = _Fields(fields.take("ceilings", dict), "ceilings")
     period, grace = fields.take("period", int), fields.take("grace", int)
     return CompiledPlan(
@@ -110,6 +164,7 @@ def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
     kind = repeat.take("kind", str)
     # The last rung of a constant metric is never sent.
     sent = ladder[:-1] if kind == "constant" else ladder
+    panel = fields.take("panel", int, None)
     limits = fields.items("range", (int, float))
     if limits is not None and len(limits) != 2:
         raise PlanError(f"metric {name!r}: range must be two numbers, low and high")
@@ -129,6 +184,7 @@ def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
         ladder=ladder,
         horizon=(sent[-1].after if sent else 0) + lateness,
         question=fields.take("question", str, None),
+        panel=1 if panel is None else panel,
     )
 
 

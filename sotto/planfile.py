@@ -16,7 +16,7 @@ from pydantic import Field, StrictInt, StrictStr, ValidationError
 from sotto.errors import PlanError
 from sotto.metricfiles import MetricFile
 from sotto.planerrors import explain
-from sotto.planfields import Day, Duration, Micro, Model, Text
+from sotto.planfields import Day, Duration, Micro, Model, Panel, Text
 
 
 class CeilingsFile(Model):
@@ -40,6 +40,7 @@ class PlanFile(Model):
     grace: Duration = 86_400_000
     retention: Duration = 30 * 86_400_000
     shards: StrictInt = 64
+    panel: Panel = 1
     metrics: dict[Text, Annotated[MetricFile, Field(discriminator="type")]]
 
 

@@ -2,7 +2,7 @@
 
 Made by `sotto plan generate`: change the plan and make it anew.
 
-Fingerprint: ec7e2ccc1fbb791dc6a4436189b8f7d1f66451028e4cbe0af2915936c797d077
+Fingerprint: 1aa8597f0a693a67380ee90ed9a5e8803116c0045bd0b5389e58341dc694a000
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from clientsdk.typed import Metric, check_plan
 #: The compiled plan, for the client.
 PLAN: Final[bytes] = (
     b'{"ceilings":{"lifetime":1200000000,"period":12000000},"collector":"apps.'
-    b'example","expires":2114380800000,"format":1,"grace":86400000,"metrics":['
+    b'example","expires":2114380800000,"format":2,"grace":86400000,"metrics":['
     b'{"domain":["convert","resize","show"],"ladder":[{"after":0,"epsilon":500'
     b'000},{"after":86400000,"epsilon":1000000}],"mechanism":{"domain_size":4,'
     b'"name":"grr"},"missing":false,"name":"command","outside":"other","repeat'

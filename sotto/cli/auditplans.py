@@ -102,7 +102,7 @@ class PlanAudit:
         costs = ["metric", "a value", "values a period", "a period", "a lifetime"]
         return [
             f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
-            f"fingerprint {plan.fingerprint.hex()}",
+            f"fingerprint {plan.fingerprint_hex}",
             "",
             "A value, released up to each rung:",
             "",
@@ -158,7 +158,7 @@ class PlanAudit:
             "plan": self.plan.plan,
             "version": self.plan.version,
             "collector": self.plan.collector,
-            "fingerprint": self.plan.fingerprint.hex(),
+            "fingerprint": self.plan.fingerprint_hex,
             "attack": attack_document(self.attacker),
             "metrics": [_document(metric) for metric in self.metrics],
             "period": {

@@ -31,6 +31,8 @@ examples:
       write plan.json beside it and print its fingerprint
   sotto plan compile plan.yaml -o - > compiled.json
       write it to standard output, and the fingerprint to standard error
+  sotto plan fingerprint plan.yaml
+      print the fingerprint, by which an app that fetches its plan pins it
   sotto plan generate plan.yaml -o metrics.py
       write a Python module with the compiled plan inside and a typed attribute a metric
 """
@@ -71,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write; the plan's name with .json if left out",
     )
     compile_.set_defaults(action=_compile)
+    fingerprint = actions.add_parser(
+        "fingerprint",
+        help="print the fingerprint that an app pins",
+        description="Print what names the plan on the wire, for Client(..., expect=...).",
+    )
+    fingerprint.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
+    fingerprint.set_defaults(action=_fingerprint)
     generate = actions.add_parser(
         "generate",
         help="write a Python module with a typed attribute for each metric",
@@ -104,13 +113,19 @@ def _compile(args: argparse.Namespace) -> int:
     data = compiled.to_json()
     if args.output == "-":
         sys.stdout.buffer.write(data)
-        print(compiled.fingerprint.hex(), file=sys.stderr)
+        print(compiled.fingerprint_hex, file=sys.stderr)
         return 0
     output = Path(args.output) if args.output else args.plan.with_suffix(".json")
     if output.resolve() == args.plan.resolve():
         raise ParameterError(f"{output} is the plan itself: name another file with -o")
     _write_whole(output, data)
-    print(compiled.fingerprint.hex())
+    print(compiled.fingerprint_hex)
+    return 0
+
+
+def _fingerprint(args: argparse.Namespace) -> int:
+    plan, _ = _loaded(args.plan)
+    print(plan.fingerprint_hex)
     return 0
 
 
@@ -127,7 +142,7 @@ def _generate(args: argparse.Namespace) -> int:
     if output.resolve() == args.plan.resolve():
         raise ParameterError(f"{output} is the plan itself: name another file with -o")
     _write_whole(output, text.encode("utf-8"))
-    print(plan.fingerprint.hex())
+    print(plan.fingerprint_hex)
     return 0
 
 
@@ -159,7 +174,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 
     lines = [
         f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
-        f"fingerprint {plan.fingerprint.hex()}",
+        f"fingerprint {plan.fingerprint_hex}",
         f"owner {plan.owner}",
         "",
         *table(["metric", "type", "mechanism", "payload", "window"], map(_about, plan.metrics)),

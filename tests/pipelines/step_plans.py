@@ -64,7 +64,7 @@ THRESHOLD = {"name": "threshold", "missing": False}
 
 def plan(version: int, ceiling: float, *metrics: dict[str, object]) -> CompiledPlan:
     document = {
-        "format": 1,
+        "format": 2,
         "collector": "tests.example",
         "plan": "step",
         "version": version,

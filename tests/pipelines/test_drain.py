@@ -325,7 +325,7 @@ def test_plans_of_two_collectors_or_of_one_name_are_refused(small: Path, tmp_pat
     from step_plans import category, plan
 
     twice = [plan(1, 4, category("colour", size, 0.5)) for size in (3, 4)]
-    with pytest.raises(DrainError, match="same name and version"):
+    with pytest.raises(PlanError, match="plan step version 1 has two fingerprints"):
         drain(small, tmp_path / "state", twice)
     with pytest.raises(PlanError):
         drain(small, tmp_path / "state", [])

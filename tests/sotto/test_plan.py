@@ -288,3 +288,26 @@ def test_a_compiled_plan_is_canonical_json():
     data = parse_plan(PLAN_YAML).compile().to_json()
     again = json.dumps(json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert data == again.encode()
+
+
+def panels(written, of_dest=""):
+    text = PLAN_YAML.replace("period: 7d\n", f"period: 7d\n{written}\n")
+    text = text.replace("{type: string,", "{type: string," + of_dest)
+    return [metric.panel for metric in parse_plan(text).compile().metrics]
+
+
+def test_a_panel_is_the_plans_unless_a_metric_has_its_own():
+    assert panels("") == panels("panel: 1") == panels("panel: 1/1") == [1, 1, 1, 1]
+    assert panels("panel: 1/13") == [13, 13, 13, 13]
+    assert panels("panel: 1/13", " panel: 1,") == [13, 1, 13, 13]
+    assert panels("", " panel: 1/1000,") == [1, 1000, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "written", ["2/13", "1/0", "1/1001", "0", "13", "0.5", "true", "[1]", "''"]
+)
+def test_a_panel_that_is_no_share_is_refused_by_name(written):
+    with pytest.raises(PlanError, match=r"^panel .* must be 1/N with a whole number N in \[1, 10"):
+        panels(f"panel: {written}")
+    with pytest.raises(PlanError, match=r"^metric 'dest': panel .* such as 1/13, or 1 for every"):
+        panels("", f" panel: {written},")
