@@ -179,9 +179,8 @@ def _windows(
     connection: sql.Connection,
 ) -> tuple[dict[MetricKey, tuple[int, ...]], dict[MetricKey, NewestWindow]]:
     """Return reports by rung over all windows, and the newest window, of every metric."""
-    names = ("plan", "version", "metric", "window_start", "window_end", "n", "reports_by_level")
-    names += ("withheld",)
-    columns = [WINDOWS.c[name] for name in names]
+    about = ("window_start", "window_end", "n", "reports_by_level", "withheld")
+    columns = [WINDOWS.c[name] for name in (*MetricKey._fields, *about)]
     rungs: dict[MetricKey, list[int]] = {}
     newest: dict[MetricKey, NewestWindow] = {}
     query = sql.select(*columns).order_by(*columns[:4])

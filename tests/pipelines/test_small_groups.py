@@ -308,11 +308,16 @@ def test_results_made_under_another_minimum_are_made_again(tmp_path: Path, asked
     plan = colour_plan()
     job = Outputs(tmp_path, plan, colours(plan, 19))
     expected = job.rows(), job.windows()
-    with closing(sqlite3.connect(job.state / "results.db")) as connection, connection:
-        connection.execute("update estimates set value = 0.5, withheld = null")
-        connection.execute(f"update windows set withheld = null, minimum_reports = {asked}")
+    _estimate_under(job.state / "results.db", asked)
     drain(tmp_path / "log", job.state, [plan])
     assert (job.rows(), job.windows()) == expected
+
+
+def _estimate_under(database: Path, asked: str) -> None:
+    """Make a database what it would be had the plan asked for another number of reports."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("update estimates set value = 0.5, withheld = null")
+        connection.execute(f"update windows set withheld = null, minimum_reports = {asked}")
 
 
 @pytest.fixture
@@ -337,10 +342,15 @@ def test_it_is_the_sum_of_shares_that_must_be_enough(
     states = [tmp_path / "1", tmp_path / "2"]
     for number, state in enumerate(states, start=1):
         drain(cluster.source(share=Share(number, 2)), state, [plan])
-    combine(states, [plan], f"sqlite:///{tmp_path / 'all.db'}")
-    with Results(f"sqlite:///{tmp_path / 'all.db'}") as results:
-        assert {row["withheld"] for row in results.estimates()} == {why}
-        assert [row["n"] for row in results.table(WINDOWS)] == [devices]
+    database = tmp_path / "all.db"
+    for _ in range(2):
+        combine(states, [plan], f"sqlite:///{database}")
+        with Results(f"sqlite:///{database}") as results:
+            assert {row["withheld"] for row in results.estimates()} == {why}
+            assert {row["value"] is None for row in results.estimates()} == {why is not None}
+            assert [row["n"] for row in results.table(WINDOWS)] == [devices]
+        # It is made again the second time.
+        _estimate_under(database, "1")
 
 
 @pytest.mark.parametrize("name", ["vector_thresholds", "sampled_bit"])
