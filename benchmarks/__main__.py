@@ -10,7 +10,7 @@ import importlib
 import platform
 import sys
 
-NAMES = ("kernels", "variance", "step", "drain", "growth", "kafka", "streaming", "flink")
+NAMES = ("kernels", "variance", "linking", "step", "drain", "growth", "kafka", "streaming", "flink")
 
 
 def main() -> int:

@@ -110,7 +110,8 @@ class StateDirectory:
             Another drain holds it, or it cannot be made.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            # Pseudonyms are in it: who else is to read it is for its owner to say.
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise DrainError(f"{self.path}: {error.strerror}") from error

@@ -77,7 +77,7 @@ def test_the_command_tells_what_is_running(local, monkeypatch, capsys):
 
 def test_secrets_are_its_owners_alone(secured):
     files = [path for path in secured.folder.rglob("*") if path.name != "data"]
-    for name in ("server.properties", "client.json", "server.pem"):
+    for name in ("server.properties", "client.json", "devices.json", "server.pem"):
         (path,) = [path for path in files if path.name == name]
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not list((secured.folder / "keys").glob("*.key"))
@@ -95,12 +95,14 @@ def test_the_password_is_in_no_command_line(tmp_path, monkeypatch):
 
     broker = LocalBroker(tmp_path / 'a "folder"', "tls")
     broker.folder.mkdir()
-    broker._write_configuration((1, 2), "the password")
+    passwords = {"sotto": "the password", "devices": "another password"}
+    broker._write_configuration((1, 2), passwords)
     monkeypatch.setattr("deploy.kafka.broker.subprocess.run", run)
     broker._format("java", ["a.Tool"])
     ((command, told, mode),) = seen
-    assert "the password" not in " ".join(command)
-    assert '"SCRAM-SHA-512=[name=sotto,password=the password]"' in told.splitlines()
+    for user, password in passwords.items():
+        assert f'"SCRAM-SHA-512=[name={user},password={password}]"' in told.splitlines()
+        assert password not in " ".join(command)
     assert mode == 0o600
     assert list(broker.folder.glob("format*")) == []
 
