@@ -28,8 +28,10 @@ _LEARNT, _FEWEST = 1 << 26, 1000
 MAX_TRIALS = 50_000_000
 #: The worst pair's part of the chance of a false bound; the others have equal parts of the rest.
 _WORST = 0.8
-#: Parts of the trials: of every other pair, and of what finds a suspicious one.
-_OTHERS, _SEARCH = 4, 2
+#: Chains of either input of the suspicious and of the random pair, as parts of the worst one's.
+_OTHERS = 0.25, 0.125
+#: Chains of the search for the suspicious pair, as a part of the trials.
+_SEARCH = 0.5
 
 
 class Sampler(Protocol):
@@ -70,8 +72,8 @@ def attack(
         Also of the secrets; the production sampler's is :class:`.SystemSource`.
     trials : int
         At least 10: how many chains of each input of the worst pair are drawn, on average. A fair
-        secret bit decides of each of twice as many. The other pairs have a quarter of that each,
-        and the search among inputs a quarter.
+        secret bit decides of each of twice as many. The suspicious pair has a quarter of that, the
+        random one an eighth, and the search a quarter.
     confidence : float
         In (0, 1), of the bound.
     levels : int, optional
@@ -200,10 +202,10 @@ class Target:
 
 def _several(target: Target, trials: int) -> list[Guesses]:
     """Attack the worst pair, and where there are more than two inputs, two other ones."""
-    others = other_pairs(target, trials // _SEARCH)
+    others = other_pairs(target, int(_SEARCH * trials))
     worst = worst_pair(target.mechanism, target.levels - 1)
     found = [target.guesses(worst, trials, _WORST if others else 1.0)]
-    for pair in others:
+    for pair, part in zip(others, _OTHERS, strict=False):
         share = (1 - _WORST) / len(others)
-        found.append(target.guesses(pair, max(10, trials // _OTHERS), share))
+        found.append(target.guesses(pair, max(10, int(part * trials)), share))
     return found

@@ -9,7 +9,7 @@ Which bits, and with which weights, is learnt from chains whose inputs are known
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -41,14 +41,24 @@ class Seen:
     reader: Reader
     payloads: NDArray[np.uint8]
     chains: NDArray[np.uint64]
+    _ratios: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+
+    def ratio(self, level: int) -> NDArray[np.float64]:
+        """Logarithms of likelihood ratios of one rung, ``(n,)``; e^-1000 stands for impossible."""
+        import numpy as np
+
+        level %= self.payloads.shape[1]
+        if level not in self._ratios:
+            found = self.reader.log_ratio(self.payloads[:, level], self.chains, level)
+            self._ratios[level] = np.nan_to_num(np.clip(found, -1000, 1000))
+        return self._ratios[level]
 
     @cached_property
     def ratios(self) -> NDArray[np.float64]:
-        """Logarithms of likelihood ratios, ``(n, levels)``; e^-1000 stands for impossible."""
+        """Those of all rungs, ``(n, levels)``."""
         import numpy as np
 
-        ratios = self.reader.log_ratios(self.payloads, self.chains)
-        return np.nan_to_num(np.clip(ratios, -1000, 1000))
+        return np.stack([self.ratio(level) for level in range(self.payloads.shape[1])], axis=1)
 
     @cached_property
     def answers(self) -> NDArray[np.int64]:
@@ -97,7 +107,7 @@ def views_of(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
     import numpy as np
 
     levels = seen.payloads.shape[1]
-    views: dict[str, View] = {"the last rung": _number(seen, lambda seen: seen.ratios[:, -1])}
+    views: dict[str, View] = {"the last rung": _number(seen, lambda seen: seen.ratio(-1))}
     if levels > 1:
         views["all rungs"] = lambda seen: key_of(np.rint(seen.ratios * 1e6).astype(np.int64))
         total = _number(seen, lambda seen: seen.ratios.sum(axis=1))

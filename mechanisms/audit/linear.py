@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _TELLING = 3.0
 #: Of those, so many at most.
 _FEATURES = 64
+#: Of chains, so many at most are regressed upon.
+_ROWS = 1 << 14
 #: The weight of the squared norm, in chains.
 _RIDGE = 1.0
 #: Newton's steps, and how small the last one is.
@@ -63,8 +65,8 @@ class LinearScore:
         of_side = np.stack([~secrets, secrets]) / sides
         means = of_side @ numbers
         chosen = _telling(means, (of_side @ numbers**2 - means**2) / sides)
-        features = _features(planes, numbers, bits, chosen)
-        return LinearScore(bits, chosen, _regress(features, secrets))
+        features = _features(planes[:_ROWS], numbers[:_ROWS], bits, chosen)
+        return LinearScore(bits, chosen, _regress(features, secrets[:_ROWS]))
 
     def __call__(
         self, planes: NDArray[np.uint8], numbers: NDArray[np.float64]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_LARGEST = 16
+
 
 @dataclass(frozen=True)
 class BinaryLoloha:
@@ -125,7 +127,9 @@ class BinaryLoloha:
                 # Cell 0 has a permanent response of its own.
                 response = np.where(secrets, unit(n, source) >= right, response)
             ratios = np.array(self._log_ratios(before, after))[ones[0], ones[1]]
-            return {"likelihood ratio": score_key(ratios), "counts": key_of(np.stack(ones, 1))}
+            # No number of chains that can be drawn tells larger ratios apart.
+            whole = score_key(np.clip(np.rint(ratios), -_LARGEST, _LARGEST))
+            return {"the likelihood ratio": whole, "the counts": key_of(np.stack(ones, axis=1))}
 
         return release
 

@@ -1,9 +1,10 @@
 """Find two inputs that a sampler may tell apart better than it should, from a few chains of many.
 
-A fault can depend on the input. Chains of many inputs, drawn at random, are compared bit by bit,
-rung by rung; those inputs whose bits are farthest from the others' are compared again, with more
-chains, and the two that differ most are what an attack should look at. All of this only chooses a
-pair: what an attack counts is drawn afterwards.
+A fault can depend on the input. Chains of many inputs, drawn at random, are compared rung by rung:
+bit by bit, or as a whole where a report is one byte; in how a rung differs from the next; and in
+how often a report is what public coins make of its input. The inputs that are farthest from all
+others are compared again, with more chains, and the two that differ most are attacked. All of this
+only chooses a pair: the chains of the attack are drawn afterwards.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _suspicious(target: Drawer, inputs: list[Any], chains: int) -> Pair:
 
 
 def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much reports could tell, summed over the bits of a plane, of the best plane."""
+    """Return how much reports could tell, summed over the cells of a plane, of the best plane."""
     import numpy as np
 
     gaps: NDArray[np.float64] = np.abs(logs - other).max(axis=2)
@@ -95,13 +96,14 @@ def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArr
 def _logs(
     target: Drawer, inputs: Sequence[Any], chains: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the logarithms of the shares of ones and zeros, by input and of all inputs.
+    """Return the logarithms of the shares of every cell, and of all but it, of reports.
 
     Returns
     -------
-    ndarray, shape (inputs, planes, 2, bits)
-        Shares that chance could have moved are those of all inputs.
-    ndarray, shape (1, planes, 2, bits)
+    ndarray, shape (inputs, planes, 2, cells)
+        By input. Shares that chance could have moved are those of all inputs.
+    ndarray, shape (1, planes, 2, cells)
+        Of all inputs.
     """
     import numpy as np
 
@@ -115,32 +117,31 @@ def _logs(
 
 
 def _counts(target: Drawer, inputs: Sequence[Any], chains: int) -> tuple[int, NDArray[np.int64]]:
-    """Return how many chains each input had, and how many of their bits were set."""
+    """Return how many chains each input had, and how many of them had what in every plane."""
     import numpy as np
 
     turns, total = 0, np.zeros(1, dtype=np.int64)
     for column, payloads, ids in target.columns(inputs, chains):
-        bits = _planes(target.mechanism, column, payloads, ids)
-        by_turn = bits.reshape(-1, len(inputs), *bits.shape[1:])
-        turns, total = turns + len(by_turn), total + by_turn.sum(axis=0, dtype=np.int64)
+        changes = payloads[:, 1:] ^ payloads[:, :-1]
+        found = _tally(np.concatenate([payloads, changes], axis=1), len(inputs))
+        true = truths(target.mechanism, column, ids)[:, None] == answers(target.mechanism, payloads)
+        if true.shape[2]:
+            agreed = true.reshape(-1, len(inputs), *true.shape[1:]).sum(axis=0)
+            room = (0, 0), (0, 0), (0, found.shape[2] - agreed.shape[2])
+            found = np.concatenate([found, np.pad(agreed, room)], axis=1)
+        turns, total = turns + len(payloads) // len(inputs), total + found
     return turns, total
 
 
-def _planes(
-    mechanism: LadderedMechanism,
-    column: Any,
-    payloads: NDArray[np.uint8],
-    ids: NDArray[np.uint64],
-) -> NDArray[np.uint8]:
-    """Return the bits of all rungs, of their changes, and which answers are the truth."""
+def _tally(planes: NDArray[np.uint8], inputs: int) -> NDArray[np.int64]:
+    """Count set bits, or of planes of one byte its values: ``(inputs, planes, cells)``."""
     import numpy as np
 
-    changes = payloads[:, 1:] ^ payloads[:, :-1]
-    planes = np.concatenate([payloads, changes], axis=1)
-    bits = np.unpackbits(planes, axis=2, bitorder="little")
-    true = truths(mechanism, column, ids)[:, None] == answers(mechanism, payloads)
-    if not true.shape[2]:
-        return bits
-    padded = np.zeros((*payloads.shape[:2], bits.shape[2]), dtype=np.uint8)
-    padded[:, :, : true.shape[2]] = true
-    return np.concatenate([bits, padded], axis=1)
+    n, count, width = planes.shape
+    if width > 1:
+        bits = np.unpackbits(planes, axis=2, bitorder="little")
+        by_turn = bits.reshape(-1, inputs, count, 8 * width)
+        return by_turn.sum(axis=0, dtype=np.int64)
+    rows = count * (np.arange(n) % inputs)[:, None] + np.arange(count)
+    cells = 256 * rows + planes[:, :, 0]
+    return np.bincount(cells.ravel(), minlength=256 * inputs * count).reshape(inputs, count, 256)

@@ -62,15 +62,24 @@ class Reader:
         """
         import numpy as np
 
-        out = np.zeros(payloads.shape[:2])
-        for level in range(payloads.shape[1]):
-            reports = payloads[:, level]
-            # A report that no input has, from a faulty sampler, is left to the other views.
-            possible = self.mechanism.valid(reports)
-            if possible.all():
-                out[:, level] = self._of(reports, chains, level)
-            elif possible.any():
-                out[possible, level] = self._of(reports[possible], chains[possible], level)
+        levels = range(payloads.shape[1])
+        return np.stack([self.log_ratio(payloads[:, k], chains, k) for k in levels], axis=1)
+
+    def log_ratio(
+        self, reports: NDArray[np.uint8], chains: NDArray[np.uint64], level: int
+    ) -> NDArray[np.float64]:
+        """Return those of ``(n, payload_width)`` reports of one rung, ``(n,)``.
+
+        Of a report that no input has, from a faulty sampler, it is 0.
+        """
+        import numpy as np
+
+        possible = self.mechanism.valid(reports)
+        if possible.all():
+            return self._of(reports, chains, level)
+        out = np.zeros(len(reports))
+        if possible.any():
+            out[possible] = self._of(reports[possible], chains[possible], level)
         return out
 
     def _of(

@@ -90,7 +90,8 @@ def test_a_plan_attacked(capsys, plan_file):
         assert len(attacks) == 1
         # What is never sent is not attacked: the last rung that is, is.
         assert attacks[0]["certified"] == metric["value"]
-        assert attacks[0]["chains"] == 10_000
+        # 10,000 of the worst pair, and fewer of other inputs.
+        assert 10_000 < attacks[0]["chains"] < 20_000
     status, lines, _ = run(capsys, plan_file, "--attack", "--trials", 2000)
     assert status == 0
     assert "metric mechanism rung claimed certified attacked verdict" in lines
@@ -113,7 +114,7 @@ def test_the_library_without_an_attack(capsys):
     assert all(line["certified"] <= line["claimed"] for line in found.values())
     census = [line for line in document["published"] if "Christofides" in line["claim"]]
     assert census[0]["true"] == "inf"
-    assert [line["verdict"].split(":")[0] for line in document["published"]].count("false") == 11
+    assert [line["verdict"].split(":")[0] for line in document["published"]].count("false") == 12
     status, lines, err = run(capsys, "--no-attack")
     assert (status, err) == (0, "")
     assert "Claims of papers, and of what breaks their conditions:" in lines
