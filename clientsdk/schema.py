@@ -11,7 +11,7 @@ from mechanisms.digests import sha256
 from sotto.documents import brought_forward
 from sotto.errors import PlanError, StoreError
 
-VERSION = 4
+VERSION = 5
 APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
@@ -95,8 +95,7 @@ _SINCE_3 = (
     ) WITHOUT ROWID""",
 )
 #: What those of version 3 lack: how many commits have survived a loss of power, and what was
-#: spent before the file was damaged, lost, or replaced by an older copy. Their plans were told
-#: apart by the hash of the whole document, which was what a fingerprint was then.
+#: spent before the file was damaged, lost, or replaced by an older copy.
 _SINCE_4 = (
     """CREATE TABLE mark (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -106,6 +105,13 @@ _SINCE_4 = (
         restored INTEGER NOT NULL
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
+)
+#: What those of version 4 lack: the secret that says in which periods the device answers. Their
+#: plans were told apart by the hash of the whole document, which was a fingerprint's then.
+_SINCE_5 = (
+    """CREATE TABLE panel (
+        id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL, since INTEGER NOT NULL
+    )""",
     "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -219,10 +225,10 @@ def prepare(connection: sqlite3.Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4)):
+    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4), (5, _SINCE_5)):
         for table in tables if version < first else ():
             connection.execute(table)
-    if objects and version < 4:
+    if objects and version < 5:
         _bring_plans_forward(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -230,7 +236,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
 
 
 def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2 or 3, which had fewer tables.
+    """Return the version of a device's store: this one, or 2 to 4, which had less in them.
 
     Raises
     ------

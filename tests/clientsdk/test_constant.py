@@ -414,7 +414,7 @@ def tables(path):
 def make_older(path):
     """Make a store one of version 2, which had no such tables."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("permanent", "degraded", "counting", "mark"):
+        for table in ("permanent", "degraded", "counting", "mark", "panel"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
         connection.execute("PRAGMA user_version = 2")
@@ -465,7 +465,7 @@ def test_a_file_of_version_1_is_refused(path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 1")
     for use in (lambda: device(state=path), lambda: read_file(path)):
-        with pytest.raises(StoreError, match="schema 1; this version reads 2 to 4"):
+        with pytest.raises(StoreError, match="schema 1; this version reads 2 to 5"):
             use()
 
 
