@@ -265,7 +265,7 @@ class Client(Sending, Inspecting):
     def _keep_up(self, now: int) -> None:
         """Let periods pass and old secrets go; if that fails now, it is tried again."""
         if not self._store.stopped:
-            with suppress(StoreError):
+            with suppress(StoreError, OSError):
                 self._admission.counts.lapse(now)
                 self._store.keep_up(self.plan.period_of(now))
 

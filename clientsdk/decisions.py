@@ -1,7 +1,7 @@
 """What becomes of a recording, decided before its value is looked at.
 
 Nothing in this module receives a value or its symbol, and it imports nothing that could look at
-one: consent, period, ceilings, quota and counts decide. What is decided is carried out in
+one: consent, period, panel, quota, ceilings and counts decide. What is decided is carried out in
 :mod:`clientsdk.admission`.
 """
 
@@ -14,6 +14,7 @@ from clientsdk import claims, draws, permanent
 from clientsdk.itemcounts import Count, ItemCounts
 from clientsdk.ledger import Consent, tally_name
 from clientsdk.outcomes import Outcome, Refusal
+from clientsdk.panels import Panel
 from clientsdk.store import Store
 from mechanisms.randomness import Source
 from sotto.compiled import CompiledMetric, CompiledPlan
@@ -36,6 +37,8 @@ class Terms(NamedTuple):
         Of a chain at the last rung that is sent, in micro-epsilon.
     own : bool
         Whether each value is a chain of its own, so that memory alone decides about it.
+    panels : int
+        The device answers in one of so many periods.
     """
 
     metric: CompiledMetric
@@ -43,6 +46,7 @@ class Terms(NamedTuple):
     limit: int
     cost: int
     own: bool
+    panels: int
 
 
 class Entry(NamedTuple):
@@ -134,6 +138,8 @@ class Decisions:
         self._source = source
         self._counts = counts
         self._bindings: dict[str, bytes] = {}
+        self._asked: tuple[Panel, int, int] | None = None
+        self._turn = False
         self.terms = {metric.name: self._terms_of(metric) for metric in plan.metrics}
 
     def _terms_of(self, metric: CompiledMetric) -> Terms:
@@ -143,6 +149,7 @@ class Decisions:
             metric.limit,
             metric.mechanism.certified(metric.sent - 1),
             metric.kind in ("first", "every") and metric.type != "top_item",
+            metric.panel,
         )
 
     def decide(self, connection: sqlite3.Connection, terms: Terms, now: int) -> Outcome | Place:
@@ -165,6 +172,8 @@ class Decisions:
         # A clock that was set back does not record before the ledger's period.
         if now >= plan.expires or store.period * plan.period >= plan.expires:
             return Outcome.EXPIRED
+        if terms.panels > 1 and not self._is_turn(terms):
+            return self._refuse(terms, Outcome.NOT_IN_PANEL)
         if store.room <= 0 and store.full(connection):
             return Outcome.STORE_FULL
         if terms.own:
@@ -182,7 +191,17 @@ class Decisions:
             return None
         if now // plan.period != store.period or now >= plan.expires:
             return None
+        if terms.panels > 1 and not self._is_turn(terms):
+            return self._refuse(terms, Outcome.NOT_IN_PANEL)
         return self._own(terms)
+
+    def _is_turn(self, terms: Terms) -> bool:
+        """Whether the device answers about the metric in the store's period."""
+        store = self._store
+        asked = store.panel, terms.panels, store.period
+        if self._asked != asked:
+            self._asked, self._turn = asked, store.panel.is_turn(terms.panels, store.period)
+        return self._turn
 
     def _own(self, terms: Terms) -> Outcome | int:
         """Keep the first values of a period."""

@@ -95,8 +95,7 @@ _SINCE_3 = (
     ) WITHOUT ROWID""",
 )
 #: What those of version 3 lack: how many commits have survived a loss of power, and what was
-#: spent before the file was damaged, lost, or replaced by an older copy. Their plans were told
-#: apart by the hash of the whole document, which was what a fingerprint was then.
+#: spent before the file was damaged, lost, or replaced by an older copy.
 _SINCE_4 = (
     """CREATE TABLE mark (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -106,13 +105,18 @@ _SINCE_4 = (
         restored INTEGER NOT NULL
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
-    "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
 )
-#: What those of version 4 lack: what messages of a period are signed with.
+#: What those of version 4 lack: the secret that says in which periods the device answers, and what
+#: messages of a period are signed with. Their plans were told apart by the hash of the whole
+#: document, which was a fingerprint's then.
 _SINCE_5 = (
+    """CREATE TABLE panel (
+        id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL, since INTEGER NOT NULL
+    )""",
     """CREATE TABLE signing (
         period INTEGER PRIMARY KEY, pseudonym BLOB NOT NULL, seed BLOB NOT NULL
     )""",
+    "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; of damaged names of tables it says something that is no text.
@@ -228,7 +232,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
     for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4), (5, _SINCE_5)):
         for table in tables if version < first else ():
             connection.execute(table)
-    if objects and version < 4:
+    if objects and version < 5:
         _bring_plans_forward(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -236,7 +240,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
 
 
 def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2 to 4, which had fewer tables.
+    """Return the version of a device's store: this one, or 2 to 4, which had less in them.
 
     Raises
     ------

@@ -17,6 +17,7 @@ from clientsdk import (
     claims,
     ledger,
     mark,
+    panels,
     permanent,
     pins,
     ratchet,
@@ -111,6 +112,7 @@ class Store(Booking, Losses):
                 fresh = schema.prepare(connection)
                 if fresh:
                     pins.create(connection, plan, ceilings, period, source)
+                panels.prepare(connection, source)
                 self._adopt(connection, plan, ceilings)
                 recovery.reconcile(self, connection, plan, period, fresh=fresh)
                 self.advance(connection, period)

@@ -2,7 +2,7 @@
 
 Made by `sotto plan generate`: change the plan and make it anew.
 
-Fingerprint: 1aa8597f0a693a67380ee90ed9a5e8803116c0045bd0b5389e58341dc694a000
+Fingerprint: a97eb6428dde9bd1e256a5c621d7549586e163ab3b5cfd00d8ab4d68305bbb81
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ PLAN: Final[bytes] = (
     b'{"domain":["convert","resize","show"],"ladder":[{"after":0,"epsilon":500'
     b'000},{"after":86400000,"epsilon":1000000}],"mechanism":{"domain_size":4,'
     b'"name":"grr"},"missing":false,"name":"command","outside":"other","repeat'
-    b'":{"kind":"every","limit":4},"type":"category","window":2419200000},{"do'
+    b'":{"kind":"every","limit":2},"type":"category","window":2419200000},{"do'
     b'main":["/convert","/resize","/show"],"ladder":[{"after":0,"epsilon":5000'
     b'00},{"after":86400000,"epsilon":1000000}],"mechanism":{"domain_size":4,"'
     b'name":"grr"},"missing":false,"name":"route","outside":"other","repeat":{'
-    b'"kind":"every","limit":4},"type":"category","window":2419200000},{"ladde'
+    b'"kind":"every","limit":2},"type":"category","window":2419200000},{"ladde'
     b'r":[{"after":0,"epsilon":500000},{"after":86400000,"epsilon":1000000}],"'
     b'mechanism":{"missing":false,"name":"threshold"},"missing":false,"name":"'
     b'job_seconds","outside":"clip","range":[0.0,60.0],"repeat":{"kind":"every'
-    b'","limit":4},"type":"number","unit":"s","window":2419200000}],"owner":"t'
+    b'","limit":2},"type":"number","unit":"s","window":2419200000}],"owner":"t'
     b'elemetry@apps.example","period":86400000,"plan":"usage","resolution":100'
     b'0,"retention":2592000000,"shards":64,"version":1}'
 )
@@ -50,8 +50,8 @@ RouteValue = Literal[
 class CommandMetric(Metric[CommandValue]):
     """One of 3 values; any other counts as 'other'.
 
-    Reported of each period of 1d: the first 4 values, at epsilon 0.5 soon after and 1.0
-    after 1d. That costs at most epsilon 4.0 a period.
+    Reported of each period of 1d: the first 2 values, at epsilon 0.5 soon after and 1.0
+    after 1d. That costs at most epsilon 2.0 a period.
     """
 
     __slots__ = ()
@@ -61,8 +61,8 @@ class CommandMetric(Metric[CommandValue]):
 class RouteMetric(Metric[RouteValue]):
     """One of 3 values; any other counts as 'other'.
 
-    Reported of each period of 1d: the first 4 values, at epsilon 0.5 soon after and 1.0
-    after 1d. That costs at most epsilon 4.0 a period.
+    Reported of each period of 1d: the first 2 values, at epsilon 0.5 soon after and 1.0
+    after 1d. That costs at most epsilon 2.0 a period.
     """
 
     __slots__ = ()
@@ -72,8 +72,8 @@ class RouteMetric(Metric[RouteValue]):
 class JobSecondsMetric(Metric[float]):
     """A number in [0, 60] s; what lies outside is clipped.
 
-    Reported of each period of 1d: the first 4 values, at epsilon 0.5 soon after and 1.0
-    after 1d. That costs at most epsilon 4.0 a period.
+    Reported of each period of 1d: the first 2 values, at epsilon 0.5 soon after and 1.0
+    after 1d. That costs at most epsilon 2.0 a period.
     """
 
     __slots__ = ()

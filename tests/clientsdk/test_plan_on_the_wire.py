@@ -116,7 +116,8 @@ def make_older(path, under):
     """Make a store one of version 3, its plan of format 1."""
     body = under.to_json().replace(b'"format":2', b'"format":1')
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DROP TABLE mark")
+        for table in ("mark", "panel"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
         connection.execute("UPDATE plan SET fingerprint = ?, body = ?", (sha256(body), body))
         connection.execute("PRAGMA user_version = 3")

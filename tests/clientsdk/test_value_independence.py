@@ -109,19 +109,20 @@ VALUES = _values()
 NAMES = [f"{each}.{kind}" for each in TYPES for kind in KINDS if (each, kind) not in IMPOSSIBLE]
 
 
-def _plan():
+def _plan(panel=1):
     lines = []
     for name in NAMES:
         each, kind = name.split(".")
         after = "7d" if kind == "reservoir" else "0ms"
         ladder = f"[{{epsilon: 1, after: {after}}}, {{epsilon: 2, after: {after}}}]"
         lines.append(
-            f"  {name}: {{{TYPES[each]}, window: 28d, repeat: {KINDS[kind]}, ladder: {ladder}}}\n"
+            f"  {name}: {{{TYPES[each]}, window: 28d, repeat: {KINDS[kind]}, ladder: {ladder},"
+            f" panel: {'1' if panel == 1 else f'1/{panel}'}}}\n"
         )
     return parse_plan(HEAD + "".join(lines)).compile()
 
 
-PLAN = _plan()
+PLAN, PANELED = _plan(), _plan(3)
 #: Enough for a part of the metrics.
 LOW = Ceilings(30_000_000, 9_000_000_000)
 
@@ -131,6 +132,7 @@ class World:
 
     def __init__(self, monkeypatch, folder, choose, scenario):
         self.choose, self.outcomes, self.seed = choose, [], 0
+        self.plan = PANELED if "turn_comes" in scenario else PLAN
         self.clock, self.moment, self.used = FakeClock(START + DAY), 1000.0, 0
         self.state = None if "memory" in scenario else folder / f"{next(_numbers)}.db"
         for module in ("client", "store"):
@@ -143,7 +145,7 @@ class World:
     def open(self, **options):
         self.seed += 1
         return SeededClient(
-            PLAN, seed=self.seed, state=self.state, clock=self.clock, consent=False, **options
+            self.plan, seed=self.seed, state=self.state, clock=self.clock, consent=False, **options
         )
 
     def record(self, client, times=1):
@@ -300,6 +302,26 @@ def in_memory_ceilings_are_raised(world):
     world.record(world.here, 3)
 
 
+def a_turn_comes_and_goes(world):
+    world.record(world.here)
+    world.there.give_consent()
+    world.wait(1)
+    for _ in range(7):
+        world.record(world.here, 2)
+        world.record(world.there)
+        world.clock.advance(days=6, hours=23)
+        world.record(world.here)
+        world.clock.advance(hours=1)
+    world.fill()
+    for _ in range(3):
+        world.record(world.here)
+        world.clock.advance(days=7)
+
+
+def in_memory_a_turn_comes_and_goes(world):
+    a_turn_comes_and_goes(world)
+
+
 #: Each with the outcomes that it must have shown for the comparison to say anything.
 SCENARIOS = {
     consent_is_given_elsewhere: {Outcome.NO_CONSENT, Outcome.ACCEPTED},
@@ -314,6 +336,8 @@ SCENARIOS = {
     the_switch_is_on: {Outcome.DISABLED},
     in_memory_a_period_is_full_and_turns_over: {Outcome.NO_CONSENT, Outcome.STORE_FULL},
     in_memory_ceilings_are_raised: {Outcome.OVER_BUDGET, Outcome.ACCEPTED},
+    a_turn_comes_and_goes: {Outcome.NOT_IN_PANEL, Outcome.ACCEPTED, Outcome.STORE_FULL},
+    in_memory_a_turn_comes_and_goes: {Outcome.NOT_IN_PANEL, Outcome.ACCEPTED, Outcome.STORE_FULL},
 }
 
 
