@@ -10,7 +10,17 @@ import importlib
 import platform
 import sys
 
-NAMES = ("kernels", "variance", "step", "drain", "growth", "kafka", "streaming", "flink")
+NAMES = (
+    "kernels",
+    "variance",
+    "step",
+    "drain",
+    "growth",
+    "signatures",
+    "kafka",
+    "streaming",
+    "flink",
+)
 
 
 def main() -> int:
