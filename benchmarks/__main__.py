@@ -10,7 +10,18 @@ import importlib
 import platform
 import sys
 
-NAMES = ("kernels", "variance", "linking", "step", "drain", "growth", "kafka", "streaming", "flink")
+NAMES = (
+    "kernels",
+    "variance",
+    "linking",
+    "step",
+    "drain",
+    "growth",
+    "signatures",
+    "kafka",
+    "streaming",
+    "flink",
+)
 
 
 def main() -> int:

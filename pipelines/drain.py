@@ -165,6 +165,7 @@ def drain(
         raise DrainError("a share has a part of what is counted: it publishes no estimates")
     directory = StateDirectory(state_dir)
     registry = Registry(plans)
+    registry.require_signatures()
     source.open(registry)
     began = time.monotonic()
     with directory.lock(), results_of(source.share, database, directory) as results:

@@ -83,6 +83,7 @@ def requeue(
     if share is not None and database is not None:
         raise DrainError("a share has no database of its own: sotto combine writes that of all")
     registry = Registry(plans)
+    registry.require_signatures()
     began = time.monotonic()
     tell, note = progress or _ignore, checkpoint or _ignore
     with directory.lock(wait), results_of(share, database, directory) as results:

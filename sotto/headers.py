@@ -51,9 +51,10 @@ def shards_said(
     Examples
     --------
     >>> message = HEADER.pack(MAGIC, VERSION, 0, 7, 1, bytes(32)) + b"\\xff"
-    >>> data = np.frombuffer(message, dtype=np.uint8)
-    >>> shards_said(data, np.array([0, 40]), np.array([len(message), 1])).tolist()
-    [7, -1]
+    >>> signed = HEADER.pack(MAGIC, SIGNED_VERSION, 0, 8, 1, bytes(32))
+    >>> data = np.frombuffer(message + signed, dtype=np.uint8)
+    >>> shards_said(data, np.array([0, 40, 41]), np.array([len(message), 1, 40])).tolist()
+    [7, -1, 8]
     """
     said = np.full(len(offsets), -1, dtype=np.int64)
     long = np.flatnonzero(lengths >= HEADER.size)

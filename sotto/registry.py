@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import PlanError
+from sotto.signatures import require_signatures
 
 
 def names_of(plans: Iterable[CompiledPlan]) -> dict[str, str]:
@@ -124,6 +125,26 @@ class Registry:
             RegisteredMetric(number, plan.fingerprint, plan, metric)
             for number, (plan, metric) in enumerate(pairs)
         )
+
+    @property
+    def unsigned(self) -> tuple[str, ...]:
+        """The names of the plans without signatures, where others have them; mostly none."""
+        return tuple(
+            f"{plan.plan} version {plan.version}"
+            for plan in self.plans
+            if self.signed and not plan.signed
+        )
+
+    def require_signatures(self) -> None:
+        """Return if all reports can be decoded: signatures need a package where there are any.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            The extra ``signatures`` is not installed.
+        """
+        if self.signed:
+            require_signatures()
 
     def period_of(self, time: int) -> int:
         """Return the number of the budget period that contains ``time`` (ms)."""

@@ -61,7 +61,14 @@ class Work:
         return Registry([CompiledPlan.from_json(text.encode()) for text in self.plans])
 
     def deployment(self) -> Deployment:
-        """Return what the keepers know."""
+        """Return what the keepers know.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Reports are signed, and what verifies them is not installed.
+        """
+        self.registry.require_signatures()
         return Deployment(
             job=self.job,
             registry=self.registry,

@@ -30,7 +30,13 @@ COMMANDS = (
 )
 
 #: What a missing module is part of.
-_EXTRAS = {"yaml": "plan", "pydantic": "plan", "kafka": "kafka", "prometheus_client": "exporter"}
+_EXTRAS = {
+    "yaml": "plan",
+    "pydantic": "plan",
+    "kafka": "kafka",
+    "prometheus_client": "exporter",
+    "cryptography": "signatures",
+}
 
 _DESCRIPTION = """\
 Telemetry sotto voce: devices randomize each value before they send it, again and again with less

@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
     seconds = parse_duration(args.every) / 1000
     as_of = None if args.as_of is None else _moment(args.as_of)
     plans, candidates = given.plans_of(args.plan)
+    given.tell_unsigned(plans)
     source, publish = _source(args), publishing.publish_of(args)
     quiet_beam()
     from pipelines.drain import drain

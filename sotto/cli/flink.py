@@ -120,6 +120,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     from sotto.topics import ReportTopic
 
     plans, candidates = given.plans_of(args.plan)
+    given.tell_unsigned(plans)
     return Asked(
         plans=plans,
         candidates=candidates,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,3 +73,24 @@ def plans_of(
     loaded = [load(path) for path in paths]
     plans = [plan for plan, _ in loaded]
     return plans, {plan.fingerprint: strings for plan, strings in loaded}
+
+
+def tell_unsigned(plans: Sequence[CompiledPlan]) -> None:
+    """Warn, on standard error, of plans without signatures where others of the collector have them.
+
+    Raises
+    ------
+    PlanError
+        The plans are not of one collector.
+    """
+    from sotto.registry import Registry
+
+    unsigned = Registry(plans).unsigned
+    if unsigned:
+        print(
+            f"sotto: warning: {', '.join(unsigned)} of {plans[0].collector} has no signatures and "
+            "other plans have: a device with both has two pseudonyms and two budgets in a period, "
+            "and its unsigned one can be framed",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -214,6 +214,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         *table(["metric", "a report", "reports a period", "a period"], _costs(plan)),
         "",
         *_ceilings(plan),
+        _authentication(plan),
         "",
         *least_reports(plan),
         "",
@@ -282,6 +283,12 @@ def _costs(plan: CompiledPlan) -> list[list[str]]:
         for metric in plan.metrics
     ]
     return [*rows, ["all", "", str(sum(m.limit for m in plan.metrics)), amount(plan.cost)]]
+
+
+def _authentication(plan: CompiledPlan) -> str:
+    if plan.signed:
+        return "messages are signed: nobody else can add a report to a device's pseudonym"
+    return "messages are not signed: who can append and has seen pseudonyms can have them revoked"
 
 
 def _ceilings(plan: CompiledPlan) -> list[str]:

@@ -7,6 +7,7 @@ signed nothing changes; where they are not, no device is left.
 from __future__ import annotations
 
 import random
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -42,6 +43,7 @@ from pipelines.ledger import period_totals
 from pipelines.published import HealthDocument
 from pipelines.requeue import requeue
 from pipelines.streaming.deployment import Deployment, Lane
+from sotto.cli import main
 from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
 from sotto.reasons import Reason
@@ -203,3 +205,33 @@ def test_a_streaming_job_comes_to_the_same(sent: list[Sent], truth: Drained) -> 
     (health,) = (each for each in job.documents.values() if isinstance(each, HealthDocument))
     assert health.health["revoked"] == 0
     assert {each.reason for each in job.rejects} >= {Reason.UNAUTHENTICATED, Reason.MALFORMED}
+
+
+def test_aggregate_warns_where_only_some_plans_have_signatures(
+    sent: list[Sent], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write(tmp_path / "log", sent)
+    for plans, warned in (([SIGNED, OTHER], False), (PLANS, True)):
+        given = []
+        for number, plan in enumerate(plans):
+            path = tmp_path / f"{number}.json"
+            path.write_bytes(plan.to_json())
+            given += ["--plan", str(path)]
+        state = str(tmp_path / f"state-{len(plans)}")
+        assert main(["aggregate", "--log", str(log), "--state", state, *given]) == 0
+        err = capsys.readouterr().err
+        assert ("open version 1 of tests.example has no signatures" in err) == warned
+
+
+def test_a_drain_says_what_is_missing(
+    sent: list[Sent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is undertaken, instead of in the middle."""
+    for name in [each for each in sys.modules if each.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    log, state = write(tmp_path / "log", sent), tmp_path / "state"
+    assert drain(log, state, [OPEN]).rejects == {"unknown_plan": len(sent)}
+    for take in (partial(drain, log), requeue):
+        with pytest.raises(ModuleNotFoundError, match=r"sotto\[signatures\]"):
+            take(state, PLANS)

@@ -18,7 +18,7 @@ from pipelines.streaming.letters import TICK_HEAD, UNREADABLE, Port
 from sotto.errors import ParameterError
 from sotto.logreader import EARLIEST
 from sotto.topics import ReportTopic
-from sotto.wire import HEADER, MAGIC, VERSION
+from sotto.wire import HEADER, MAGIC, SIGNED_VERSION, VERSION
 
 LANE = Lane("reports-e1-p2", 0)
 NOW = 1_800_000_000_000
@@ -112,7 +112,7 @@ def test_letters_are_no_longer_than_need_be() -> None:
         b"",
         b"SO",
         HEADER.pack(b"XX", VERSION, 0, 1, 1, bytes(32)),
-        HEADER.pack(MAGIC, VERSION + 1, 0, 1, 1, bytes(32)),
+        HEADER.pack(MAGIC, SIGNED_VERSION + 1, 0, 1, 1, bytes(32)),
         HEADER.pack(MAGIC, VERSION, 1, 1, 1, bytes(32)),
         HEADER.pack(MAGIC, VERSION, 0, 4, 1, bytes(32)),
     ],
@@ -120,6 +120,12 @@ def test_letters_are_no_longer_than_need_be() -> None:
 def test_a_message_that_says_no_shard_goes_to_its_own_place(message: bytes) -> None:
     (letter,) = keeper(LANE).take(LANE, [Record(0, START, True, message)])
     assert (letter.port, letter.key) == (Port.SHARDS, UNREADABLE)
+
+
+def test_a_signed_message_goes_to_the_shard_that_it_says() -> None:
+    message = HEADER.pack(MAGIC, SIGNED_VERSION, 0, 1, 1, bytes(32))
+    (letter,) = keeper(LANE).take(LANE, [Record(0, START, True, message)])
+    assert (letter.port, letter.key) == (Port.SHARDS, 1)
 
 
 @pytest.mark.parametrize("epochs", list(EPOCHS))

@@ -51,6 +51,18 @@ def test_check_says_what_a_plan_costs(capsys, plan_file):
     assert "expired" not in out
 
 
+def test_check_says_whether_messages_are_signed(capsys, plan_file):
+    assert "messages are not signed" in run(capsys, "plan", "check", plan_file)[1]
+    plan_file.write_text(PLAN_YAML + "authentication: required\n")
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    assert "messages are signed" in out
+    assert "not signed" not in out
+    plan_file.write_text(PLAN_YAML + "authentication: perhaps\n")
+    status, _, err = run(capsys, "plan", "check", plan_file)
+    assert status == 2
+    assert "authentication 'perhaps' must be 'none' or 'required'" in err
+
+
 def test_check_prints_the_influence_of_a_lie_exactly(capsys, plan_file):
     plan_file.write_text(PLAN_YAML.replace("{bit_aware: sampled, bits: 10}", "threshold"))
     _, out, _ = run(capsys, "plan", "check", plan_file)

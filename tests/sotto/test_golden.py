@@ -9,9 +9,10 @@ from mechanisms.coins import shard_of
 from sotto.compiled import CompiledPlan
 from sotto.decode import decode
 from sotto.log import LogReader, LogWriter, Record
-from sotto.plan import load_plan
+from sotto.plan import load_plan, parse_plan
 from sotto.registry import Registry
-from sotto.wire import Row, decode_message, encode_message
+from sotto.signatures import Signer, is_valid, signed_pseudonym
+from sotto.wire import TRAILER, Row, decode_message, encode_message
 
 GOLDEN = Path(__file__).parent / "golden"
 PSEUDONYM = bytes(range(16))
@@ -65,6 +66,34 @@ def test_the_message_is_acceptable_under_its_plan():
     decoded = decode(message, np.array([0]), np.array([len(message)]), np.array([APPEND]), registry)
     assert decoded.rejects == []
     assert [len(batch) for batch in decoded.batches] == [2, 1, 1, 1]
+
+
+def test_a_signed_message_has_the_same_bytes():
+    """Under no plan in particular: what is pinned is the key, the pseudonym and the signature."""
+    signer = Signer(bytes(range(32)))
+    pseudonym = signed_pseudonym("fleet.example", EVENT // (7 * 86_400_000), signer.public_key)
+    runs = [
+        (metric, [row._replace(pseudonym=pseudonym, event=EVENT) for row in rows])
+        for metric, rows in golden_rows()
+    ]
+    shard = shard_of(pseudonym, 64)
+    message = encode_message(bytes(range(32)), shard, runs, signer)
+    assert message == golden("signed.bin")
+    decoded = decode_message(message)
+    assert (decoded.fingerprint, decoded.shard) == (bytes(range(32)), shard)
+    assert [(metric, list(rows)) for metric, rows in decoded.runs] == runs
+    assert message[-TRAILER:-64] == signer.public_key
+    assert is_valid(signer.public_key, message[-64:], message[:-64])
+
+
+def test_a_plan_with_signatures_compiles_to_the_same_bytes():
+    text = golden("plan.yaml").decode() + "authentication: required\n"
+    plan = parse_plan(text, GOLDEN).compile()
+    assert plan.signed
+    head = b'{"authentication":"required",'
+    assert plan.to_json() == head + golden("plan.json").removeprefix(b"{")
+    without = parse_plan(text.replace("required", "none"), GOLDEN).compile()
+    assert without.to_json() == golden("plan.json")
 
 
 def test_a_log_has_the_same_bytes(tmp_path):

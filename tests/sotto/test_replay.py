@@ -26,9 +26,11 @@ from sotto.cli.recordings import (
 )
 from sotto.cli.replaying import AUDIT_HEAD, Replay, deal, subset, write_audit
 from sotto.compiled import CompiledPlan
+from sotto.decode import decode
 from sotto.errors import FormatError, ParameterError
 from sotto.log import LogReader, lanes
 from sotto.plan import parse_plan
+from sotto.registry import Registry
 from sotto.wire import decode_message
 
 HOUR = 3_600_000
@@ -322,6 +324,30 @@ class TestPlaying:
         }
         assert names == {line.pseudonym for line in played.audit}
         assert len(names) == len(played.audit)
+
+    def test_messages_are_signed_where_the_plan_says_so(
+        self, tmp_path: Path, columns: Columns
+    ) -> None:
+        plan = parse_plan(PLAN + "authentication: required\n").compile()
+        found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
+        played = Replay(tmp_path / "log", processes=1).run(plan, found)
+        sent = list(messages(tmp_path / "log"))
+        lengths = np.array([len(body) for _, body in sent])
+        decoded = decode(
+            b"".join(body for _, body in sent),
+            np.cumsum(lengths) - lengths,
+            lengths,
+            np.array([append for append, _ in sent]),
+            Registry([plan]),
+        )
+        assert decoded.rejects == []
+        names = {
+            row.pseudonym.hex()
+            for _, body in sent
+            for run in decode_message(body).runs
+            for row in run.rows
+        }
+        assert names == {line.pseudonym for line in played.audit}
 
     def test_the_witness_names_the_rows_that_stayed(
         self, tmp_path: Path, plan: CompiledPlan, columns: Columns
