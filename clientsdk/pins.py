@@ -43,8 +43,8 @@ def number_of(connection: sqlite3.Connection, plan: CompiledPlan) -> int:
     row = connection.execute(find, (plan.fingerprint,)).fetchone()
     if row is None:
         connection.execute(
-            "INSERT INTO plan (fingerprint, body) VALUES (?, ?)",
-            (plan.fingerprint, plan.to_json()),
+            "INSERT INTO plan (fingerprint, body, expires) VALUES (?, ?, ?)",
+            (plan.fingerprint, plan.to_json(), plan.expires),
         )
         row = connection.execute(find, (plan.fingerprint,)).fetchone()
     return int(row[0])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
 import time
+from contextlib import suppress
 
 from sotto.errors import StoreError
 
-VERSION = 4
+VERSION = 5
 APPLICATION = 0x534F5454  # "SOTT"
 #: Seconds to wait for another process that is writing, and between two attempts.
 PATIENCE = 2.0
@@ -104,6 +106,8 @@ _SINCE_4 = (
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
 )
+#: What those of version 4 lack: when a plan expires (ms), NULL where its body does not say it.
+_SINCE_5 = ("ALTER TABLE plan ADD COLUMN expires INTEGER",)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; of damaged names of tables it says something that is no text.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -215,16 +219,17 @@ def prepare(connection: sqlite3.Connection) -> bool:
     version = check(connection) if objects else 0
     if version == VERSION:
         return False
-    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4)):
+    for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4), (5, _SINCE_5)):
         for table in tables if version < first else ():
             connection.execute(table)
+    _date_plans(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     return not objects
 
 
 def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2 or 3, which had fewer tables.
+    """Return the version of a device's store: this one, or 2 to 4, which had less in them.
 
     Raises
     ------
@@ -238,6 +243,14 @@ def check(connection: sqlite3.Connection) -> int:
     if not 2 <= version <= VERSION:
         raise StoreError(f"the state file has schema {version}; this version reads 2 to {VERSION}")
     return int(version)
+
+
+def _date_plans(connection: sqlite3.Connection) -> None:
+    """Write down when plans expire that were stored before version 5."""
+    for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
+        with suppress(ValueError, TypeError, KeyError):
+            expires = int(json.loads(body)["expires"])
+            connection.execute("UPDATE plan SET expires = ? WHERE id = ?", (expires, number))
 
 
 def _opened(database: str) -> sqlite3.Connection:

@@ -416,6 +416,7 @@ def make_older(path):
     with closing(sqlite3.connect(path)) as connection, connection:
         for table in ("permanent", "degraded", "counting", "mark"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE plan DROP COLUMN expires")
         connection.execute("PRAGMA user_version = 2")
     path.with_name(path.name + SUFFIX).unlink()
     assert tables(path) == (2, "4fbc98a2c9c2322c")
@@ -446,6 +447,27 @@ def test_a_file_of_version_2_is_read_and_brought_forward(path):
     assert tables(path) == current
 
 
+def test_a_file_of_version_4_is_brought_forward_and_says_when_its_plans_expire(path):
+    old = device(metric("colour"), state=path)
+    old.record("colour", "a")
+    ledger = old.ledger()
+    old.close()
+    current = tables(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE plan DROP COLUMN expires")
+        # A plan that no version can read stays as it is.
+        connection.execute("INSERT INTO plan VALUES (7, x'07', x'ff')")
+        connection.execute("PRAGMA user_version = 4")
+    assert read_file(path) == ledger
+    client = device(metric("colour"), state=path, seed=2, clock=old.clock)
+    assert client.ledger() == ledger
+    with client._store.transaction(Access.READ) as connection:
+        found = connection.execute("SELECT id, expires FROM plan ORDER BY id").fetchall()
+    assert found == [(1, client.plan.expires), (7, None)]
+    client.close()
+    assert tables(path) == current
+
+
 def test_bringing_a_file_forward_happens_wholly_or_not_at_all(path, monkeypatch):
     device(metric("colour"), state=path).close()
     make_older(path)
@@ -464,7 +486,7 @@ def test_a_file_of_version_1_is_refused(path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 1")
     for use in (lambda: device(state=path), lambda: read_file(path)):
-        with pytest.raises(StoreError, match="schema 1; this version reads 2 to 4"):
+        with pytest.raises(StoreError, match="schema 1; this version reads 2 to 5"):
             use()
 
 

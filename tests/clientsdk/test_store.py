@@ -160,7 +160,7 @@ def test_a_store_of_a_later_version(path):
     device(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="schema 99; this version reads 2 to 4"):
+    with pytest.raises(StoreError, match="schema 99; this version reads 2 to 5"):
         device(path)
 
 
@@ -171,7 +171,7 @@ def test_the_tables_are_those_of_the_schema_s_version(path):
         rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql <> '' ORDER BY name")
         text = " ".join("\n".join(sql for (sql,) in rows).split())
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-    assert (version, hashlib.sha256(text.encode()).hexdigest()[:16]) == (4, "bcf41141e292ebf1")
+    assert (version, hashlib.sha256(text.encode()).hexdigest()[:16]) == (5, "1f05d7f040b2c2c2")
 
 
 def test_a_directory_that_is_not_there(tmp_path):
