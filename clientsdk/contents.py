@@ -12,6 +12,7 @@ from clientsdk import permanent, ratchet, schema
 from clientsdk.database import Database
 from clientsdk.ledger import Consent
 from clientsdk.outcomes import Refusal
+from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import StoreError
 
@@ -82,6 +83,7 @@ class Contents(Database):
     soonest: int
     room: int
     _ready: bool
+    _source: Source
     _collector: str
     _period_ms: int
     _plans: dict[int, CompiledPlan]

@@ -53,7 +53,7 @@ class Store(Booking, Losses):
     period : int
         The budget period in which a new store starts.
     source : Source
-        Draws the secret of a new store.
+        Draws the secret of a new store, and the fresh bytes that each later period's is made with.
     quota : Quota
 
     Raises
@@ -77,6 +77,7 @@ class Store(Booking, Losses):
     ) -> None:
         self.refusals = {}
         self.soonest = NEVER
+        self._source = source
         self._quota = Quota() if quota is None else quota
         self.room = 0
         self._collector = plan.collector
@@ -86,7 +87,7 @@ class Store(Booking, Losses):
         self.asked = self._heeded = 0
         for attempt in (1, 2):
             try:
-                self._begin_life(path, plan, ceilings, period, source)
+                self._begin_life(path, plan, ceilings, period)
                 break
             except schema.DamagedError:
                 if attempt == 2 or self.path is None:
@@ -95,7 +96,7 @@ class Store(Booking, Losses):
                     raise
 
     def _begin_life(
-        self, path: str | None, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
+        self, path: str | None, plan: CompiledPlan, ceilings: Ceilings, period: int
     ) -> None:
         """Open the file, make what is not there, and make up for what it does not know."""
         super().__init__(path)
@@ -109,7 +110,7 @@ class Store(Booking, Losses):
             with self.transaction(WRITE if new else DURABLE) as connection:
                 fresh = schema.prepare(connection)
                 if fresh:
-                    pins.create(connection, plan, ceilings, period, source)
+                    pins.create(connection, plan, ceilings, period, self._source)
                 self._adopt(connection, plan, ceilings)
                 recovery.reconcile(self, connection, plan, period, fresh=fresh)
                 self.advance(connection, period)
@@ -190,13 +191,14 @@ class Store(Booking, Losses):
     def advance(self, connection: sqlite3.Connection, period: int) -> bool:
         """Move on to ``period`` unless the store is there already or beyond; return whether moved.
 
-        The secret is hashed forward over the old one; pseudonyms are kept only for the chains of
-        past periods that are still to be sent under them.
+        The secret is hashed forward, together with fresh randomness, over the old one; pseudonyms
+        are kept only for the chains of past periods that are still to be sent under them. Of
+        several processes on a file one moves on, and the others read what it has written.
         """
         if period <= self.period:
             return False
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
-        secret = ratchet.advance(secret, period - self.period)
+        secret = ratchet.advance(secret, self._source)
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))
         connection.execute("DELETE FROM reservoir")
