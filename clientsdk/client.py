@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,6 @@ from clientsdk.sending import Sending
 from clientsdk.settings import Settings, configured
 from clientsdk.stats import Tally
 from clientsdk.store import Store
-from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
@@ -158,9 +156,6 @@ class Client(Sending, Inspecting):
             else None
         )
 
-    def _source(self) -> Source:
-        return SystemSource()
-
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or say why not.
 
@@ -245,13 +240,6 @@ class Client(Sending, Inspecting):
             if outcome is NO_CONSENT or outcome is Outcome.EXPIRED:
                 self._keep_up(now)
         return outcome
-
-    def _keep_up(self, now: int) -> None:
-        """Let periods pass and old secrets go; if that fails now, it is tried again."""
-        if not self._store.stopped:
-            with suppress(StoreError):
-                self._admission.counts.lapse(now)
-                self._store.keep_up(self.plan.period_of(now))
 
     def _consented(self) -> bool:
         """Look whether another process was given consent; if not, look again a while later."""

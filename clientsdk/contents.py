@@ -31,6 +31,7 @@ class Contents(Database):
     Attributes
     ----------
     consent : Consent
+        Withdrawn also where the file does not say so yet, and the mark beside it does.
     ceilings : Ceilings
     period : int
         The budget period of the ledger; never goes back.
@@ -64,6 +65,9 @@ class Contents(Database):
         How many commits that survive a loss of power there were, see :mod:`clientsdk.mark`.
     damaged, restored : int
         How often the file was found damaged or lost, and older than its mark.
+    erased : bool
+        Whether a withdrawal that was noted beside the file was found and written, by a transaction
+        that had something else to do: then traces are to be erased, see :meth:`Erasing.settle`.
     """
 
     consent: Consent
@@ -83,6 +87,9 @@ class Contents(Database):
     soonest: int
     room: int
     _ready: bool
+    _look_again: float
+    _noted: bool
+    erased: bool
     _source: Source
     _collector: str
     _period_ms: int

@@ -9,9 +9,9 @@ from enum import StrEnum
 from os.path import realpath
 from typing import TYPE_CHECKING
 
-from clientsdk import schema
+from clientsdk import mark, schema
 from clientsdk.permanent import PermanentCharge, charges
-from mechanisms.frozen import frozen, shown
+from mechanisms.frozen import frozen, replace, shown
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
 
@@ -240,9 +240,12 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
     try:
         with closing(_reader(path)) as connection:
             connection.execute("BEGIN")
-            return read(connection)
+            ledger = read(connection)
     except sqlite3.Error as error:
         raise StoreError(f"{path} cannot be read as a device's file: {error}") from error
+    # It may be that the file could not be written.
+    withdrawn = mark.withdrawal(realpath(path))
+    return replace(ledger, consent=Consent.WITHDRAWN) if withdrawn else ledger
 
 
 def _reader(path: str | os.PathLike[str]) -> sqlite3.Connection:

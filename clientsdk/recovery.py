@@ -121,7 +121,7 @@ def reconcile(
         if fresh and known is not None and known.budget != store.budget:
             raise PlanError("the mark beside the device's store is of another collector or period")
         complaints.warn("lost store", _LOST if fresh else _OLDER)
-        _make_up(store, connection, plan, period, found=known, fresh=fresh)
+        _make_up(store, path, connection, plan, period, found=known, fresh=fresh)
         store.count_loss(connection, known, damaged=fresh)
     elif fresh and found is not None and found.budget == store.budget:
         # Nothing was recorded yet, and what it was pinned to holds.
@@ -133,6 +133,7 @@ def reconcile(
 
 def _make_up(
     store: Store,
+    path: str,
     connection: sqlite3.Connection,
     plan: CompiledPlan,
     period: int,
@@ -147,7 +148,10 @@ def _make_up(
         period = max(period, found.period)
     store.advance(connection, period)
     if not fresh:
-        store.agree(connection, Consent.WITHDRAWN)
+        # A withdrawal that this file has not seen is noted in the store's own mark, if in any.
+        known = found is not None and found.store == store.identity and mark.has_room(path)
+        known = known and store.consent is not Consent.WITHDRAWN
+        store.agree(connection, Consent.NEVER_GIVEN if known else Consent.WITHDRAWN)
     ceilings = store.ceilings
     full = ceilings.period
     if found is not None:

@@ -29,13 +29,15 @@ from clientsdk.ledger import Consent, Ledger
 from clientsdk.losses import Losses
 from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.quota import Quota
-from clientsdk.transactions import DURABLE, READ, WRITE
+from clientsdk.transactions import DURABLE, READ, WRITE, Access
+from mechanisms.frozen import replace
 from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
 
-#: Seconds for which it may go unnoticed that another process was given consent, or that a clock
-#: was set back to before the plan expired.
+#: Seconds for which it may go unnoticed that another process was given consent, that one has noted
+#: a withdrawal beside a file that it could not write (nothing is sent before that is looked for),
+#: or that a clock was set back to before the plan expired.
 FORGET_AFTER = 0.05
 
 
@@ -101,6 +103,7 @@ class Store(Booking, Losses):
         """Open the file, make what is not there, and make up for what it does not know."""
         super().__init__(path)
         self._ready = False
+        self._look_again, self._noted, self.erased = 0.0, False, False
         self._plans: dict[int, CompiledPlan] = {}
         self._vouched = 0
         try:
@@ -113,6 +116,8 @@ class Store(Booking, Losses):
                     pins.create(connection, plan, ceilings, period, self._source)
                 self._adopt(connection, plan, ceilings)
                 recovery.reconcile(self, connection, plan, period, fresh=fresh)
+                if self.path is not None:
+                    self._agree_with_mark(connection, self.path)
                 self.advance(connection, period)
             self.settle()
         except BaseException:
@@ -167,6 +172,53 @@ class Store(Booking, Losses):
             permanent.erase(connection)
             self._named = False
             self.owe_erasure(connection)
+
+    def _honour(self, connection: sqlite3.Connection, access: Access) -> None:
+        """Withdraw consent where the mark says that it is withdrawn, and the file does not yet.
+
+        A transaction that may not write only takes it as withdrawn; so do all that cannot, since
+        what they write is lost.
+        """
+        if not self._ready or self.path is None or self.consent is Consent.WITHDRAWN:
+            return
+        now = time.monotonic()
+        # What was noted when it was last looked may be lifted by now.
+        if access is not DURABLE and now < self._look_again and not self._noted:
+            return
+        self._look_again = now + FORGET_AFTER
+        try:
+            self._noted = self.withdrawal_noted()
+        except StoreError:
+            # Nothing can be sent while the mark cannot be written.
+            if access is DURABLE:
+                raise
+            return
+        if self._noted and access is READ:
+            self.consent = Consent.WITHDRAWN
+            self.refusals.clear()
+            # To be read again: the file says something else.
+            self.version = None
+        elif self._noted:
+            self.agree(connection, Consent.WITHDRAWN)
+            self.erased = True
+
+    def _agree_with_mark(self, connection: sqlite3.Connection, path: str) -> None:
+        """Let file and mark both say it, where either says that consent is withdrawn."""
+        self._honour(connection, DURABLE)
+        if self.consent is Consent.WITHDRAWN:
+            with suppress(StoreError):
+                if not mark.withdrawal(path):
+                    mark.note_withdrawal(path)
+
+    def withdrawal_noted(self) -> bool:
+        """Whether the mark says, at this moment, that consent is withdrawn.
+
+        Raises
+        ------
+        StoreError
+            The mark cannot be read now.
+        """
+        return self.path is not None and bool(mark.withdrawal(self.path))
 
     def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
         """Remember for a moment what becomes of every value, so that not each asks anew.
@@ -240,4 +292,6 @@ class Store(Booking, Losses):
     def ledger(self) -> Ledger:
         """Return what was reserved and spent, at one moment."""
         with self.transaction(READ) as connection:
-            return ledger.read(connection, self.plan)
+            found = ledger.read(connection, self.plan)
+            withdrawn = self.withdrawal_noted()
+        return replace(found, consent=Consent.WITHDRAWN) if withdrawn else found

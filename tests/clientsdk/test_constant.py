@@ -293,7 +293,7 @@ def test_after_consent_is_given_again_a_new_response_costs_again():
         assert weeks(client, 2, "a word", "word") == [Outcome.ACCEPTED] * 2
         assert client.ledger().reserved == life * certified(client, 1, "word")
         client.withdraw_consent()
-        client.give_consent()
+        client.give_consent(again=True)
         client.clock.advance(days=7)
     (charge,) = client.ledger().permanent
     assert charge == PermanentCharge("trial/word", 3 * certified(client, 1, "word"), False)
@@ -303,7 +303,7 @@ def test_after_a_withdrawal_the_lifetime_s_ceiling_decides():
     client = device(ceilings=Ceilings(3_000_000, 3_000_000))
     weeks(client, 1)
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     assert weeks(client, 2) == [Outcome.OVER_BUDGET] * 2
     assert client.ledger().reserved == certified(client, 2)
     client.renew_consent(Ceilings(4_000_000, 4_000_000))
@@ -314,7 +314,7 @@ def test_the_period_of_a_withdrawal_has_had_its_report():
     client = device()
     client.record("model", "a")
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     assert client.record("model", "a") is Outcome.PERIOD_FULL
 
 

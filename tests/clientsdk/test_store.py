@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from device_plans import START, WEEK, metric, plan, reports
 
-from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, complaints
+from clientsdk import Ceilings, Client, Consent, MemoryPublisher, Outcome, complaints
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PlanError, StoreError
 
@@ -315,11 +315,13 @@ def test_a_damaged_file_refuses_and_no_error_leads_to_a_value(path, damage):
         connection.execute(damage)
     assert client.record("model", "b") is Outcome.STORE_FULL
     if "permanent" not in damage:
-        for use in (client.flush, client.ledger, client.withdraw_consent):
+        for use in (client.flush, client.ledger):
             with pytest.raises(StoreError):
                 use()
+        assert not client.withdraw_consent()
         with device(path, compiled, consent=False) as again:
             assert again.ledger().damaged == 1
+            assert again.consent is Consent.WITHDRAWN
             assert again.record("model", "b") is Outcome.NO_CONSENT
 
 
