@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,6 @@ from clientsdk.settings import Settings, configured
 from clientsdk.stats import Tally
 from clientsdk.store import Store
 from clientsdk.tracebacks import drop_locals
-from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError
@@ -170,9 +168,6 @@ class Client(Sending, Inspecting):
             else None
         )
 
-    def _source(self) -> Source:
-        return SystemSource()
-
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or say why not.
 
@@ -261,13 +256,6 @@ class Client(Sending, Inspecting):
             store.deny(self.plan, Outcome.EXPIRED)
             return Outcome.EXPIRED
         return None
-
-    def _keep_up(self, now: int) -> None:
-        """Let periods pass and old secrets go; if that fails now, it is tried again."""
-        if not self._store.stopped:
-            with suppress(StoreError, OSError):
-                self._admission.counts.lapse(now)
-                self._store.keep_up(self.plan.period_of(now))
 
     def _consented(self) -> bool:
         """Look whether another process was given consent; if not, look again a while later."""
