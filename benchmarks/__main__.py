@@ -13,6 +13,7 @@ import sys
 NAMES = (
     "kernels",
     "variance",
+    "linking",
     "step",
     "drain",
     "growth",

@@ -76,7 +76,7 @@ def plan() -> CompiledPlan:
         {"name": "destination", "type": "string", "mechanism": bloom},
     ]
     document = {
-        "format": 1,
+        "format": 2,
         "collector": "benchmark.example",
         "plan": "drain",
         "version": 1,

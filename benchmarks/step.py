@@ -66,7 +66,7 @@ def registry() -> Registry:
         ],
     }
     document = {
-        "format": 1,
+        "format": 2,
         "collector": "benchmark.example",
         "plan": "step",
         "version": 1,

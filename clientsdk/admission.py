@@ -1,6 +1,7 @@
-"""Whether a value is recorded, and its recording: charge and chain in one transaction.
+"""The recording of a value: first it is decided without it, then its outputs are drawn and stored.
 
-Consent, time, count and budget decide; the value is looked at last, and only to randomize it.
+Charge and chain are one transaction. What is decided is in :mod:`clientsdk.decisions`, which
+receives neither the value nor its symbol.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ import sqlite3
 from contextlib import suppress
 from typing import cast
 
-from clientsdk import claims, draws, permanent
+from clientsdk import draws, permanent
+from clientsdk.decisions import Decisions, Entry, Occurrence, Place, Repetition, Terms
 from clientsdk.itemcounts import ItemCounts
 from clientsdk.outcomes import Outcome
-from clientsdk.plain import GIVEN, PlainValues
 from clientsdk.spool import Chain
 from clientsdk.store import Store
-from clientsdk.transactions import WRITE, Transaction
+from clientsdk.transactions import READ, WRITE, Hold, Transaction
 from mechanisms.randomness import Source
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import ParameterError, StoreError
+from sotto.values import Symbol
+
+#: As a name of a module it is found sooner than as that of an Enum.
+ACCEPTED = Outcome.ACCEPTED
 
 
-class Admission(PlainValues):
+class Admission:
     """Records values into a store under one plan.
 
     Parameters
@@ -34,32 +39,34 @@ class Admission(PlainValues):
 
     Attributes
     ----------
+    decisions : Decisions
     counts : ItemCounts
         The items counted in this process.
     """
 
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
-        super().__init__(store, plan, source)
-        self._bindings: dict[str, bytes] = {}
+        self._store = store
+        self._plan = plan
+        self._source = source
         self.counts = ItemCounts(store, plan, source)
+        self.decisions = Decisions(store, plan, source, self.counts)
 
-    def record(self, metric: CompiledMetric, value: object, now: int) -> Outcome:
-        """Record a value, or say why not.
+    def record(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Outcome:
+        """Record what a value was encoded to, or say why not.
 
         Parameters
         ----------
         metric : CompiledMetric
             Of this plan.
-        value : object
-            What the metric's type says.
+        symbol : Symbol
+            Of the value: its type is proven. Nothing looks at it before it is decided what
+            becomes of it.
         now : int
             Milliseconds since the epoch. Before the ledger's period began, which a clock that
             was set back makes, the period's beginning is taken instead.
 
         Raises
         ------
-        ValueTypeError
-            The value has the wrong type; nothing was recorded.
         StoreError
             The store cannot be used; nothing was recorded.
 
@@ -70,146 +77,129 @@ class Admission(PlainValues):
         """
         counts = self.counts
         if counts.begun and counts:
-            with suppress(StoreError):
+            with suppress(StoreError, OSError):
                 counts.settle(now)
-            if metric.type == "top_item" and counts.add(metric, value, now):
-                return Outcome.ACCEPTED
-        store, plan = self._store, self._plan
-        plain = self._plain.get(metric.name)
-        if plain is not None and store.path is None:
-            noted = self._note(plain, value, now)
+            if metric.type == "top_item" and self._count_on(metric, symbol, now):
+                return ACCEPTED
+        store = self._store
+        terms = self.decisions.terms[metric.name]
+        if terms.own and store.path is None:
+            noted = self._note(terms, symbol, now)
             if noted is not None:
                 return noted
         with Transaction(store, WRITE) as connection:
             owed = store.owed
-            period = now // plan.period
-            if period != store.period:
-                store.advance(connection, period)
-                now = max(now, store.period * plan.period)
-            if store.consent is not GIVEN:
-                outcome = Outcome.NO_CONSENT
-            elif now >= plan.expires:
-                outcome = Outcome.EXPIRED
-            elif store.room <= 0 and store.full(connection):
-                outcome = Outcome.STORE_FULL
-            elif plain is not None:
-                outcome = self._take(connection, plain, value, now)
-            else:
-                outcome = self._admit(connection, metric, value, now)
+            decided = self.decisions.decide(connection, terms, now)
+            if not isinstance(decided, Outcome):
+                self._carry_out(connection, terms, decided, symbol, now)
+                decided = ACCEPTED
         if store.owed > owed:
             # The log still has the secret from which older pseudonyms could be computed, or a
             # chain that was displaced.
             store.scrub(compact=False)
-        return outcome
+        return decided
 
-    def _admit(
-        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
-    ) -> Outcome:
-        if metric.kind == "reservoir":
-            return self._sample(connection, metric, value, moment)
-        if metric.kind == "constant":
-            return self._repeat(connection, metric, value, moment)
-        return self._count(connection, metric, value)
+    def _count_on(self, metric: CompiledMetric, symbol: Symbol, now: int) -> bool:
+        """Count an item if its count is begun; False if more is to be decided."""
+        with self._store.transaction(READ) as connection:
+            count = self.counts.under_way(connection, metric, now)
+            if count is not None:
+                count.add(cast(int, symbol))
+            return count is not None
 
-    def _sample(
-        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
-    ) -> Outcome:
-        """Keep one value of a period, each with equal probability.
+    def _note(self, terms: Terms, symbol: Symbol, now: int) -> Outcome | None:
+        """Keep a value in memory without a transaction; None if it needs one."""
+        store = self._store
+        with Hold(store):
+            decided = self.decisions.decide_in_memory(terms, now)
+            if not isinstance(decided, int):
+                return decided
+            chain = self._drawn(terms.metric, symbol, now)
+            return ACCEPTED if store.note(terms.tally, decided, terms.cost, chain) else None
 
-        A chain that is displaced never left the device, so the one that displaces it takes over
-        what it had reserved. A value that is not kept is randomized like one that is.
-        """
-        store, tally = self._store, self._tallies[metric.name]
-        seen = store.tallies.get(tally, 0) + 1
-        held = store.incumbent_cost(connection, tally)
-        if held is None and seen > 1:
-            # Another version of the plan has kept a value of this period, and not in a reservoir.
-            return self._refuse(metric, Outcome.PERIOD_FULL)
-        kept = draws.replaces(self._source, seen)
-        held = held or 0
-        reserved = max(held, self._costs[metric.name])
-        if kept and not self._affordable(reserved - held, reserved - held):
-            # A later value that displaces nothing, or costs nothing more, is affordable.
-            return self._refuse(metric, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
-        chain = self._chain(metric, value, moment)
-        if kept:
-            store.displace(connection, tally, chain, reserved)
+    def _carry_out(
+        self,
+        connection: sqlite3.Connection,
+        terms: Terms,
+        decided: Place,
+        symbol: Symbol,
+        now: int,
+    ) -> None:
+        """Draw and store what was decided upon."""
+        store = self._store
+        moment = max(now, store.period * self._plan.period)
+        if isinstance(decided, int):
+            store.keep(connection, self._drawn(terms.metric, symbol, moment))
+            store.book(connection, terms.tally, decided, terms.cost)
+        elif isinstance(decided, Entry):
+            # A chain that is not kept is drawn like one that is.
+            self._enter(connection, terms, decided, self._drawn(terms.metric, symbol, moment))
+        elif isinstance(decided, Repetition):
+            self._repeat(connection, terms, decided, symbol, moment)
+        else:
+            self._count(connection, terms, decided, cast(int, symbol))
+
+    def _enter(
+        self, connection: sqlite3.Connection, terms: Terms, entry: Entry, chain: Chain
+    ) -> None:
+        """Let a chain take part in the draw of a reservoir."""
+        store = self._store
+        if entry.kept:
+            store.displace(connection, terms.tally, chain, entry.reserved)
             store.keep(connection, chain)
-        store.book(connection, tally, seen, reserved - held if kept else 0)
-        return Outcome.ACCEPTED
+        added = entry.reserved - entry.held if entry.kept else 0
+        store.book(connection, terms.tally, entry.seen, added)
 
     def _repeat(
-        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object, moment: int
-    ) -> Outcome:
-        """Say again what the permanent response says; the first value of all is what it is of.
+        self,
+        connection: sqlite3.Connection,
+        terms: Terms,
+        decided: Repetition,
+        symbol: Symbol,
+        moment: int,
+    ) -> None:
+        """Draw a report from the permanent response, and that from the value if there is none.
 
         A later value is not randomized, nor compared with anything: what becomes of it is the
         same whatever it is.
         """
-        store, source, tally = self._store, self._source, self._tallies[metric.name]
-        seen = store.tallies.get(tally, 0) + 1
-        if seen > metric.limit:
-            return self._refuse(metric, Outcome.PERIOD_FULL)
-        binding = self._binding(metric)
-        response = permanent.response(connection, binding)
-        cost, once = self._costs[metric.name], 0 if response else metric.permanent
-        if not self._affordable(cost, once):
-            return self._refuse(metric, Outcome.OVER_BUDGET)
-        chain_id, jitter = self._coins()
-        symbol = metric.encode(value)
+        store, metric, source = self._store, terms.metric, draws.for_one(self._source)
+        chain_id, jitter = self._coins(source)
+        response = decided.response
         if response is None:
             response = metric.mechanism.draw_last(symbol, chain_id, store.name.pseudonym, source)
-            permanent.keep(connection, binding, tally, once, response)
+            permanent.keep(connection, decided.binding, terms.tally, decided.once, response)
         try:
             payloads = metric.mechanism.weaker(response, source)
         except ParameterError:
             raise StoreError("a permanent response does not fit its mechanism") from None
-        store.keep(connection, self._chain_of(metric, moment, chain_id, jitter, payloads))
-        store.book(connection, tally, seen, cost, lifetime=once)
-        return Outcome.ACCEPTED
+        store.keep(connection, self._chain(metric, moment, chain_id, jitter, payloads))
+        store.book(connection, terms.tally, decided.seen, terms.cost, lifetime=decided.once)
 
     def _count(
-        self, connection: sqlite3.Connection, metric: CompiledMetric, value: object
-    ) -> Outcome:
-        """Begin to count the items of a period, and count the first."""
-        store, tally = self._store, self._tallies[metric.name]
-        count = self.counts.current(connection, metric)
-        if count is not None:
-            # Another thread has begun.
-            count.add(cast(int, metric.encode(value)))
-            return Outcome.ACCEPTED
-        begun = store.tallies.get(tally, 0)
-        claim = claims.find(connection, store.period, tally)
-        if begun and (claim is None or claim.holder != claims.NOBODY):
-            # Another client counts them, or another version of the plan has used the period.
-            return self._refuse(metric, Outcome.PERIOD_FULL)
-        held = claim.cost if claim else 0
-        reserved = max(held, self._costs[metric.name])
-        if not self._affordable(reserved - held, reserved - held):
-            return self._refuse(metric, Outcome.OVER_BUDGET)
-        count = self.counts.begin(connection, metric, tally, reserved)
-        count.add(cast(int, metric.encode(value)))
-        store.book(connection, tally, begun + 1, reserved - held)
+        self, connection: sqlite3.Connection, terms: Terms, decided: Occurrence, item: int
+    ) -> None:
+        """Count an item, as the first of its count if none is begun."""
+        if decided.running is not None:
+            decided.running.add(item)
+            return
+        count = self.counts.begin(connection, terms.metric, terms.tally, decided.reserved)
+        count.add(item)
+        self._store.book(connection, terms.tally, decided.seen, decided.reserved - decided.held)
         self.counts.hold(count)
-        return Outcome.ACCEPTED
 
-    def _binding(self, metric: CompiledMetric) -> bytes:
-        if metric.name not in self._bindings:
-            self._bindings[metric.name] = permanent.binding_of(self._plan, metric)
-        return self._bindings[metric.name]
+    def _coins(self, source: Source) -> tuple[bytes, int]:
+        """Draw a chain id and its jitter, before the symbol is looked at."""
+        return draws.identifier(source), draws.below(source, self._plan.resolution)
 
-    def _coins(self) -> tuple[bytes, int]:
-        """Draw a chain id and its jitter, before the value is looked at."""
-        return draws.identifier(self._source), draws.below(self._source, self._plan.resolution)
+    def _drawn(self, metric: CompiledMetric, symbol: Symbol, moment: int) -> Chain:
+        """Draw all that is stored for a value."""
+        source = draws.for_one(self._source)
+        chain_id, jitter = self._coins(source)
+        payloads = metric.mechanism.draw(symbol, chain_id, self._store.name.pseudonym, source)
+        return self._chain(metric, moment, chain_id, jitter, payloads)
 
-    def _chain(self, metric: CompiledMetric, value: object, moment: int) -> Chain:
-        chain_id, jitter = self._coins()
-        symbol = metric.encode(value)
-        pseudonym = self._store.name.pseudonym
-        payloads = metric.mechanism.draw(symbol, chain_id, pseudonym, self._source)
-        return self._chain_of(metric, moment, chain_id, jitter, payloads)
-
-    def _chain_of(
+    def _chain(
         self,
         metric: CompiledMetric,
         moment: int,
@@ -217,17 +207,17 @@ class Admission(PlainValues):
         jitter: int,
         payloads: tuple[bytes, ...],
     ) -> Chain:
-        store, plan = self._store, self._plan
-        event = plan.truncate(moment)
+        store, resolution = self._store, self._plan.resolution
+        event = moment - moment % resolution
         return Chain(
-            period=store.period,
-            due=event + plan.resolution + jitter + metric.ladder[0].after,
-            id=chain_id,
-            plan=store.plan_id,
-            metric=metric.index,
-            event=event,
-            jitter=jitter,
-            charged=0,
-            delivered=0,
-            payloads=b"".join(payloads),
+            store.period,
+            event + resolution + jitter + metric.ladder[0].after,
+            chain_id,
+            store.plan_id,
+            metric.index,
+            event,
+            jitter,
+            0,
+            0,
+            b"".join(payloads),
         )

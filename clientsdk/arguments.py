@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from clientsdk import complaints
 from clientsdk.publishers import Publisher
@@ -31,6 +32,32 @@ def read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPl
     except OSError as error:
         raise PlanError(f"the compiled plan cannot be read: {error}") from error
     return CompiledPlan.from_json(content)
+
+
+def expected_plan(plan: CompiledPlan, expect: str | None) -> CompiledPlan:
+    """Return a plan, if it is the one that an app has pinned.
+
+    Raises
+    ------
+    ParameterError
+        What is pinned is no fingerprint.
+    PlanError
+        The plan has another one.
+    """
+    if expect is None:
+        return plan
+    if not (isinstance(expect, str) and re.fullmatch(r"[0-9a-fA-F]{64}", expect)):
+        raise ParameterError(
+            "expect must be a plan's fingerprint, 64 hexadecimal digits, as sotto plan fingerprint "
+            "prints it"
+        )
+    if plan.fingerprint_hex != expect.lower():
+        raise PlanError(
+            f"plan {plan.plan!r} version {plan.version} has the fingerprint "
+            f"{plan.fingerprint_hex}, and this app expects {expect.lower()}: it is not the plan "
+            "that the app was made for"
+        )
+    return plan
 
 
 def checked_path(state: str | os.PathLike[str]) -> str:

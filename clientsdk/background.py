@@ -3,7 +3,9 @@
 The thread starts when it is first needed, sleeps until the next report is due, and sends the
 reports of one pseudonym at a time: each has a time of its own, since the chains' jitters are
 independent, and after an outage, when many are due at once, since a random while passes between
-them. It is a daemon, and no process waits for it longer than :data:`clientsdk.exits.LIMIT`.
+them, of up to the plan's resolution as those jitters are. A restart and other processes keep to it
+(:mod:`clientsdk.turns`). It is a daemon, and no process waits for it longer than
+:data:`clientsdk.exits.LIMIT`.
 """
 
 from __future__ import annotations
@@ -25,10 +27,9 @@ from clientsdk.store import Store
 from clientsdk.turns import ElsewhereError
 from sotto.errors import PublishError, SottoError
 
-#: Seconds at most: before the first round, between two pseudonyms that are due at once, and
-#: between two looks at the file, which other processes change and whose clock may be set.
+#: Seconds at most: before the first round, and between two looks at the file, which other
+#: processes change and whose clock may be set.
 SETTLING = 5.0
-SPREAD = 300.0
 WATCH = 600.0
 #: Seconds during which a failure to send that was logged is not logged again.
 QUIET = 3600.0
@@ -78,7 +79,7 @@ class Background:
         flush: Callable[[Errand], FlushResult],
     ) -> None:
         self._store = store
-        self._resolution = resolution / 1000
+        self._resolution = resolution
         self._now = now
         self._next_due = next_due
         self._flush = flush
@@ -208,7 +209,7 @@ class Background:
 
     def _round(self) -> Pause:
         """Send the reports of one pseudonym; return how long to wait then."""
-        self._errand = errand = Errand(alone=True)
+        self._errand = errand = Errand(alone=True, window=self._resolution)
         # Whoever ended this meanwhile had the errand before in hand.
         errand.end_by(self._until)
         try:
@@ -224,8 +225,8 @@ class Background:
         if result.error is not None:
             return self._failed(result.error)
         self._failures = 0
-        if result.remaining:
-            return Pause(self._scale(SPREAD) * backoff.chance())
+        if result.remaining and errand.rest:
+            return Pause(min(WATCH, errand.rest))
         return Pause(0.0 if result.sent or result.lapsed else SETTLING * backoff.chance())
 
     def _failed(self, error: SottoError) -> Pause:
@@ -239,7 +240,7 @@ class Background:
 
     def _scale(self, seconds: float) -> float:
         """Return ``seconds``, or the plan's resolution if that is less."""
-        return min(seconds, self._resolution)
+        return min(seconds, self._resolution / 1000)
 
 
 def _end_all(until: float) -> None:

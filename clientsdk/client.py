@@ -14,6 +14,7 @@ from clientsdk.arguments import (
     checked_ceilings,
     checked_path,
     checked_publisher,
+    expected_plan,
     read_plan,
     tell_if_nothing_fits,
 )
@@ -29,14 +30,15 @@ from clientsdk.sending import Sending
 from clientsdk.settings import Settings, configured
 from clientsdk.stats import Tally
 from clientsdk.store import Store
+from clientsdk.tracebacks import drop_locals
 from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
-from sotto.errors import StoreError, UnknownMetricError, ValueTypeError
+from sotto.errors import StoreError, UnknownMetricError
 from sotto.signatures import require_signatures
 
 if TYPE_CHECKING:
-    pass
+    from sotto.values import Symbol
 
 #: As names of a module they are found sooner than as those of an Enum.
 ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL
@@ -77,11 +79,15 @@ class Client(Sending, Inspecting):
     settings : Settings, optional
         All that is not given above; by default what the environment's variables say, read now
         and never again.
+    expect : str, optional
+        The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
+        it; another plan is refused. For plans that the app fetches.
 
     Raises
     ------
     PlanError
-        The plan cannot be honoured, or the store belongs to another collector or period length.
+        The plan cannot be honoured, or is not the one expected, or the store belongs to another
+        collector or period length.
     ParameterError
         The ceilings are below 1,000 micro-epsilon, or the period's exceeds the lifetime's.
         Or an argument or a setting is nothing that could serve as such.
@@ -129,8 +135,9 @@ class Client(Sending, Inspecting):
         background: bool | None = None,
         quota: Quota | None = None,
         settings: Settings | None = None,
+        expect: str | None = None,
     ) -> None:
-        self.plan = read_plan(plan)
+        self.plan = expected_plan(read_plan(plan), expect)
         if self.plan.signed:
             require_signatures()
         publisher = checked_publisher(publisher)
@@ -191,70 +198,74 @@ class Client(Sending, Inspecting):
         ValueTypeError
             The value has the wrong type. The message never contains it.
         """
-        refusal = self._refusals.get(metric)
-        if refusal is not None and type(value) in refusal.plain:
-            outcome, _, until, stale = refusal
-            if (until is None or self._clock() < until) and (stale is None or monotonic() < stale):
-                self._became[outcome][metric] += 1
-                sender = self._background
-                if sender is not None and sender.idle and outcome is not NO_CONSENT:
-                    # There may be older values to be sent.
-                    sender.start()
-                return outcome
-        known = self._metrics.get(metric)
-        if known is None:
-            # Not the name that was given: it may be a value in the wrong place.
-            del metric, value
-            raise UnknownMetricError(
-                f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
-            )
         try:
-            outcome = self._record(known, value)
-        except ValueTypeError as error:
-            # Neither this frame nor those that the error came through keep the value.
-            del value
-            error.__context__ = None
-            raise error.with_traceback(None) from None
-        self._became[outcome][metric] += 1
-        sender = self._background
-        if sender is not None:
-            if sender.idle:
-                if outcome is not NO_CONSENT and outcome is not STORE_FULL:
-                    # Whatever became of this value: there may be older ones to be sent.
-                    sender.start()
-            elif outcome is ACCEPTED:
-                sender.heed()
-        return outcome
+            refusal = self._refusals.get(metric)
+            if refusal is not None:
+                outcome, plain, until, stale = refusal
+                if type(value) not in plain:
+                    # Only whether it is of the right type: what becomes of it is the same.
+                    self._metrics[metric].encode(value)
+                if (until is None or self._clock() < until) and (
+                    stale is None or monotonic() < stale
+                ):
+                    self._became[outcome][metric] += 1
+                    sender = self._background
+                    if sender is not None and sender.idle and outcome is not NO_CONSENT:
+                        # There may be older values to be sent.
+                        sender.start()
+                    return outcome
+            known = self._metrics.get(metric)
+            if known is None:
+                # Not the name that was given: it may be a value in the wrong place.
+                raise UnknownMetricError(
+                    f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
+                )
+            outcome = self._record(known, known.encode(value))
+            self._became[outcome][metric] += 1
+            sender = self._background
+            if sender is not None:
+                if sender.idle:
+                    if outcome is not NO_CONSENT and outcome is not STORE_FULL:
+                        # Whatever became of this value: there may be older ones to be sent.
+                        sender.start()
+                elif outcome is ACCEPTED:
+                    sender.heed()
+            return outcome
+        except BaseException as error:
+            # Also an interrupt: no frame that it came through keeps the value.
+            del metric, value
+            drop_locals(error)
+            raise
 
-    def _record(self, metric: CompiledMetric, value: object) -> Outcome:
-        store = self._store
+    def _record(self, metric: CompiledMetric, symbol: Symbol) -> Outcome:
         now = self._now()
         try:
-            if self._off:
-                outcome = Outcome.DISABLED
-            elif store.stopped or not self._consented():
-                outcome = NO_CONSENT
-            elif now >= self.plan.expires:
-                outcome = Outcome.EXPIRED
-                store.deny(self.plan, outcome)
-            else:
-                outcome = self._admission.record(metric, value, now)
-                if outcome is STORE_FULL:
-                    complaints.warn("quota", "values are refused: the quota is used up")
-        except StoreError as error:
+            refused = self._refused(now)
+            outcome = self._admission.record(metric, symbol, now) if refused is None else refused
+            if outcome is STORE_FULL:
+                complaints.warn("quota", "values are refused: the quota is used up")
+        except (StoreError, OSError) as error:
+            # The second where the operating system gives no randomness.
             outcome = STORE_FULL
             complaints.warn("store", "values are refused: %s", str(error))
-        if outcome is not ACCEPTED:
-            # A value of the wrong type is told of whatever became of it.
-            metric.encode(value)
-            if outcome is NO_CONSENT or outcome is Outcome.EXPIRED:
-                self._keep_up(now)
+        if outcome is NO_CONSENT or outcome is Outcome.EXPIRED:
+            self._keep_up(now)
         return outcome
+
+    def _refused(self, now: int) -> Outcome | None:
+        """Return why nothing can be recorded now, None if the store is to decide."""
+        store = self._store
+        if store.stopped or not self._consented():
+            return NO_CONSENT
+        if now >= self.plan.expires:
+            store.deny(self.plan, Outcome.EXPIRED)
+            return Outcome.EXPIRED
+        return None
 
     def _keep_up(self, now: int) -> None:
         """Let periods pass and old secrets go; if that fails now, it is tried again."""
         if not self._store.stopped:
-            with suppress(StoreError):
+            with suppress(StoreError, OSError):
                 self._admission.counts.lapse(now)
                 self._store.keep_up(self.plan.period_of(now))
 

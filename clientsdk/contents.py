@@ -8,7 +8,7 @@ import sqlite3
 from functools import lru_cache
 from typing import NoReturn
 
-from clientsdk import permanent, ratchet, schema, spool
+from clientsdk import panels, permanent, ratchet, schema, spool
 from clientsdk.database import Database
 from clientsdk.ledger import Consent
 from clientsdk.outcomes import Refusal
@@ -36,6 +36,8 @@ class Contents(Database):
         The budget period of the ledger; never goes back.
     name : Identity
         What the device goes by in that period, in reports under the plan that was opened.
+    panel : Panel
+        In which periods the device answers.
     reserved : int
         Micro-epsilon, of that period.
     lifetime_reserved, lifetime_spent : int
@@ -70,6 +72,7 @@ class Contents(Database):
     ceilings: Ceilings
     period: int
     name: Identity
+    panel: panels.Panel
     reserved: int
     lifetime_reserved: int
     lifetime_spent: int
@@ -124,6 +127,7 @@ class Contents(Database):
         ).fetchone()
         consents, *ceilings, period, owed, done = map(int, numbers)
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+        self.panel = panels.read(connection)
         row = connection.execute(
             "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
         ).fetchone() or (0, "{}")
@@ -156,9 +160,9 @@ class Contents(Database):
         numbers may stand for other plans, and its consent is for something else.
         """
         pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
-        plans = dict(connection.execute("SELECT id, fingerprint FROM plan").fetchall())
+        plans = dict(connection.execute("SELECT id, digest FROM plan").fetchall())
         if pinned != (self.identity, self._collector, self._period_ms) or any(
-            plans.get(number) != plan.fingerprint for number, plan in self._plans.items()
+            plans.get(number) != plan.digest for number, plan in self._plans.items()
         ):
             self._disown()
 

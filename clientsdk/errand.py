@@ -17,6 +17,8 @@ class Errand:
         How long it may go on: no message is begun later.
     alone : bool
         Whether only the reports of one pseudonym, chosen at random, are to go.
+    window : int
+        Milliseconds within which the next pseudonym follows at random, if several are due.
     patience : float
         Seconds to wait at most for another process that is sending from the same file.
 
@@ -24,18 +26,27 @@ class Errand:
     ----------
     until : float
         On the monotonic clock. Whoever ends the flush brings it forward.
+    rest : float
+        Seconds until the reports of another pseudonym may go, if some are due.
     sent : int
     lapses : Lapses
     """
 
-    __slots__ = ("alone", "lapses", "patience", "sent", "until")
+    __slots__ = ("alone", "lapses", "patience", "rest", "sent", "until", "window")
 
     def __init__(
-        self, seconds: float = math.inf, *, alone: bool = False, patience: float = 0.0
+        self,
+        seconds: float = math.inf,
+        *,
+        alone: bool = False,
+        window: int = 0,
+        patience: float = 0.0,
     ) -> None:
         self.until = time.monotonic() + seconds
         self.alone = alone
+        self.window = window
         self.patience = patience
+        self.rest = 0.0
         self.sent = 0
         self.lapses = NO_LAPSES
 

@@ -18,6 +18,7 @@ from clientsdk.claims import Claim
 from clientsdk.database import Access
 from clientsdk.spool import Chain
 from clientsdk.store import Store
+from clientsdk.tracebacks import drop_locals
 from mechanisms.randomness import Source
 from sotto.compiled import CompiledMetric, CompiledPlan
 
@@ -65,6 +66,7 @@ class Count:
         self.period = store.period
         self._plan_id = store.plan_id
         self._name = store.name
+        source = draws.for_one(source)
         self._id = draws.identifier(source)
         self.holder = draws.identifier(source)
         self.jitter = draws.below(source, plan.resolution)
@@ -86,9 +88,13 @@ class Count:
     def draw(self, source: Source) -> Chain:
         """Draw the chain and forget the count, or return what was drawn already."""
         if self.chain is None:
-            payloads = self.metric.mechanism.draw(
-                tuple(self._counts), self._id, self._name.pseudonym, source
-            )
+            try:
+                payloads = self.metric.mechanism.draw(
+                    tuple(self._counts), self._id, self._name.pseudonym, draws.for_one(source)
+                )
+            except BaseException as error:
+                drop_locals(error)
+                raise
             self.chain = Chain(
                 period=self.period,
                 due=self.due,
@@ -145,28 +151,16 @@ class ItemCounts:
             self.begun.clear()
         return bool(self.begun)
 
-    def add(self, metric: CompiledMetric, value: object, now: int) -> bool:
-        """Count an item if its count is begun; False if more is to be decided.
-
-        Raises
-        ------
-        ValueTypeError
-            The item has the wrong type; nothing was counted.
-        StoreError
-            The store cannot be used; nothing was counted.
-        """
-        if not self:
-            return False
+    def under_way(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, now: int
+    ) -> Count | None:
+        """Return the count to which an item is added; None if more is to be decided."""
         store, plan = self._store, self._plan
-        with store.transaction(Access.READ) as connection:
-            if store.stopped or not store.consented or plan.period_of(now) > store.period:
-                return False
-            if plan.expired(max(now, store.period * plan.period)):
-                return False
-            count = self.current(connection, metric)
-            if count is not None:
-                count.add(cast(int, metric.encode(value)))
-            return count is not None
+        if store.stopped or not store.consented or plan.period_of(now) > store.period:
+            return None
+        if plan.expired(max(now, store.period * plan.period)):
+            return None
+        return self.current(connection, metric)
 
     def current(self, connection: sqlite3.Connection, metric: CompiledMetric) -> Count | None:
         """Return the count of a metric in the store's period if its claim stands."""

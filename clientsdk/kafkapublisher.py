@@ -6,13 +6,16 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from clientsdk import forks
-from clientsdk.producing import Connecting, abandon, discard, make_producer, throttled
+from clientsdk.connections import Connection, Connections
+from clientsdk.producing import make_producer, throttled
 from sotto.brokers import Broker, require_client
-from sotto.errors import ParameterError, PublishError
+from sotto.errors import FormatError, ParameterError, PublishError
 from sotto.topics import ReportTopic
+from sotto.wire import pseudonym_of
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 COMPRESSIONS = ("zstd", "gzip", None)
 #: Bytes sent and not acknowledged; who publishes more waits.
 IN_FLIGHT_BYTES = 16 << 20
+#: The time of sending that a record bears, ms: none. Brokers keep it beside their own time of
+#: appending, and how a device's clock is off would be the same for all of its pseudonyms.
+_NO_TIME = 0
 
 
 class _Sent(NamedTuple):
@@ -29,10 +35,18 @@ class _Sent(NamedTuple):
     thread: int
     size: int
     future: FutureRecordMetadata
+    connection: Connection
 
     @property
     def acknowledged(self) -> bool:
         return bool(self.future.succeeded())
+
+
+class _Failure(NamedTuple):
+    """Why a message was not acknowledged, and the connection through which it was sent."""
+
+    error: Exception
+    connection: Connection
 
 
 class KafkaPublisher:
@@ -44,6 +58,10 @@ class KafkaPublisher:
     failure the next message connects anew, and a process forked from this one has connections of
     its own. Where a message was late since the broker slows this client down (a quota), it is not
     tried again for as long as the broker has asked for.
+
+    Each pseudonym has a connection and a producer of its own, at most eight of them side by side:
+    the least recently used one makes room. A fleet in one process is better off with producers of
+    its own (:mod:`sotto.producers`).
 
     Parameters
     ----------
@@ -84,8 +102,7 @@ class KafkaPublisher:
         self._compression = compression
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._connecting: Connecting | None = None
-        self._producer: KafkaProducer | None = None
+        self._connections = Connections()
         self._pending: deque[_Sent] = deque()
         self._held = 0
         # Threads with messages that no sync will vouch for: their next one fails.
@@ -93,31 +110,24 @@ class KafkaPublisher:
         forks.watch(self)
 
     def publish(self, shard: int, message: bytes) -> None:
-        """Hand a message to the producer; it is safe once :meth:`sync` returns.
+        """Hand a message to the producer of its pseudonym; it is safe once :meth:`sync` returns.
 
         Raises
         ------
         PublishError
-            The broker cannot be reached, or too much waits for it.
+            The broker cannot be reached, too much waits for it, or these are not the bytes of a
+            message of one pseudonym.
         """
-        from kafka.errors import KafkaError
-
         self._check_process()
         start = time.monotonic()
-        producer = self._connected(start + self._timeout * 2 / 3)
-        self._wait_for_room(producer, len(message), start + self._timeout)
+        pseudonym = _pseudonym(message)
+        connection, leaving = self._connections.take(pseudonym, start + self._timeout * 2 / 3)
         try:
-            future = producer.send(
-                str(self._topic), value=message, partition=self._topic.partition(shard)
-            )
-        except (KafkaError, ValueError) as error:
-            self._fail(producer)
-            raise _unacknowledged(error, producer) from error
-        with self._lock:
-            if self._producer is not producer:
-                raise PublishError("the connection was given up meanwhile")
-            self._pending.append(_Sent(threading.get_ident(), len(message), future))
-            self._held += len(message)
+            if leaving is not None:
+                self._retire(leaving, start + self._timeout * 2 / 3)
+            self._send(connection, shard, message, start)
+        finally:
+            self._connections.give_back(connection)
 
     def sync(self) -> None:
         """Wait until the broker has acknowledged what was published.
@@ -130,16 +140,19 @@ class KafkaPublisher:
         self._check_process()
         deadline = time.monotonic() + self._timeout
         with self._lock:
-            producer, sent = self._producer, tuple(self._pending)
-        error = _wait_for(sent, deadline)
-        if error is not None:
-            self._fail(producer)
+            sent = tuple(self._pending)
+        failed = _wait_for(sent, deadline)
+        hint = None
+        if failed is not None:
+            hint = throttled(failed.connection.producer)
+            # What is not acknowledged by now, on whatever connection, comes again.
+            self._fail({one.connection for one in sent if not one.acknowledged})
         with self._lock:
             self._forget_acknowledged()
             doubtful = threading.get_ident() in self._doubtful
             self._doubtful.discard(threading.get_ident())
-        if error is not None:
-            raise _unacknowledged(error, producer) from error
+        if failed is not None:
+            raise _unacknowledged(failed.error, hint) from failed.error
         if doubtful:
             raise PublishError("messages before a fault of the broker may not have reached it")
 
@@ -154,15 +167,12 @@ class KafkaPublisher:
         try:
             self.sync()
         finally:
+            known = self._connections.clear()
             with self._lock:
-                producer, self._producer = self._producer, None
-                connecting, self._connecting = self._connecting, None
                 # Other threads may have published since.
                 self._doubt()
-            if connecting is not None:
-                connecting.cancel()
-            if producer is not None:
-                discard(producer)
+            for connection in known:
+                connection.end()
 
     def before_fork(self) -> None:
         """Do nothing: the parent keeps its connections."""
@@ -174,92 +184,114 @@ class KafkaPublisher:
         """Leave all connections to the parent; what it sent is its own to wait for."""
         self._lock = threading.Lock()
         self._doubt()
-        producer, self._producer = self._producer, None
-        connecting, self._connecting = self._connecting, None
         self._process = os.getpid()
-        if producer is not None:
-            abandon(producer)
-        if connecting is not None:
-            connecting.abandon()
+        self._connections.leave()
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
             self.after_fork_in_child()
 
-    def _connected(self, deadline: float) -> KafkaProducer:
-        """Return the producer; at most one is in the making."""
-        with self._lock:
-            if self._producer is not None:
-                return self._producer
-            if self._connecting is None or self._connecting.failed:
-                self._connecting = Connecting(
-                    lambda: make_producer(
-                        self._broker, self._topic, self._compression, self._timeout
-                    )
-                )
-            connecting = self._connecting
-        producer = connecting.wait(deadline - time.monotonic())
-        with self._lock:
-            if self._connecting is connecting:
-                self._producer, self._connecting = producer, None
-            if self._producer is not producer:
-                raise PublishError("the connection was given up meanwhile")
-        return producer
+    def _send(self, connection: Connection, shard: int, message: bytes, start: float) -> None:
+        from kafka.errors import KafkaError
 
-    def _wait_for_room(self, producer: KafkaProducer, size: int, deadline: float) -> None:
+        producer = connection.connected(self._make, start + self._timeout * 2 / 3)
+        self._wait_for_room(len(message), start + self._timeout)
+        try:
+            future = producer.send(
+                str(self._topic),
+                value=message,
+                partition=self._topic.partition(shard),
+                timestamp_ms=_NO_TIME,
+            )
+        except (KafkaError, ValueError) as error:
+            hint = throttled(producer)
+            self._fail({connection})
+            raise _unacknowledged(error, hint) from error
+        with self._lock:
+            if connection.producer is not producer:
+                raise PublishError("the connection was given up meanwhile")
+            thread = threading.get_ident()
+            self._pending.append(_Sent(thread, len(message), future, connection))
+            self._held += len(message)
+
+    def _make(self) -> KafkaProducer:
+        return make_producer(self._broker, self._topic, self._compression, self._timeout)
+
+    def _retire(self, connection: Connection, deadline: float) -> None:
+        """End a connection that makes room, once what it has sent is acknowledged."""
+        with self._lock:
+            sent = tuple(one for one in self._pending if one.connection is connection)
+        _wait_for(sent, deadline)
+        with self._lock:
+            self._doubt({connection})
+        _end_aside(connection)
+
+    def _wait_for_room(self, size: int, deadline: float) -> None:
         while True:
             with self._lock:
                 self._forget_acknowledged()
                 if not self._pending or self._held + size <= IN_FLIGHT_BYTES:
                     return
                 oldest = self._pending[0]
-            error = _wait_for((oldest,), deadline)
-            if error is not None:
-                self._fail(producer)
-                raise _unacknowledged(error, producer) from error
+            failed = _wait_for((oldest,), deadline)
+            if failed is not None:
+                hint = throttled(oldest.connection.producer)
+                self._fail({oldest.connection})
+                raise _unacknowledged(failed.error, hint) from failed.error
 
     def _forget_acknowledged(self) -> None:
         while self._pending and self._pending[0].acknowledged:
             self._held -= self._pending.popleft().size
 
-    def _doubt(self) -> None:
-        """Forget what is not acknowledged; who sent it learns of that from ``sync``."""
-        self._doubtful.update(sent.thread for sent in self._pending if not sent.acknowledged)
-        self._pending.clear()
-        self._held = 0
+    def _doubt(self, connections: Collection[Connection] | None = None) -> None:
+        """Forget what was sent through connections, or all; who sent it learns that in ``sync``."""
+        kept: deque[_Sent] = deque()
+        for sent in self._pending:
+            if connections is not None and sent.connection not in connections:
+                kept.append(sent)
+            elif not sent.acknowledged:
+                self._doubtful.add(sent.thread)
+        self._pending = kept
+        self._held = sum(sent.size for sent in kept)
 
-    def _fail(self, producer: KafkaProducer | None) -> None:
-        """Give a producer up, with all that it holds; its threads learn of that from ``sync``."""
+    def _fail(self, connections: Collection[Connection]) -> None:
+        """Give connections up, with all they hold; threads learn of theirs from ``sync``."""
+        for connection in connections:
+            if self._connections.forget(connection):
+                _end_aside(connection)
         with self._lock:
-            if producer is None or self._producer is not producer:
-                return
-            self._producer = None
-            self._doubt()
-        threading.Thread(
-            target=discard, args=(producer,), name="sotto-kafka-discard", daemon=True
-        ).start()
+            self._doubt(connections)
 
 
-def _wait_for(sent: tuple[_Sent, ...], deadline: float) -> Exception | None:
+def _end_aside(connection: Connection) -> None:
+    thread = threading.Thread(target=connection.end, name="sotto-kafka-discard", daemon=True)
+    thread.start()
+
+
+def _pseudonym(message: bytes) -> bytes:
+    try:
+        return pseudonym_of(message)
+    except FormatError as error:
+        raise PublishError(f"these bytes are no message of a device: {error}") from None
+
+
+def _wait_for(sent: tuple[_Sent, ...], deadline: float) -> _Failure | None:
     """Wait until messages are acknowledged; return why the first of them was not."""
     from kafka.errors import KafkaError
 
-    try:
-        for one in sent:
+    for one in sent:
+        try:
             one.future.get(timeout=max(0.0, deadline - time.monotonic()))
-    except KafkaError as error:
-        failure: Exception = error
-        return failure
+        except KafkaError as error:
+            return _Failure(error, one.connection)
     return None
 
 
-def _unacknowledged(error: Exception, producer: KafkaProducer | None) -> PublishError:
+def _unacknowledged(error: Exception, hint: float | None) -> PublishError:
     from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
     if isinstance(error, KafkaTimeoutError):
-        return PublishError(
-            "the broker did not acknowledge in time", retry_after=throttled(producer)
-        )
+        return PublishError("the broker did not acknowledge in time", retry_after=hint)
     if isinstance(error, MessageSizeTooLargeError):
         return PublishError("the broker finds a message too large: raise max.message.bytes")
     return PublishError(f"the broker did not take a message ({type(error).__name__})")

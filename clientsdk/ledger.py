@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from clientsdk import schema
 from clientsdk.permanent import PermanentCharge, charges
+from mechanisms.digests import sha256
 from mechanisms.frozen import frozen, shown
 from sotto.compiled import Ceilings, CompiledPlan
+from sotto.documents import brought_forward
 from sotto.errors import PlanError, StoreError
 
 if TYPE_CHECKING:
@@ -265,17 +267,16 @@ def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
     StoreError
         This version cannot read it.
     """
-    row = connection.execute(
-        "SELECT fingerprint, body FROM plan WHERE id = ?", (number,)
-    ).fetchone()
+    row = connection.execute("SELECT * FROM plan WHERE id = ?", (number,)).fetchone()
     if row is None:
         raise StoreError("a plan that chains were drawn under is not in the device's store")
-    fingerprint, body = row
+    _, digest, body = row
     try:
-        plan = CompiledPlan.from_json(body)
+        # A file of an older version is read as it is.
+        plan = CompiledPlan.from_json(brought_forward(body) or body)
     except PlanError as error:
         raise StoreError(f"a plan in the device's store cannot be read: {error}") from error
-    if plan.fingerprint != fingerprint:
+    if sha256(body) != digest:
         raise StoreError("a plan in the device's store is not the one that chains were drawn under")
     return plan
 

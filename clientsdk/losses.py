@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from clientsdk import mark, permanent
+from clientsdk import mark, panels, permanent
 from clientsdk.contents import Contents
 from sotto.errors import StoreError
 
@@ -31,6 +31,11 @@ class Losses(Contents):
         """Count ``amount`` micro-epsilon more as spent, of the lifetime and of no period."""
         connection.execute("UPDATE mark SET carried = carried + ?", (amount,))
         self._add_up(connection)
+
+    def wait_for_a_cycle(self, connection: sqlite3.Connection) -> None:
+        """Have no turn in a panel before the next cycle: the lost file may have had one in this."""
+        panels.begin_after(connection, self.period)
+        self.panel = panels.read(connection)
 
     def count_loss(
         self, connection: sqlite3.Connection, known: mark.Mark | None, *, damaged: bool

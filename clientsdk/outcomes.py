@@ -36,6 +36,11 @@ class Outcome(StrEnum):
     For a top item: another process or client counts the items of this period, or one did that
     died.
     """
+    NOT_IN_PANEL = "not_in_panel"
+    """The plan divides devices into panels, and this period is not this device's turn.
+
+    Nothing is stored or charged. The turn is chosen by a secret of the device alone.
+    """
     NO_CONSENT = "no_consent"
     """Consent was not given, or was withdrawn."""
     STORE_FULL = "store_full"

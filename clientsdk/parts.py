@@ -44,7 +44,7 @@ class Parts:
 
     def _settle(self, now: int) -> None:
         """Draw from what was counted in periods that are over; if that fails, again later."""
-        with suppress(StoreError):
+        with suppress(StoreError, OSError):
             self._admission.counts.settle(now)
 
     def _now(self) -> int:

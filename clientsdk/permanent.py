@@ -27,7 +27,7 @@ from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import StoreError
 
 #: What a plan may change about a metric without changing what its responses mean.
-_INESSENTIAL = frozenset({"window", "repeat", "ladder"})
+_INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel"})
 
 
 class PermanentCharge(NamedTuple):

@@ -38,13 +38,17 @@ def create(
 
 
 def number_of(connection: sqlite3.Connection, plan: CompiledPlan) -> int:
-    """Return the number of a plan in the store, where it is put if it is new."""
-    find = "SELECT id FROM plan WHERE fingerprint = ?"
-    row = connection.execute(find, (plan.fingerprint,)).fetchone()
+    """Return the number of a plan's document in the store, where it is put if it is new.
+
+    Documents that differ in what the fingerprint does not cover have numbers of their own: a
+    chain keeps the document that it was recorded under, so that no later one prolongs what was
+    promised of it (an expiry is the same on the wire whatever its date).
+    """
+    find = "SELECT id FROM plan WHERE digest = ?"
+    row = connection.execute(find, (plan.digest,)).fetchone()
     if row is None:
         connection.execute(
-            "INSERT INTO plan (fingerprint, body) VALUES (?, ?)",
-            (plan.fingerprint, plan.to_json()),
+            "INSERT INTO plan (digest, body) VALUES (?, ?)", (plan.digest, plan.to_json())
         )
-        row = connection.execute(find, (plan.fingerprint,)).fetchone()
+        row = connection.execute(find, (plan.digest,)).fetchone()
     return int(row[0])

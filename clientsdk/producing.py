@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 #: Messages for one partition go together up to this.
 _BATCH_BYTES = 128 << 10
+#: Milliseconds after which a connection that is not used is closed, and after which a producer
+#: asks anew which brokers there are. It then shows nothing of how long an app runs, and asks again
+#: whatever the second says when it is told that a partition has moved.
+_IDLE = 60_000
+_METADATA_AGE = 86_400_000
 
 _abandoned: list[KafkaProducer] = []
 #: Producers in use, with the process that made them.
@@ -67,6 +72,11 @@ class Connecting:
         """Whether it has come to nothing."""
         return self._done.is_set() and self._producer is None
 
+    @property
+    def over(self) -> bool:
+        """Whether it is made, or has come to nothing."""
+        return self._done.is_set()
+
     def cancel(self) -> None:
         """Throw the producer away, at once or as soon as it is made."""
         with self._lock:
@@ -99,6 +109,9 @@ def make_producer(
 ) -> KafkaProducer:
     """Return a producer for a topic that has the partitions that its name says.
 
+    It is not idempotent: the number by which a broker knows an idempotent producer stays in every
+    batch that it stores. What is sent twice has the same report key, and is counted once.
+
     Parameters
     ----------
     broker : Broker
@@ -120,6 +133,9 @@ def make_producer(
         batch=_BATCH_BYTES,
         largest=2 * MAX_MESSAGE,
         measured=True,
+        enable_idempotence=False,
+        connections_max_idle_ms=_IDLE,
+        metadata_max_age_ms=_METADATA_AGE,
     )
     _open[producer] = os.getpid()
     try:

@@ -123,6 +123,8 @@ def reconcile(
         complaints.warn("lost store", _LOST if fresh else _OLDER)
         _make_up(store, connection, plan, period, found=known, fresh=fresh)
         store.count_loss(connection, known, damaged=fresh)
+        if fresh or (found is not None and found.store != store.identity):
+            store.wait_for_a_cycle(connection)
     elif fresh and found is not None and found.budget == store.budget:
         # Nothing was recorded yet, and what it was pinned to holds.
         store.pin(connection, _pinned(store, found))

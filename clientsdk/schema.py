@@ -7,7 +7,9 @@ import sqlite3
 import stat
 import time
 
-from sotto.errors import StoreError
+from mechanisms.digests import sha256
+from sotto.documents import brought_forward
+from sotto.errors import PlanError, StoreError
 
 VERSION = 5
 APPLICATION = 0x534F5454  # "SOTT"
@@ -104,11 +106,17 @@ _SINCE_4 = (
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
 )
-#: What those of version 4 lack: what messages of a period are signed with.
+#: What those of version 4 lack: the secret that says in which periods the device answers, and what
+#: messages of a period are signed with. Their plans were told apart by the hash of the whole
+#: document, which was a fingerprint's then.
 _SINCE_5 = (
+    """CREATE TABLE panel (
+        id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL, since INTEGER NOT NULL
+    )""",
     """CREATE TABLE signing (
         period INTEGER PRIMARY KEY, pseudonym BLOB NOT NULL, seed BLOB NOT NULL
     )""",
+    "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; of damaged names of tables it says something that is no text.
@@ -224,13 +232,15 @@ def prepare(connection: sqlite3.Connection) -> bool:
     for first, tables in ((1, _TABLES), (3, _SINCE_3), (4, _SINCE_4), (5, _SINCE_5)):
         for table in tables if version < first else ():
             connection.execute(table)
+    if objects and version < 5:
+        _bring_plans_forward(connection)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     return not objects
 
 
 def check(connection: sqlite3.Connection) -> int:
-    """Return the version of a device's store: this one, or 2 to 4, which had fewer tables.
+    """Return the version of a device's store: this one, or 2 to 4, which had less in them.
 
     Raises
     ------
@@ -244,6 +254,20 @@ def check(connection: sqlite3.Connection) -> int:
     if not 2 <= version <= VERSION:
         raise StoreError(f"the state file has schema {version}; this version reads 2 to {VERSION}")
     return int(version)
+
+
+def _bring_plans_forward(connection: sqlite3.Connection) -> None:
+    """Write plans of format 1 anew; one that cannot be honoured is left, and is never used."""
+    for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
+        try:
+            document = brought_forward(body)
+        except PlanError:
+            continue
+        if document is not None:
+            connection.execute(
+                "UPDATE plan SET digest = ?, body = ? WHERE id = ?",
+                (sha256(document), document, number),
+            )
 
 
 def _opened(database: str) -> sqlite3.Connection:

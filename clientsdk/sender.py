@@ -11,13 +11,14 @@ charged twice: what is charged belongs to the chain.
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from clientsdk import draws, spool
+from clientsdk import backoff, draws, spool
 from clientsdk.database import Access
 from clientsdk.errand import Errand
 from clientsdk.outcomes import FlushResult, Lapses
@@ -25,7 +26,7 @@ from clientsdk.publishers import Buffered, Publisher
 from clientsdk.ratchet import Identity
 from clientsdk.spool import Chain
 from clientsdk.store import Store
-from clientsdk.turns import ElsewhereError, Turn
+from clientsdk.turns import ElsewhereError, Rest, Turn
 from mechanisms.coins import shard_of
 from mechanisms.randomness import SystemSource
 from sotto.compiled import CompiledMetric, CompiledPlan
@@ -158,10 +159,9 @@ class Sender:
     def _send(self, now: int, errand: Errand) -> SottoError | None:
         """Send batch by batch; return what went wrong."""
         error: SottoError | None = None
-        more = True
         self._unreadable.clear()
         try:
-            period = self._choose(now) if errand.alone else None
+            period, more = self._choose(now, errand) if errand.alone else (None, True)
             while more and error is None:
                 batch = self._charge(now, period)
                 errand.lapses += batch.lapses
@@ -173,11 +173,42 @@ class Sender:
             error = failure
         return error or next(iter(self._unreadable.values()), None)
 
-    def _choose(self, now: int) -> int | None:
-        """Return a period of which something is due, each as likely as any other."""
+    def _choose(self, now: int, errand: Errand) -> tuple[int | None, bool]:
+        """Return a period of which something is due, and whether anything may be sent now.
+
+        While others rest it is the one that was chosen last; later each is as likely as any
+        other. If several are due, the others begin to rest before anything is sent: an attempt
+        that seems to fail may have arrived.
+        """
         with self._store.transaction(Access.READ) as connection:
             periods = spool.due_periods(connection, self._moment(now))
-        return periods[draws.below(SystemSource(), len(periods))] if periods else None
+            slack = self._slack(connection, now) if len(periods) > 1 else 0
+        rest = self._turn.rest
+        # Where the clock was set back, it would last too long.
+        if rest is not None and now < rest.until <= now + errand.window:
+            errand.rest = (rest.until - now) / 1000
+            return rest.period, rest.period in periods or not periods
+        if not periods:
+            return None, True
+        chosen = periods[draws.below(SystemSource(), len(periods))]
+        if len(periods) > 1:
+            # Half of the time that is left is enough for all of them.
+            window = min(errand.window, max(0, slack) // (2 * len(periods)))
+            until = now + int(window * backoff.chance())
+            self._turn.rest = Rest(chosen, until)
+            errand.rest = (until - now) / 1000
+        return chosen, True
+
+    def _slack(self, connection: sqlite3.Connection, now: int) -> int:
+        """Return how many milliseconds are left until the first of what is due is too late."""
+        moment, ends = self._moment(now), [sys.maxsize]
+        for number, metric, event, due in spool.oldest_due(connection, moment):
+            plan = self._plan(connection, number)
+            if plan is not None and 0 <= metric < len(plan.metrics):
+                ends += [event + plan.metrics[metric].horizon, plan.expires]
+            if self._age is not None:
+                ends.append(due + self._age)
+        return min(ends) - moment
 
     def _moment(self, now: int) -> int:
         # A clock that was set back does not take the ledger's period back.

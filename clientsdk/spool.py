@@ -99,6 +99,15 @@ def due_periods(connection: sqlite3.Connection, moment: int) -> list[int]:
     return [int(period) for (period,) in rows]
 
 
+def oldest_due(connection: sqlite3.Connection, moment: int) -> list[tuple[int, int, int, int]]:
+    """Return plan, metric, first event and first due time of the chains that are due, by metric."""
+    return connection.execute(
+        "SELECT plan, metric, min(event), min(due) FROM pseudonym JOIN chain USING (period)"
+        " WHERE due <= ? GROUP BY plan, metric",
+        (moment,),
+    ).fetchall()
+
+
 def size(connection: sqlite3.Connection) -> int:
     """Return how many bytes of the file are in use."""
     pages, free, each = (

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import time
 from contextlib import suppress
+from time import monotonic
 
 from clientsdk import (
     claims,
     ledger,
     mark,
+    panels,
     permanent,
     pins,
     ratchet,
@@ -111,6 +112,7 @@ class Store(Booking, Losses):
                 fresh = schema.prepare(connection)
                 if fresh:
                     pins.create(connection, plan, ceilings, period, source)
+                panels.prepare(connection, source)
                 self._adopt(connection, plan, ceilings)
                 recovery.reconcile(self, connection, plan, period, fresh=fresh)
                 self.advance(connection, period)
@@ -174,7 +176,7 @@ class Store(Booking, Losses):
         That is where there is no consent, and where the plan has expired. In a transaction, what
         this process is given or deprived of later holds at once.
         """
-        stale = time.monotonic() + FORGET_AFTER
+        stale = monotonic() + FORGET_AFTER
         for metric in plan.metrics:
             self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
 

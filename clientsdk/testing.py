@@ -20,6 +20,7 @@ from clientsdk.settings import Settings
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from sotto.compiled import Ceilings, CompiledPlan
+from sotto.errors import ParameterError
 
 __all__ = [
     "FakeClock",
@@ -28,6 +29,7 @@ __all__ = [
     "Reports",
     "SeededClient",
     "WatchedClient",
+    "move_to_turn",
     "reported",
     "small_plan",
 ]
@@ -194,6 +196,51 @@ class WatchedClient(SeededClient):
         ]
 
 
+def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> None:
+    """Move a client's clock on to a period in which its device answers about a metric, or not.
+
+    For plans that divide devices into panels. If the period that it is in is such a one, the
+    clock is left as it is; else it moves to the beginning of the next. So does every period of a
+    metric without a panel.
+
+    Parameters
+    ----------
+    client : SeededClient
+        Its clock is a :class:`FakeClock`.
+    metric : str
+        Its name in the plan.
+    turn : bool
+        Whether values are to be accepted; if not, they are ``not_in_panel``.
+
+    Raises
+    ------
+    UnknownMetricError
+        The plan has no such metric.
+    ParameterError
+        The metric has no panel, so that every period is the device's turn.
+
+    Examples
+    --------
+    >>> client = SeededClient(small_plan(panel=4), seed=1)
+    >>> move_to_turn(client, "colour")
+    >>> client.record("colour", "red")
+    <Outcome.ACCEPTED: 'accepted'>
+    >>> move_to_turn(client, "colour", turn=False)
+    >>> client.record("colour", "red")
+    <Outcome.NOT_IN_PANEL: 'not_in_panel'>
+    """
+    panels = client.plan.metric(metric).panel
+    if panels == 1 and not turn:
+        raise ParameterError(f"metric {metric!r} has no panel: every period is the device's turn")
+    store, length = client._store, client.plan.period
+    now = max(client.clock.now // length, store.period)
+    period = now
+    while store.panel.is_turn(panels, period) is not turn:
+        period += 1
+    if period != client.clock.now // length:
+        client.clock.now = period * length
+
+
 def reported(client: SeededClient) -> Reports:
     """Return the reports that a client has sent to its memory publisher.
 
@@ -219,9 +266,17 @@ def reported(client: SeededClient) -> Reports:
     return reports_in([client.plan], client.publisher.messages)
 
 
-def small_plan() -> CompiledPlan:
-    """Return a plan for tests and examples: ``colour``, once a day, in two rungs."""
-    colour = {
+def small_plan(*, panel: int = 1) -> CompiledPlan:
+    """Return a plan for tests and examples: ``colour``, once a day, in two rungs.
+
+    It asks for no more than one report, so that a test sees what few devices sent.
+
+    Parameters
+    ----------
+    panel : int, positive
+        A device answers on one day of so many.
+    """
+    colour: dict[str, object] = {
         "name": "colour",
         "type": "category",
         "mechanism": {"name": "grr", "domain_size": 4},
@@ -235,8 +290,10 @@ def small_plan() -> CompiledPlan:
             {"epsilon": 1_000_000, "after": 86_400_000},
         ],
     }
+    if panel > 1:
+        colour["panel"] = panel
     plan = {
-        "format": 1,
+        "format": 2,
         "collector": "colours.example",
         "plan": "colours",
         "version": 1,
@@ -247,6 +304,7 @@ def small_plan() -> CompiledPlan:
         "grace": 86_400_000,
         "retention": 86_400_000,
         "shards": 64,
+        "minimum_reports": 1,
         "ceilings": {"period": 1_000_000, "lifetime": 100_000_000},
         "metrics": [colour],
     }

@@ -3,12 +3,18 @@
 Two that sent at once would send the same bytes twice. They would be counted once, and cost
 twice. The lock is the operating system's, on a file beside the state file: it ends with the
 process that holds it, however that ends, and no clock decides.
+
+In the file is whose reports went last by themselves, and until when those of other pseudonyms
+rest, so that neither a restart nor another process sends them right behind.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import time
+from contextlib import suppress
+from typing import NamedTuple
 
 from clientsdk import forks
 from sotto.errors import PublishError
@@ -19,13 +25,21 @@ except ImportError:  # pragma: no cover
     # Without it several processes may send the same bytes, which are counted once.
     fcntl = None  # type: ignore[assignment]
 
-#: What follows the name of the state file; the file is always empty.
+#: What follows the name of the state file.
 SUFFIX = "-sending"
 _PAUSE = 0.01
+_REST = struct.Struct("<qq")
 
 
 class ElsewhereError(PublishError):
     """Another process is sending what is due."""
+
+
+class Rest(NamedTuple):
+    """Reports of another budget period than ``period`` rest until then, ms since the epoch."""
+
+    period: int
+    until: int
 
 
 class Turn:
@@ -43,6 +57,8 @@ class Turn:
         # Kept as an attribute before it is locked: an interrupt can then leave the lock to the
         # next turn of this client, and never to nobody.
         self._descriptor: int | None = None
+        # Where there is no file to write it to.
+        self._rest: Rest | None = None
         forks.watch(self)
 
     def take(self, seconds: float) -> bool:
@@ -69,6 +85,23 @@ class Turn:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             self._descriptor = None
             os.close(descriptor)
+
+    @property
+    def rest(self) -> Rest | None:
+        """Which reports rest, to be asked and set by whoever has the turn."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                data = os.pread(self._descriptor, _REST.size, 0)
+                if len(data) == _REST.size:
+                    return Rest(*_REST.unpack(data))
+        return self._rest
+
+    @rest.setter
+    def rest(self, rest: Rest) -> None:
+        self._rest = rest
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.pwrite(self._descriptor, _REST.pack(*rest), 0)
 
     def before_fork(self) -> None:
         """Do nothing: the turn stays with the parent."""

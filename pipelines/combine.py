@@ -115,6 +115,8 @@ def _project(results: Results, shares: CommittedShares) -> Combined:
     """Bring a database to the sum of the shares."""
     manifests, now = list(shares.manifests.values()), shares.generations
     since = _since(results, shares.whole, manifests)
+    if not results.withholds_as(shares.registry.plans):
+        since = None
     if since == now:
         return Combined(now)
     changed = shares.changed(since or (0,) * len(now))

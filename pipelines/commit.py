@@ -6,7 +6,7 @@
       LOCK           held by the one drain
       MANIFEST.json  all that is committed; what it does not name does not count
       intent.json    what a drain under way takes from the log
-      plans/         the compiled plans seen, FINGERPRINT.json
+      plans/         the compiled plans seen, FINGERPRINT.json: of each the newest document
       states/        PERIOD.SHARD.GENERATION
       counts/        PAGE.GENERATION
       quarantine/    GENERATION
@@ -37,7 +37,8 @@ from pipelines.keyed import new_key
 from pipelines.manifest import Manifest
 from pipelines.shares import Share
 from sotto.compiled import CompiledPlan
-from sotto.errors import DrainError
+from sotto.errors import DrainError, PlanError
+from sotto.registry import names_of
 
 #: Seconds between two looks at whether a lock is free.
 _LOOK = 0.05
@@ -109,7 +110,8 @@ class StateDirectory:
             Another drain holds it, or it cannot be made.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            # Pseudonyms are in it: who else is to read it is for its owner to say.
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise DrainError(f"{self.path}: {error.strerror}") from error
@@ -203,10 +205,32 @@ class StateDirectory:
         checkpoint("begun")
 
     def keep_plans(self, plans: Sequence[CompiledPlan]) -> None:
-        """Keep the compiled form of plans, for those who read the directory without them."""
-        missing = [plan for plan in plans if not self.plan(plan.fingerprint.hex()).exists()]
-        for plan in missing:
-            files.replace(self.plan(plan.fingerprint.hex()), plan.to_json())
+        """Keep the compiled form of plans, for those who read the directory without them.
+
+        A document replaces an earlier one that has its fingerprint: the plan is the same on the
+        wire, and its owner, dates or texts are other ones now.
+        """
+        for plan in plans:
+            path, document = self.plan(plan.fingerprint_hex), plan.to_json()
+            if not path.exists() or path.read_bytes() != document:
+                files.replace(path, document)
+
+    def known_plans(self) -> dict[str, str]:
+        """Return name and version of all plans ever kept, by fingerprint in hexadecimal.
+
+        Raises
+        ------
+        DrainError
+            One cannot be read.
+        """
+        names: dict[str, str] = {}
+        for path in sorted((self.path / "plans").glob("*.json")):
+            try:
+                plan = CompiledPlan.from_json(path.read_bytes())
+            except PlanError as error:
+                raise DrainError(f"{path} cannot be read: {error}") from error
+            names |= names_of([plan])
+        return names
 
     def commit(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
         """Commit a generation whose files are written: this is the moment at which it counts.

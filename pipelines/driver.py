@@ -19,7 +19,7 @@ from pipelines.job import Job, run
 from pipelines.lanes import Ranges, Source
 from pipelines.lastdrain import LastDrain
 from pipelines.manifest import Terms, advance
-from pipelines.plannames import check_plans, names_of
+from pipelines.plannames import check_plans
 from pipelines.projection import projection
 from pipelines.publishing import Publish
 from pipelines.results import Results
@@ -28,7 +28,7 @@ from pipelines.withheld import Withheld
 from pipelines.written import Written
 from sotto.errors import BrokerError, DrainError
 from sotto.log import now_ms
-from sotto.registry import Registry
+from sotto.registry import Registry, names_of
 
 #: What a checkpoint is told of a commit that is projected, in order.
 STEPS = (
@@ -75,6 +75,8 @@ class Driver:
     ------
     DrainError
         The directory cannot be used, or a plan is missing.
+    PlanError
+        A plan has another fingerprint than one of its name and version had before.
     """
 
     def __init__(
@@ -96,8 +98,8 @@ class Driver:
         self._to_topic = publish
         self.manifest = directory.open(share)
         self._noted = _noted(directory.path)
-        self._names = names_of(registry)
-        check_plans(self.manifest, registry)
+        self._names = names_of(registry.plans)
+        check_plans(self.manifest, registry, directory.known_plans())
         directory.keep_plans(registry.plans)
         self._project()
         self._publish()
@@ -185,8 +187,12 @@ class Driver:
                 f"the database has generation {since}, but the state directory only "
                 f"{manifest.generation}: one of them was restored from a copy"
             )
-        # The results may be of a copy of the state directory that went another way.
-        anew = since > 0 and self.results.lineage() != manifest.digest(since)
+        # The results may be of a copy of the state directory that went another way, or of plans
+        # that asked for fewer reports.
+        anew = since > 0 and (
+            self.results.lineage() != manifest.digest(since)
+            or not self.results.withholds_as(self.registry.plans)
+        )
         since = 0 if anew else since
         if since < manifest.generation:
             self.results.project(

@@ -1,4 +1,7 @@
-"""From the counts of a window to the rows that a database is given; the formulas are elsewhere."""
+"""From the counts of a window to the rows that all results are made of; the formulas are elsewhere.
+
+Nothing else makes rows of counts, so that what is withheld here is withheld everywhere.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TypeAlias
 from pipelines.counts import Window, WindowKey
 from pipelines.items import Item, estimate, reports_by_level
 from pipelines.repeats import design_effect, widened
+from pipelines.smallgroups import reason, withheld_row, withheld_window
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.registry import Registry
 
@@ -20,6 +24,9 @@ def rows_of_windows(
     windows: Iterable[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of the ``windows`` and ``estimates`` tables for some windows.
+
+    Of fewer reports than the plan's ``minimum_reports`` nothing is estimated: neither of a window
+    nor, within one that has more, of a vector's coordinate or a bit that fewer are about.
 
     Parameters
     ----------
@@ -42,6 +49,8 @@ def rows_of_windows(
             for item in estimate(metric, window.counts, strings)
         ]
         reports = reports_by_level(metric, window.counts, items)
+        least = plan.minimum_reports
+        why = reason(sum(reports), least)
         window_rows.append(
             {
                 **common,
@@ -49,9 +58,15 @@ def rows_of_windows(
                 "mechanism": metric.mechanism.name,
                 "n": sum(reports),
                 "reports_by_level": reports,
+                "minimum_reports": least,
+                "withheld": why,
             }
         )
-        estimate_rows += [{**common, **_row(i, item)} for i, item in enumerate(items)]
+        if why is not None:
+            rows = withheld_window(metric, window.counts, strings, reports, why)
+        else:
+            rows = (_row(position, item, least) for position, item in enumerate(items))
+        estimate_rows += [{**common, **row} for row in rows]
     return window_rows, estimate_rows
 
 
@@ -69,7 +84,10 @@ def _common(
     }
 
 
-def _row(position: int, item: Item) -> dict[str, object]:
+def _row(position: int, item: Item, least: int) -> dict[str, object]:
+    why = reason(item.estimate.n, least)
+    if why is not None:
+        return withheld_row(position, item, item.estimate.reports_by_level, why)
     low, high = item.estimate.interval()
     return {
         "kind": item.kind,
@@ -88,4 +106,5 @@ def _row(position: int, item: Item) -> dict[str, object]:
         "confounded_with": list(item.confounded_with) or None,
         "unit": item.unit,
         "method": item.method.value,
+        "withheld": None,
     }

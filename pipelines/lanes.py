@@ -202,10 +202,11 @@ class EmbeddedLog:
 
     def make_durable(self, intent: Intent) -> None:
         """Force to disk the bytes of the log that an intent takes."""
-        for lane in intent.ends:
-            found = segments(self.path / lane)
-            taken = [(item.start, item.end) for item in intent.items if item.lane == lane]
-            first, last = taken[0][0], taken[-1][1]
+        firsts: dict[str, int] = {}
+        for item in intent.items:
+            firsts.setdefault(item.lane, item.start)
+        for lane, last in intent.ends.items():
+            found, first = segments(self.path / lane), firsts[lane]
             bases = [segment.base for segment in found[1:]] + [LATEST]
             files.sync(
                 segment.path

@@ -1,37 +1,36 @@
-"""What people call plans, and whether all are there under which reports have been counted."""
+"""Whether all plans are there under which reports have been counted, and are what they were."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pipelines.manifest import Manifest
 from sotto.errors import DrainError
-from sotto.registry import Registry
+from sotto.registry import Registry, check_unchanged, names_of
 
 
-def names_of(registry: Registry) -> dict[str, str]:
-    """Return the plans' names by fingerprint, in hexadecimal.
+def check_plans(
+    manifest: Manifest, registry: Registry, seen: Mapping[str, str] | None = None
+) -> None:
+    """Refuse a registry that lacks or contradicts plans under which reports have been counted.
 
-    Raises
-    ------
-    DrainError
-        Two different plans have one.
-    """
-    names = {
-        plan.fingerprint.hex(): f"{plan.plan} version {plan.version}" for plan in registry.plans
-    }
-    if len(set(names.values())) < len(names):
-        raise DrainError("two different plans have the same name and version")
-    return names
-
-
-def check_plans(manifest: Manifest, registry: Registry) -> None:
-    """Refuse a registry that lacks plans under which reports have been counted.
+    Parameters
+    ----------
+    manifest : Manifest
+    registry : Registry
+    seen : mapping, optional
+        Fingerprint, in hexadecimal, to name and version of plans that were given before, whether
+        or not anything has been counted under them.
 
     Raises
     ------
+    PlanError
+        A plan has another fingerprint than before.
     DrainError
-        Which.
+        Plans are missing, and which.
     """
-    names = names_of(registry)
+    check_unchanged({**(seen or {}), **manifest.plans}, registry.plans)
+    names = names_of(registry.plans)
     missing = {found: name for found, name in manifest.plans.items() if found not in names}
     if missing:
         listed = ", ".join(f"{name} ({found})" for found, name in missing.items())

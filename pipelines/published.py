@@ -20,6 +20,7 @@ from pipelines.publishedfields import (
     HEALTH,
     KEYS,
     KINDS,
+    LATER,
     PANES,
     PERIOD,
     SCHEMA,
@@ -224,15 +225,17 @@ def _document(said: Mapping[str, Any]) -> Document:
 
 
 def _window(said: Mapping[str, Any]) -> WindowDocument:
-    require(said["window"], WINDOW, "window")
-    common = {name: said["window"][name] for name in COMMON} | {"revision": said["revision"]}
+    about = {**dict.fromkeys(LATER["window"]), **said["window"]}
+    require(about, WINDOW, "window")
+    common = {name: about[name] for name in COMMON} | {"revision": said["revision"]}
     rows = []
-    for row in said["estimates"]:
+    for given in said["estimates"]:
+        row = {**dict.fromkeys(LATER["estimates"]), **given}
         require(row, ESTIMATE, "estimates")
         rows.append({**common, **row, **{name: as_float(row[name]) for name in FLOATS}})
     if len({(row["kind"], row["item"]) for row in rows}) < len(rows):
         raise FormatError("estimates: two are of the same")
-    window = {**said["window"], "revision": said["revision"]}
+    window = {**about, "revision": said["revision"]}
     return WindowDocument(said["job"], said["revision"], said["pane"], window, tuple(rows))
 
 

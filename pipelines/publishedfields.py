@@ -91,6 +91,8 @@ WINDOW: dict[str, Check] = {
     "mechanism": _text,
     "n": natural,
     "reports_by_level": _list_of(natural),
+    "minimum_reports": _or_null(natural),
+    "withheld": _or_null(_text),
 }
 FLOATS = ("value", "standard_error", "low", "high", "display", "detection_floor", "p_value")
 ESTIMATE: dict[str, Check] = {
@@ -104,7 +106,10 @@ ESTIMATE: dict[str, Check] = {
     "confounded_with": _or_null(_list_of(_text)),
     "unit": _or_null(_text),
     "method": _or_null(_text),
+    "withheld": _or_null(_text),
 }
+#: Fields that documents did not have at first; null where they are left out.
+LATER = {"window": ("minimum_reports", "withheld"), "estimates": ("withheld",)}
 PERIOD: dict[str, Check] = {
     "collector": _text,
     "period_start": _time,

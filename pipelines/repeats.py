@@ -34,9 +34,8 @@ def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
     ----------
     L. Kish, "Survey Sampling", Wiley 1965, section 5.4 (clusters of equal size).
     """
-    if metric.kind != "constant" or plan.period % metric.window == 0:
+    if metric.kind != "constant" or (periods := plan.periods_in(metric)) == 1:
         return 1.0
-    periods = -(-metric.window // plan.period) + (metric.window % plan.period != 0)
     return 1 + (periods - 1) * _shared(metric)
 
 

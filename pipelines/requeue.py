@@ -111,7 +111,7 @@ def _requeue(
                 "a drain was interrupted and is to be finished first: run sotto aggregate"
             )
         result = _taken(result, driver, undertaken)
-    known = {plan.fingerprint.hex() for plan in driver.registry.plans}
+    known = {plan.fingerprint_hex for plan in driver.registry.plans}
     found = waiting(driver.directory, driver.manifest, reasons)
     cured = [each for each in found if each.plan in known]
     total = result.size + sum(each.rows for each in cured)

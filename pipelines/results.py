@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError
 
 #: How long a statement waits for another process that holds a SQLite file, s.
@@ -68,9 +70,12 @@ WINDOWS = sql.Table(
     sql.Column("n", sql.BigInteger, nullable=False),
     sql.Column("reports_by_level", sql.JSON, nullable=False),
     sql.Column("revision", sql.BigInteger, nullable=False),
+    sql.Column("minimum_reports", sql.BigInteger),
+    sql.Column("withheld", sql.String),
 )
 
-#: What is estimated in them. Null stands for what the reports do not determine.
+#: What is estimated in them. Null stands for what the reports do not determine, and for what is
+#: withheld; then ``withheld`` says why.
 ESTIMATES = sql.Table(
     "estimates",
     METADATA,
@@ -93,6 +98,7 @@ ESTIMATES = sql.Table(
     sql.Column("unit", sql.String),
     sql.Column("method", sql.String),
     sql.Column("revision", sql.BigInteger, nullable=False),
+    sql.Column("withheld", sql.String),
 )
 
 #: The audit of every budget period, summed over devices; the largest of a single one beside it.
@@ -202,6 +208,8 @@ class Results:
                 raise DrainError("results cannot be kept in memory: the database must be a file")
             wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
             self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
+            if self._sqlite:
+                sql.event.listen(self.engine, "connect", _overwrite_deleted)
         except (SQLAlchemyError, ImportError) as error:
             brings = "; pip install 'sotto[postgres]' brings it" if _lacks_psycopg(error) else ""
             raise DrainError(f"the database cannot be used: {first_line(error)}{brings}") from error
@@ -258,7 +266,7 @@ class Results:
 
     def _complete(self) -> None:
         """Add the columns that an older database lacks; in its rows they are null."""
-        for table in (ESTIMATES, QUARANTINE):
+        for table in (WINDOWS, ESTIMATES, QUARANTINE):
             have = {each["name"] for each in sql.inspect(self.engine).get_columns(table.name)}
             with self.engine.begin() as connection:
                 for column in table.columns:
@@ -266,6 +274,15 @@ class Results:
                         kind = column.type.compile(self.engine.dialect)
                         added = f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
                         connection.exec_driver_sql(added)
+
+    def withholds_as(self, plans: Iterable[CompiledPlan]) -> bool:
+        """Return whether all windows were estimated under the plans' ``minimum_reports``.
+
+        They were not where the owner has changed it since, or the database is older than the rule.
+        """
+        columns = (WINDOWS.c.plan, WINDOWS.c.version, WINDOWS.c.minimum_reports)
+        found = {tuple(row.values()) for row in self._rows(sql.select(*columns).distinct())}
+        return found <= {(each.plan, each.version, each.minimum_reports) for each in plans}
 
     def lineage(self) -> str | None:
         """Return the digest of the generation that is projected."""
@@ -329,6 +346,11 @@ class Results:
                 return [dict(row) for row in connection.execute(query).mappings()]
         except SQLAlchemyError as error:
             raise DrainError(f"the database cannot be read: {first_line(error)}") from error
+
+
+def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:
+    """Have SQLite overwrite what is deleted, so that no withheld estimate stays in its file."""
+    connection.execute("PRAGMA secure_delete=ON")
 
 
 def _raise_generation(connection: sql.Connection, projection: Projection) -> None:

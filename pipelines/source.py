@@ -9,6 +9,7 @@ start to read in the middle of bytes that are no records.
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -255,9 +256,11 @@ class FrozenLog:
         """
         last = self._last
         parts, number = [self._ahead], int(self._ahead.rows.sum())
-        while waiting := [lane for lane in self._lanes if not lane.done]:
+        waiting = [(lane.latest, at) for at, lane in enumerate(self._lanes) if not lane.done]
+        heapq.heapify(waiting)
+        while waiting:
             # No lane can still show a record from before the latest of the one furthest behind.
-            behind = min(waiting, key=lambda lane: lane.latest)
+            behind = self._lanes[waiting[0][1]]
             if behind.latest > last:
                 break
             if number >= limit:
@@ -266,6 +269,9 @@ class FrozenLog:
                     return records, behind.latest - 1
             parts.append(behind.look())
             number += int(parts[-1].rows.sum())
+            _, at = heapq.heappop(waiting)
+            if not behind.done:
+                heapq.heappush(waiting, (behind.latest, at))
         return _Records.concat(parts), last
 
 

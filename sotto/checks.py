@@ -25,6 +25,8 @@ MAX_DURATION = 36_525 * 86_400_000
 #: The year 9999.
 MAX_TIME = 253_402_300_800_000
 MAX_LIMIT = 1_000_000
+#: Into how many panels devices are divided at most.
+MAX_PANEL = 1000
 #: A time rounded to less is as good as exact, and every period has states of its own.
 MIN_RESOLUTION = 1000
 MIN_PERIOD = 60_000
@@ -32,6 +34,8 @@ MIN_PERIOD = 60_000
 MAX_COUNTS = 1 << 24
 #: Cells of all count vectors of a metric that are open at a time: 512 MiB.
 MAX_OPEN_COUNTS = 1 << 26
+#: Of how many reports a plan may ask that an estimate is.
+MAX_MINIMUM_REPORTS = 10**9
 #: Epsilon a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
 
@@ -93,6 +97,10 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
         )
     if not 1 <= plan.shards <= 65536:
         problems.append(f"shards {plan.shards} must be in [1, 65536]")
+    if not 1 <= plan.minimum_reports <= MAX_MINIMUM_REPORTS:
+        problems.append(
+            f"minimum_reports {plan.minimum_reports} must be in [1, {MAX_MINIMUM_REPORTS}]"
+        )
     if not 0 < plan.ceilings.period <= plan.ceilings.lifetime <= MAX_CEILING:
         problems.append(
             f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "
@@ -128,6 +136,8 @@ def _metric_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
         )
     if not 1 <= metric.limit <= MAX_LIMIT:
         problems.append(f": repeat: limit {metric.limit} must be in [1, {MAX_LIMIT}]")
+    if not 1 <= metric.panel <= MAX_PANEL:
+        problems.append(f": panel 1/{metric.panel} must be 1/N with N in [1, {MAX_PANEL}]")
     problems += _repeat_problems(metric)
     problems += _ladder_problems(plan, metric)
     return problems + type_problems(metric)

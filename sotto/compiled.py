@@ -1,9 +1,10 @@
-"""The compiled plan: what devices and aggregators read, and what the fingerprint identifies.
+"""The compiled plan: what devices and aggregators read, and how it is named on the wire.
 
 A compiled plan is canonical JSON (``docs/formats.md``): times are integer milliseconds, privacy
 amounts integer micro-epsilon, and every choice that the plan left open has been made. It is read
 with the standard library alone, and refused unless its mechanisms, ladders and ceilings can be
-honoured (:mod:`sotto.checks`). The *fingerprint* is the SHA-256 of its bytes.
+honoured (:mod:`sotto.checks`). The *fingerprint*, which is in every message, covers only what
+decoding and counting need; the *digest* covers all bytes and never leaves a device.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
+from sotto.documents import MINIMUM_REPORTS
 from sotto.errors import ParameterError, PlanError, UnknownMetricError
 from sotto.metrictypes import Parameter
 from sotto.values import Symbol, labels_of, plain_types, symbol_of
@@ -21,7 +23,8 @@ from sotto.values import Symbol, labels_of, plain_types, symbol_of
 if TYPE_CHECKING:
     from mechanisms.ladders import LadderedMechanism
 
-FORMAT = 1
+#: In front of what the fingerprint is the hash of.
+_FINGERPRINT = b"sotto.fingerprint\0"
 
 
 @frozen
@@ -99,6 +102,8 @@ class CompiledMetric:
         period, grace.
     question : str or None
         Of a survey.
+    panel : int
+        A device answers in one of so many budget periods; 1 is every period.
     """
 
     index: int
@@ -116,6 +121,7 @@ class CompiledMetric:
     ladder: tuple[Rung, ...]
     horizon: int
     question: str | None = None
+    panel: int = 1
 
     @property
     def spec(self) -> dict[str, Parameter]:
@@ -212,6 +218,8 @@ class CompiledPlan:
     shards : int
     ceilings : Ceilings
     metrics : tuple of CompiledMetric
+    minimum_reports : int
+        An estimate of fewer reports is withheld. Devices do not use it.
     authentication : str
         ``required`` if messages are signed, else ``none``.
     """
@@ -228,6 +236,7 @@ class CompiledPlan:
     shards: int
     ceilings: Ceilings
     metrics: tuple[CompiledMetric, ...]
+    minimum_reports: int = MINIMUM_REPORTS
     authentication: str = "none"
 
     @classmethod
@@ -253,22 +262,38 @@ class CompiledPlan:
         check(plan)
         if plan.to_json() != data:
             raise PlanError(
-                "the compiled plan is not in canonical form, so its fingerprint would not be that "
-                "of its bytes: compile the plan again, and do not edit or reformat what comes out"
+                "the compiled plan is not in canonical form: compile the plan again, and do not "
+                "edit or reformat what comes out"
             )
         return plan
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        from sotto.documents import document_of
+        from sotto.documents import canonical, document_of
 
-        return json.dumps(
-            document_of(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        ).encode("utf-8")
+        return canonical(document_of(self))
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """The SHA-256 of the canonical bytes: 32 bytes that identify the plan on the wire."""
+        """32 bytes that name the plan on the wire.
+
+        Privacy
+        -------
+        They are in every message, so what they cover could tell devices apart that were given
+        plans that differ. Plans that differ only in owner, dates or texts have one fingerprint.
+        """
+        from sotto.documents import canonical, wire_document_of
+
+        return sha256(_FINGERPRINT + canonical(wire_document_of(self)))
+
+    @property
+    def fingerprint_hex(self) -> str:
+        """The fingerprint as 64 hexadecimal digits, as people write it and apps pin it."""
+        return self.fingerprint.hex()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The SHA-256 of the canonical bytes: 32 bytes that no other document has."""
         return sha256(self.to_json())
 
     @cached_property
@@ -318,6 +343,12 @@ class CompiledPlan:
     def period_of(self, time: int) -> int:
         """Return the number of the budget period that contains ``time`` (ms)."""
         return time // self.period
+
+    def periods_in(self, metric: CompiledMetric) -> int:
+        """Return of how many budget periods a metric's window has a part, at most."""
+        if self.period % metric.window == 0:
+            return 1
+        return -(-metric.window // self.period) + (metric.window % self.period != 0)
 
     def truncate(self, time: int) -> int:
         """Return ``time`` (ms) truncated, toward the past, to the plan's resolution."""

@@ -22,6 +22,7 @@ from sotto.questions import Question
 if TYPE_CHECKING:
     from mechanisms.gradual.noisy_sampling import Comparison
     from mechanisms.ladders import LadderedMechanism
+    from sotto.paneling import PanelDesign
 
 #: So many users are assumed where neither they nor a target are given.
 USERS = 10_000
@@ -120,6 +121,8 @@ class Design:
         All mechanisms that could be had, best first; none where they cannot be compared.
     enough : int or None
         Micro-epsilon at which the users would reach a target that they miss.
+    panels : tuple of PanelDesign
+        What it would be with panels, where that is asked.
     """
 
     question: Question
@@ -132,6 +135,7 @@ class Design:
     sampled: tuple[Comparison, ...]
     others: tuple[Other, ...]
     enough: int | None = None
+    panels: tuple[PanelDesign, ...] = ()
 
     @property
     def missed(self) -> bool:

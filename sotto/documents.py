@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -14,17 +15,31 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Of compiled plans.
+FORMAT = 2
+#: Of how many reports an estimate is at least, where a plan does not say.
+MINIMUM_REPORTS = 20
+#: Keys of a compiled plan that are left out where a plan says nothing else.
+DEFAULTS: Mapping[str, Any] = {"authentication": "none", "minimum_reports": MINIMUM_REPORTS}
 _REQUIRED: Any = object()
 #: Far beyond every range that is checked later, and still a float.
 _LARGEST = 10**100
+#: What the fingerprint covers: all that decides which bytes a device sends, and how they are
+#: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
+_ON_THE_WIRE = frozenset(
+    {"collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"}
+    | {"authentication"}
+)
+_METRIC_ON_THE_WIRE = frozenset(
+    {"name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"}
+    | {"domain", "outside", "range"}
+)
 
 
 def document_of(plan: CompiledPlan) -> dict[str, object]:
     """Return the plan as a JSON document (``docs/formats.md``)."""
-    # Left out where it says nothing: a plan without it has the bytes that it always had.
-    optional = {} if plan.authentication == "none" else {"authentication": plan.authentication}
     return {
-        "format": 1,
+        "format": FORMAT,
         "collector": plan.collector,
         "plan": plan.plan,
         "version": plan.version,
@@ -37,8 +52,51 @@ def document_of(plan: CompiledPlan) -> dict[str, object]:
         "shards": plan.shards,
         "ceilings": {"period": plan.ceilings.period, "lifetime": plan.ceilings.lifetime},
         "metrics": [_metric_document(metric) for metric in plan.metrics],
-        **optional,
+        **{
+            name: getattr(plan, name)
+            for name, default in DEFAULTS.items()
+            if getattr(plan, name) != default
+        },
     }
+
+
+def wire_document_of(plan: CompiledPlan) -> dict[str, object]:
+    """Return of the plan's JSON document what the fingerprint covers."""
+    document = document_of(plan)
+    return {
+        **{key: value for key, value in document.items() if key in _ON_THE_WIRE},
+        "metrics": [
+            {key: value for key, value in metric.items() if key in _METRIC_ON_THE_WIRE}
+            for metric in map(_metric_document, plan.metrics)
+        ],
+    }
+
+
+def canonical(document: Mapping[str, object]) -> bytes:
+    """Return a JSON document as canonical bytes (``docs/formats.md``)."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8")
+
+
+def brought_forward(data: bytes) -> bytes | None:
+    """Return what a compiled plan of format 1 is in this format; None if it is none of that.
+
+    Raises
+    ------
+    PlanError
+        It is one, and cannot be honoured.
+    """
+    from sotto.checks import check
+
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or document.get("format") != 1:
+        return None
+    plan = plan_of({**document, "format": FORMAT})
+    check(plan)
+    return plan.to_json()
 
 
 def _metric_document(metric: CompiledMetric) -> dict[str, object]:
@@ -48,6 +106,7 @@ def _metric_document(metric: CompiledMetric) -> dict[str, object]:
         "range": None if metric.range is None else list(metric.range),
         "unit": metric.unit,
         "question": metric.question,
+        "panel": metric.panel if metric.panel > 1 else None,
     }
     return {
         "name": metric.name,
@@ -72,11 +131,13 @@ def plan_of(document: object) -> CompiledPlan:
     PlanError
         A field is missing, has the wrong type, or the document is of another format.
     """
-    from sotto.compiled import FORMAT, Ceilings, CompiledPlan
+    from sotto.compiled import Ceilings, CompiledPlan
 
     fields = _Fields(document, "the compiled plan")
     if fields.take("format", int) != FORMAT:
-        raise PlanError(f"the compiled plan is of another format than {FORMAT}")
+        raise PlanError(
+            f"the compiled plan is of another format than {FORMAT}: compile the plan again"
+        )
     ceilings = _Fields(fields.take("ceilings", dict), "ceilings")
     period, grace = fields.take("period", int), fields.take("grace", int)
     return CompiledPlan(
@@ -95,7 +156,8 @@ def plan_of(document: object) -> CompiledPlan:
             _metric_of(item, index, period + grace)
             for index, item in enumerate(fields.take("metrics", list))
         ),
-        authentication=fields.take("authentication", str, "none"),
+        minimum_reports=fields.take("minimum_reports", int, DEFAULTS["minimum_reports"]),
+        authentication=fields.take("authentication", str, DEFAULTS["authentication"]),
     )
 
 
@@ -114,6 +176,7 @@ def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
     kind = repeat.take("kind", str)
     # The last rung of a constant metric is never sent.
     sent = ladder[:-1] if kind == "constant" else ladder
+    panel = fields.take("panel", int, None)
     limits = fields.items("range", (int, float))
     if limits is not None and len(limits) != 2:
         raise PlanError(f"metric {name!r}: range must be two numbers, low and high")
@@ -133,6 +196,7 @@ def _metric_of(document: object, index: int, lateness: int) -> CompiledMetric:
         ladder=ladder,
         horizon=(sent[-1].after if sent else 0) + lateness,
         question=fields.take("question", str, None),
+        panel=1 if panel is None else panel,
     )
 
 

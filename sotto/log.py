@@ -89,15 +89,18 @@ class LogWriter:
         self._fault: str | None = None
         self._segment = self._lock = -1
         self._base = self._size = 0
+        made = False
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            made = self._make_lane()
             self._lock = self._take_lock()
             self._open_last()
-        except OSError as error:
+        except BaseException as error:
             self._release()
-            raise PublishError(f"lane {lane!r} cannot be opened: {error.strerror}") from error
-        except BaseException:
-            self._release()
+            if made:
+                self._remove()
+            if isinstance(error, OSError):
+                why = f"lane {lane!r} cannot be opened: {error.strerror}"
+                raise PublishError(why) from error
             raise
 
     @property
@@ -162,6 +165,24 @@ class LogWriter:
         finally:
             self._release()
 
+    def retire(self) -> None:
+        """Close a lane that will never be opened again: its lock goes, and itself if it is empty.
+
+        To be called by whoever has made the lane, under a name that nobody else will use.
+        """
+        if self._segment < 0 or self._process != os.getpid():
+            self.close()
+            return
+        empty = self.position == len(HEADER)
+        try:
+            self.close()
+        finally:
+            if empty:
+                self._remove()
+            else:
+                with suppress(OSError):
+                    (self.path / "lock").unlink()
+
     def __enter__(self) -> LogWriter:
         return self
 
@@ -180,6 +201,22 @@ class LogWriter:
             raise PublishError(f"lane {self.path.name!r} was opened by the parent process")
         if self._fault is not None:
             raise PublishError(f"lane {self.path.name!r} must be opened again: {self._fault}")
+
+    def _make_lane(self) -> bool:
+        """Make the directory; return whether it was not there."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir()
+        except FileExistsError:
+            return False
+        return True
+
+    def _remove(self) -> None:
+        """Remove a lane without records, as far as that goes."""
+        with suppress(OSError):
+            for path in (*(segment.path for segment in segments(self.path)), self.path / "lock"):
+                path.unlink(missing_ok=True)
+            self.path.rmdir()
 
     def _take_lock(self) -> int:
         import fcntl

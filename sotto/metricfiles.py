@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from sotto.metrictypes import MECHANISMS, Parameter
-from sotto.planfields import Duration, Micro, Model, Number, Text, shown
+from sotto.planfields import Duration, Micro, Model, Number, Panel, Text, shown
 
 
 class RungFile(Model):
@@ -135,6 +135,7 @@ class _MetricFile(Model):
     repeat: RepeatFile = RepeatFile(once="first")
     ladder: tuple[RungFile, ...]
     missing: StrictBool = False
+    panel: Panel | None = None
 
 
 class CategoryFile(_MetricFile):

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from sotto.checks import MAX_OPEN_COUNTS, check, open_windows
 from sotto.chooser import Choice, choose
-from sotto.compiled import FORMAT, CompiledPlan
+from sotto.compiled import CompiledPlan
 from sotto.defaults import Asked, spec_of
-from sotto.documents import plan_of
+from sotto.documents import FORMAT, plan_of
 from sotto.errors import ParameterError, PlanError
 from sotto.metricfiles import (
     BooleanFile,
@@ -107,7 +107,7 @@ def parse_plan(text: str, folder: str | os.PathLike[str] = ".") -> Plan:
         spec, why = _mechanism(file, metric, name)
         if why:
             chosen[name] = why
-        metrics.append(_metric_document(name, metric, spec))
+        metrics.append(_metric_document(name, metric, spec, metric.panel or file.panel))
         if isinstance(metric, StringFile) and metric.candidates is not None:
             candidates[name] = _read_candidates(Path(folder) / metric.candidates, name)
     compiled = plan_of(_plan_document(file, metrics))
@@ -133,6 +133,7 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
         "grace": file.grace,
         "retention": file.retention,
         "shards": file.shards,
+        "minimum_reports": file.minimum_reports,
         "ceilings": file.ceilings.model_dump(),
         "metrics": metrics,
         "authentication": file.authentication,
@@ -140,7 +141,7 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
 
 
 def _metric_document(
-    name: str, metric: MetricFile, spec: dict[str, Parameter]
+    name: str, metric: MetricFile, spec: dict[str, Parameter], panel: int
 ) -> dict[str, object]:
     return {
         "name": name,
@@ -152,6 +153,7 @@ def _metric_document(
         "window": metric.window,
         "repeat": {"kind": metric.repeat.kind, "limit": metric.repeat.limit},
         "ladder": [rung.model_dump() for rung in _ladder(metric)],
+        **({"panel": panel} if panel > 1 else {}),
         **{key: value for key, value in _about(metric).items() if value is not None},
     }
 

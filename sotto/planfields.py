@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -11,6 +12,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from sotto.checks import MAX_PANEL
 from sotto.durations import parse_duration
 
 #: Of an epsilon: its decimals, and what its whole part may have at most.
@@ -82,10 +84,24 @@ def _text(value: object) -> object:
     return value
 
 
+def _panel(value: object) -> int:
+    """Return the N of ``1/N``; 1, which is every period, may be written without a fraction."""
+    text = str(value) if type(value) in (int, str) else ""
+    found = re.fullmatch(r"1(?:/([1-9][0-9]{0,3}))?", text)
+    size = int(found[1] or 1) if found else 0
+    if not 1 <= size <= MAX_PANEL:
+        raise ValueError(
+            f"{shown(value)} must be 1/N with a whole number N in [1, {MAX_PANEL}], such as 1/13, "
+            f"or 1 for every period"
+        )
+    return size
+
+
 Micro: TypeAlias = Annotated[int, BeforeValidator(_micro)]
 Duration: TypeAlias = Annotated[int, BeforeValidator(parse_duration)]
 Number: TypeAlias = Annotated[float, BeforeValidator(_real)]
 Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
+Panel: TypeAlias = Annotated[int, BeforeValidator(_panel)]
 Day: TypeAlias = Annotated[date, BeforeValidator(_date)]
 
 

@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, StrictInt, StrictStr, ValidationError
 
+from sotto.documents import MINIMUM_REPORTS
 from sotto.errors import PlanError
 from sotto.metricfiles import MetricFile
 from sotto.planerrors import explain
-from sotto.planfields import Day, Duration, Micro, Model, Text
+from sotto.planfields import Day, Duration, Micro, Model, Panel, Text
 
 
 class CeilingsFile(Model):
@@ -40,6 +41,8 @@ class PlanFile(Model):
     grace: Duration = 86_400_000
     retention: Duration = 30 * 86_400_000
     shards: StrictInt = 64
+    panel: Panel = 1
+    minimum_reports: StrictInt = MINIMUM_REPORTS
     authentication: Literal["none", "required"] = "none"
     metrics: dict[Text, Annotated[MetricFile, Field(discriminator="type")]]
 

@@ -22,8 +22,9 @@ def make_producer(
     batch: int,
     largest: int,
     measured: bool = False,
+    **options: object,
 ) -> KafkaProducer:
-    """Return an idempotent producer that is connected.
+    """Return a producer that is connected, an idempotent one unless ``options`` say otherwise.
 
     Parameters
     ----------
@@ -36,6 +37,8 @@ def make_producer(
         Bytes up to which records of one partition go together, and that one request may have.
     measured : bool
         Whether the producer keeps figures about itself.
+    **options
+        As ``KafkaProducer`` takes them; they take the place of what is chosen here.
 
     Raises
     ------
@@ -44,22 +47,20 @@ def make_producer(
     """
     from kafka import KafkaProducer
 
-    producer = make_client(
-        KafkaProducer,
-        broker,
-        seconds / 3,
-        client_id="sotto",
-        acks="all",
-        enable_idempotence=True,
-        compression_type=compression,
-        allow_auto_create_topics=False,
-        batch_size=batch,
-        max_request_size=largest,
-        max_block_ms=int(seconds * 1000 / 3),
-        request_timeout_ms=int(seconds * 500),
-        delivery_timeout_ms=int(seconds * 1000),
-        metrics_enabled=measured,
-    )
+    chosen: dict[str, object] = {
+        "client_id": "sotto",
+        "acks": "all",
+        "enable_idempotence": True,
+        "compression_type": compression,
+        "allow_auto_create_topics": False,
+        "batch_size": batch,
+        "max_request_size": largest,
+        "max_block_ms": int(seconds * 1000 / 3),
+        "request_timeout_ms": int(seconds * 500),
+        "delivery_timeout_ms": int(seconds * 1000),
+        "metrics_enabled": measured,
+    }
+    producer = make_client(KafkaProducer, broker, seconds / 3, **(chosen | options))
     # Its own way to end at exit waits twice, and then complains to the terminal.
     producer._unregister_cleanup()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING
@@ -56,6 +56,10 @@ class Question:
         Whether the last rung is a permanent response, which is never sent.
     per_user : float
         Reports that a user has in a window, on average.
+    panel : int
+        A user answers in one of so many budget periods.
+    periods : float
+        Budget periods in a window.
     """
 
     name: str
@@ -69,6 +73,8 @@ class Question:
     limit: int = 1
     constant: bool = False
     per_user: float = 1.0
+    panel: int = 1
+    periods: float = 1.0
 
     @cached_property
     def mechanism(self) -> LadderedMechanism:
@@ -108,6 +114,13 @@ class Question:
         name = str(given.pop("name"))
         asked = Asked(self.kind, {"missing": False, **given}, (micro,), self.name)
         return build(spec_of(name, asked), (micro,), self.name)
+
+    def in_panel(self, panel: int) -> Question:
+        """Return the question of users who answer in one of so many periods."""
+        per_user = self.per_user * self.panel / panel
+        if self.constant:
+            per_user = min(1.0, self.periods / panel)
+        return replace(self, panel=panel, per_user=per_user)
 
     def reports(self, users: int) -> int:
         """Return how many reports so many users have in a window."""
@@ -181,16 +194,17 @@ def question_of_metric(
 ) -> Question:
     """Return the question of a metric of a plan.
 
-    A user has as many reports in a window as it has budget periods, times the values of each; of a
-    constant metric one, since those of other periods repeat the same permanent response.
+    A user has as many reports in a window as it has budget periods that are its turn, times the
+    values of each; of a constant metric one, since those of other periods repeat the same
+    permanent response.
     """
     scale, unit = 1.0, ""
     if metric.range is not None:
         scale, unit = metric.range[1] - metric.range[0], metric.unit or ""
     elif metric.type == "ordinal":
         scale, unit = float(len(metric.labels) - metric.missing - 1), "rank"
-    constant = metric.kind == "constant"
-    return Question(
+    constant, periods = metric.kind == "constant", metric.window / plan.period
+    asked = Question(
         metric.name,
         metric.type,
         metric.spec,
@@ -201,8 +215,10 @@ def question_of_metric(
         metric.delays,
         metric.limit,
         constant,
-        1.0 if constant else metric.limit * metric.window / plan.period,
+        1.0 if constant else metric.limit * periods,
+        periods=periods,
     )
+    return asked.in_panel(metric.panel) if metric.panel > 1 else asked
 
 
 def affordable(question: Question, ceiling: int | None, lifetime: int | None) -> int | None:

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import PlanError
 from sotto.signatures import require_signatures
+
+
+def names_of(plans: Iterable[CompiledPlan]) -> dict[str, str]:
+    """Return what people call plans, by fingerprint in hexadecimal."""
+    return {plan.fingerprint_hex: f"{plan.plan} version {plan.version}" for plan in plans}
+
+
+def check_unchanged(known: Mapping[str, str], plans: Iterable[CompiledPlan]) -> None:
+    """Refuse a plan whose name and version another fingerprint has.
+
+    Parameters
+    ----------
+    known : mapping
+        Of fingerprint, in hexadecimal, to name and version, as :func:`names_of` returns them: all
+        of the plans' collector that have been seen.
+    plans : iterable of CompiledPlan
+
+    Raises
+    ------
+    PlanError
+        Which, both fingerprints, and what to do.
+    """
+    seen = {name: fingerprint for fingerprint, name in known.items()}
+    for fingerprint, name in names_of(plans).items():
+        if seen.get(name, fingerprint) != fingerprint:
+            raise PlanError(
+                f"plan {name} has two fingerprints: {seen[name]} is known already, and "
+                f"{fingerprint} is given now. A version of a plan has one fingerprint: give the "
+                "plan that is known as it was, and the other one under a new version"
+            )
 
 
 class RegisteredMetric(NamedTuple):
@@ -54,11 +84,13 @@ class Registry:
     plans : tuple of CompiledPlan
     metrics : tuple of RegisteredMetric
     by_fingerprint : dict of bytes to CompiledPlan
+        Of several documents with one fingerprint the last that was given.
 
     Raises
     ------
     PlanError
-        No plan, or the plans differ in collector, period, resolution or shards.
+        No plan, the plans differ in collector, period, resolution or shards, or two with one name
+        and version have different fingerprints.
     """
 
     def __init__(self, plans: Sequence[CompiledPlan]) -> None:
@@ -75,6 +107,10 @@ class Registry:
                         f"{getattr(plan, what)!r} must be {getattr(first, what)!r} "
                         f"as in plan {first.plan!r} version {first.version}"
                     )
+        known: dict[str, str] = {}
+        for plan in self.plans:
+            check_unchanged(known, [plan])
+            known |= names_of([plan])
         self.collector = first.collector
         self.period = first.period
         self.resolution = first.resolution

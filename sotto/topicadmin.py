@@ -11,6 +11,7 @@ from sotto.errors import BrokerError, ParameterError
 from sotto.sinktopics import SinkTopic, Stay
 from sotto.sinktopics import faults as sink_faults
 from sotto.sinktopics import settings_for as sink_settings
+from sotto.topicaccess import Grant, allow
 from sotto.topics import FoundTopic, ReportTopic, faults, settings_for
 
 if TYPE_CHECKING:
@@ -170,6 +171,16 @@ class Topics:
                 )
         self._make(str(topic), topic.partitions, replicas, settings_for(retention))
         return True
+
+    def allow(self, wanted: tuple[Grant, ...]) -> None:
+        """Have the cluster allow what is wanted; what it allows already stays as it is.
+
+        Raises
+        ------
+        BrokerError
+            It has no authorizer, so that everybody may do everything, or refuses.
+        """
+        allow(self._admin, wanted)
 
     def _make(self, name: str, partitions: int, replicas: int, settings: dict[str, str]) -> None:
         wanted = {

@@ -105,6 +105,9 @@ def scale(metric: CompiledMetric, value: float) -> float | None:
         value = float(value)
     except OverflowError:
         value = math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError, ArithmeticError):
+        # Of an app's own type of number; what it raises may say which number it is.
+        raise _refused(metric, "a number that float() takes", value) from None
     if value >= high:
         return 1.0
     if value > low:

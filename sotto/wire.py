@@ -31,6 +31,8 @@ MAX_MESSAGE = 1 << 20
 HEADER = struct.Struct("<2sBBHH32s")
 RUN = struct.Struct("<HHI")
 ROW = struct.Struct("<B16s16sq")
+#: Where in a row its pseudonym begins.
+_PSEUDONYM = 1
 
 
 class Row(NamedTuple):
@@ -153,9 +155,52 @@ def decode_message(message: bytes) -> Message:
     FormatError
         The bytes are not exactly one message of a known version.
     """
+    _, version, _, shard, count, fingerprint = _header(message)
+    runs = []
+    position, end = HEADER.size, len(message) - trailer_of(version)
+    for _ in range(count):
+        run, position = _decode_run(message, position, end)
+        runs.append(run)
+    _check_end(position, end)
+    return Message(fingerprint, shard, tuple(runs))
+
+
+def pseudonym_of(message: bytes) -> bytes:
+    """Return the pseudonym that all rows of a message bear, as those of a device's message do.
+
+    Rows are not taken apart: the cost is that of looking at 16 bytes of each.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not exactly one message of this version, or its rows bear several
+        pseudonyms.
+
+    Examples
+    --------
+    >>> row = Row(0, b"p" * 16, bytes(16), 0, b"\\x05")
+    >>> pseudonym_of(encode_message(bytes(32), 7, [(2, [row])]))
+    b'pppppppppppppppp'
+    """
+    _, version, _, _, count, _ = _header(message)
+    found: set[bytes] = set()
+    position, end = HEADER.size, len(message) - trailer_of(version)
+    for _ in range(count):
+        _, width, start, position = _run_bounds(message, position, end)
+        rows = range(start + _PSEUDONYM, position, row_size(width))
+        found.update(message[at : at + 16] for at in rows)
+    _check_end(position, end)
+    if len(found) != 1:
+        raise FormatError(f"a device's message bears one pseudonym, not {len(found)}")
+    return found.pop()
+
+
+def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
+    """Return the fields of a message's header, checked."""
     if len(message) < HEADER.size:
         raise FormatError(f"a message has at least {HEADER.size} bytes, not {len(message)}")
-    magic, version, flags, shard, count, fingerprint = HEADER.unpack_from(message)
+    fields = HEADER.unpack_from(message)
+    magic, version, flags, _, count, _ = fields
     if magic != MAGIC:
         raise FormatError("the bytes do not begin as a message does")
     if version not in VERSIONS or flags != 0:
@@ -164,14 +209,7 @@ def decode_message(message: bytes) -> Message:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     if count == 0:
         raise FormatError("a message has at least one run")
-    runs = []
-    position, end = HEADER.size, len(message) - trailer_of(version)
-    for _ in range(count):
-        run, position = _decode_run(message, position, end)
-        runs.append(run)
-    if position != end:
-        raise FormatError(f"{end - position} bytes after the last run")
-    return Message(fingerprint, shard, tuple(runs))
+    return fields
 
 
 def trailer_of(version: int) -> int:
@@ -179,7 +217,13 @@ def trailer_of(version: int) -> int:
     return TRAILER if version == SIGNED_VERSION else 0
 
 
-def _decode_run(message: bytes, position: int, limit: int) -> tuple[Run, int]:
+def _check_end(position: int, end: int) -> None:
+    if position != end:
+        raise FormatError(f"{end - position} bytes after the last run")
+
+
+def _run_bounds(message: bytes, position: int, limit: int) -> tuple[int, int, int, int]:
+    """Return metric and payload width of a run, and where its rows begin and end."""
     if position + RUN.size > limit:
         raise FormatError("the message ends within the header of a run")
     metric, width, count = RUN.unpack_from(message, position)
@@ -189,6 +233,11 @@ def _decode_run(message: bytes, position: int, limit: int) -> tuple[Run, int]:
         raise FormatError("a run has at least one row")
     if end > limit:
         raise FormatError("the message ends within a run")
+    return metric, width, start, end
+
+
+def _decode_run(message: bytes, position: int, limit: int) -> tuple[Run, int]:
+    metric, width, start, end = _run_bounds(message, position, limit)
     rows = []
     for at in range(start, end, row_size(width)):
         level, pseudonym, chain, event = ROW.unpack_from(message, at)

@@ -20,7 +20,9 @@ from typing import cast
 
 import pytest
 
-from sotto.plan import load_plan
+from sotto.log import now_ms
+from sotto.plan import load_plan, parse_plan
+from sotto.spending import Levels, warnings
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +56,24 @@ def test_what_the_document_shows_works(
             load_plan(plan)
         elif language == "console":
             _run_lines(body, tmp_path)
+
+
+def test_plans_that_are_shown_are_below_what_is_warned_of_or_say_why_not() -> None:
+    """So that nobody copies a plan that asks for much, or falls silent within a year."""
+    shown = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("examples/*/plan.yaml"))]
+    for document in DOCUMENTS:
+        blocks = BLOCK.finditer(document.read_text(encoding="utf-8"))
+        shown += [m["body"] for m in blocks if m["body"].startswith("collector:")]
+    assert len(shown) >= 8
+    warned = []
+    for text in shown:
+        # Of strings that are looked for nothing is charged.
+        bare = re.sub(r",? *candidates: \S+\.txt", "", text)
+        found = warnings(parse_plan(bare).compile(), Levels(), now_ms())
+        warned += [text] * bool(found)
+        assert not found or "no panel, so that" in text.lower(), found
+    # The SDK's page, and two examples.
+    assert len(warned) == 3
 
 
 def _run_lines(body: str, folder: Path) -> None:

@@ -83,6 +83,26 @@ def test_an_import_that_goes_the_other_way_is_seen(tmp_path: Path) -> None:
     assert layer("clientsdk.client") not in ALLOWED["pipelines"]
 
 
+def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> None:
+    """Of what an aggregator publishes; whoever made them of counts elsewhere could forget to."""
+    makers = {
+        *("mechanisms.frequency.frequencies", "mechanisms.decoding.decode"),
+        *("mechanisms.numeric.numeric", "mechanisms.ordinal.estimates.ordinal"),
+        *("mechanisms.surveys.estimates.survey_share", "mechanisms.vectors.means.vector_means"),
+    }
+    asked = {"pipelines.items.estimate": set[str](), "the formulas": set[str]()}
+    for module, path in modules():
+        for name in imports(path, module):
+            if name in asked:
+                asked[name].add(module)
+            if name in makers and layer(module) in {"pipelines", "sotto.cli"}:
+                asked["the formulas"].add(module)
+    assert asked == {
+        "pipelines.items.estimate": {"pipelines.estimates", "pipelines.smallgroups"},
+        "the formulas": {"pipelines.items"},
+    }
+
+
 def test_seeded_randomness_stays_out_of_what_ships() -> None:
     users = [
         module

@@ -47,7 +47,7 @@ def plan() -> CompiledPlan:
         },
     ]
     document = {
-        "format": 1,
+        "format": 2,
         "collector": "fleet.example",
         "plan": "kills",
         "version": 1,

@@ -41,10 +41,11 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, asked)
     plan = plan_of()
-    publisher = KafkaPublisher(Broker.from_file(args.client_file), args.topic, timeout=PATIENCE)
+    broker = Broker.from_file(args.client_file)
+    publishers = [KafkaPublisher(broker, args.topic, timeout=PATIENCE) for _ in range(DEVICES)]
     clients = [
         Client(plan, state=path, publisher=publisher, background=False)
-        for path in files_of(args.folder)
+        for path, publisher in zip(files_of(args.folder), publishers, strict=True)
     ]
     for client in clients:
         client.give_consent()
@@ -59,7 +60,8 @@ def main() -> None:
         time.sleep(0.2)
     for client in clients:
         client.close()
-    publisher.close()
+    for publisher in publishers:
+        publisher.close()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ grace: {grace}
 ceilings: {{period: 900000, lifetime: 1000000}}
 resolution: 1s
 shards: {shards}
+minimum_reports: 1
 metrics:
   colour: {{type: category, domain: [red, green, blue], outside: other, mechanism: grr, window: 1m,
     repeat: {{every: 100000}},

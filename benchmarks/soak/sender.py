@@ -14,7 +14,8 @@ from pathlib import Path
 
 from benchmarks.soak.books import Books
 from benchmarks.soak.fleet import RUNGS, Fleet, plan_of
-from clientsdk import Broker, KafkaPublisher
+from benchmarks.soak.fleetproducer import FleetProducer
+from clientsdk import Broker
 from sotto.errors import PublishError
 
 #: Devices that begin at a time, and messages that are handed over before they are waited for.
@@ -36,12 +37,12 @@ class Sending:
     ----------
     fleet : Fleet
     books : Books
-    publisher : KafkaPublisher
+    publisher : FleetProducer
     rate : float
         Messages a second.
     """
 
-    def __init__(self, fleet: Fleet, books: Books, publisher: KafkaPublisher, rate: float) -> None:
+    def __init__(self, fleet: Fleet, books: Books, publisher: FleetProducer, rate: float) -> None:
         self._fleet = fleet
         self._books = books
         self._publisher = publisher
@@ -137,7 +138,7 @@ def main() -> None:
     args = parser.parse_args()
     fleet = Fleet(plan_of(), args.base, args.seed)
     broker = Broker.from_file(args.client_file)
-    publisher = KafkaPublisher(broker, args.topic, timeout=PATIENCE)
+    publisher = FleetProducer(broker, args.topic, PATIENCE)
     sending = Sending(fleet, Books(args.books, args.capacity), publisher, args.rate)
 
     def asked(number: int, frame: object) -> None:

@@ -1,17 +1,27 @@
-"""Makes the passwords of a deployment in containers: ``python -m deploy.images.passwords``.
+"""Makes passwords and keys of a deployment in containers: ``python -m deploy.images.passwords``.
 
-They are drawn once and kept in ``build/compose``, in a file for each container that needs one, and
-are in no file that is committed.
+They are made once and kept in ``build/compose``, in a file or a folder for each container that
+needs one, and are in no file that is committed. Containers run as users of their own: what they
+read in their folders is readable by all, and ``build/compose`` only by its owner.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.kafka import certificates
+
 FOLDER = Path(__file__).parent.parent.parent / "build" / "compose"
+#: Whom the broker knows by their certificates, and where it is reached from which of them.
+INSIDE, OUTSIDE = "kafka:19092", "127.0.0.1:9092"
+CLIENTS = {"admin": INSIDE, "aggregator": INSIDE, "reader": INSIDE, "devices": OUTSIDE}
+#: Where a container finds its folder.
+MOUNTED = Path("/keys")
+_HOSTS = ("DNS:kafka", "DNS:localhost", "IP:127.0.0.1")
 
 
 def make(folder: Path = FOLDER) -> None:
@@ -23,6 +33,8 @@ def make(folder: Path = FOLDER) -> None:
         Made if it does not exist.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    _make_keys(folder / "keys")
     database = folder / "postgres.env"
     if not database.exists():
         _write(database, {"POSTGRES_PASSWORD": secrets.token_urlsafe(24)})
@@ -31,6 +43,36 @@ def make(folder: Path = FOLDER) -> None:
     _write(folder / "client.env", {"PGPASSWORD": password})
     if not (folder / "grafana.env").exists():
         _write(folder / "grafana.env", {"GF_SECURITY_ADMIN_PASSWORD": secrets.token_urlsafe(24)})
+
+
+def _make_keys(folder: Path) -> None:
+    """Make certificates, and a folder for each container with all that it needs of them."""
+    made = certificates.make(folder, "kafka", _HOSTS, tuple(CLIENTS))
+    authority = made.authority.read_bytes()
+    broker = folder / "kafka"
+    broker.mkdir(exist_ok=True)
+    (broker / "server.pem").write_bytes(made.server.read_bytes())
+    (broker / "client.properties").write_text(_PROPERTIES, encoding="ascii")
+    for own, servers in zip(made.clients, CLIENTS.values(), strict=True):
+        there = MOUNTED if servers == INSIDE else own.resolve()
+        files = {"ca": "authority.pem", "certificate": "certificate.pem", "key": "key.pem"}
+        says = {"servers": servers} | {name: str(there / file) for name, file in files.items()}
+        (own / "client.json").write_text(json.dumps(says, indent=1) + "\n", encoding="utf-8")
+    for own in (broker, *made.clients):
+        (own / "authority.pem").write_bytes(authority)
+        own.chmod(0o755)
+        for file in own.iterdir():
+            file.chmod(0o644)
+
+
+#: With which the broker's own tools reach it.
+_PROPERTIES = """\
+security.protocol=SSL
+ssl.truststore.type=PEM
+ssl.truststore.location=/keys/authority.pem
+ssl.keystore.type=PEM
+ssl.keystore.location=/keys/server.pem
+"""
 
 
 def _write(path: Path, said: Mapping[str, str]) -> None:

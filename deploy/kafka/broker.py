@@ -1,7 +1,8 @@
 """One broker of our own in KRaft mode, on loopback.
 
 ``plain`` speaks without encryption or names, to whoever is on this machine; ``tls`` speaks TLS
-alone and admits who proves by SCRAM-SHA-512 that he knows a password made at the first start.
+alone and admits who proves by SCRAM-SHA-512 that he knows a password made at the first start. It
+lets the administrator do everything, and others what ``sotto topics create`` allows them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from deploy import jars
 from deploy.errors import DeployError
 from deploy.kafka import certificates
 from deploy.kafka.probe import answers
-from deploy.kafka.settings import MECHANISM, USER, common, plain, tls
+from deploy.kafka.settings import MECHANISM, ROLES, USER, common, plain, tls
 from deploy.ports import HOST, require_free, two_free
 from deploy.process import Process
 
@@ -65,6 +66,16 @@ class LocalBroker:
         self._advertised = advertised
         self._properties = self.folder / "server.properties"
         self._process = Process(self.folder, "broker", str(self._properties))
+
+    def client_file_of(self, role: str) -> Path:
+        """Return the file that says how to reach the broker as somebody who is not its owner.
+
+        Parameters
+        ----------
+        role : str
+            One of :data:`deploy.kafka.settings.ROLES`, whose principal is ``User:`` and this.
+        """
+        return self.folder / f"{role}.json"
 
     @property
     def servers(self) -> str:
@@ -130,10 +141,9 @@ class LocalBroker:
         program, parts = jars.java(), jars.jars("kafka", SOURCE)
         for number in ports:
             require_free(number)
-        password = self._password()
-        self._write_configuration(ports, password)
+        self._write_configuration(ports, self._passwords())
         classpath = f"{parts}{os.sep}*"
-        if not (self.folder / "data" / "meta.properties").exists():
+        if not self._formatted:
             self._format(program, ["-Xmx128m", "-cp", classpath, "kafka.tools.StorageTool"])
         options = [*self._java_options(), "-cp", classpath]
         self._process.start([program, *options, "kafka.Kafka", str(self._properties)], {})
@@ -153,36 +163,50 @@ class LocalBroker:
             return client, controller
         return two_free()
 
-    def _password(self) -> str | None:
+    def _passwords(self) -> dict[str, str]:
+        """Return the passwords by user, made before the storage is; none without TLS."""
         if self.profile == "plain":
-            return None
-        if self.client_file.exists():
-            return str(json.loads(self.client_file.read_text("utf-8"))["password"])
-        return secrets.token_urlsafe(24)
+            return {}
+        files = {USER: self.client_file} | {role: self.client_file_of(role) for role in ROLES}
+        if self._formatted:
+            # A storage knows who it was made with.
+            files = {user: path for user, path in files.items() if path.exists()}
+        return {
+            user: str(json.loads(path.read_text("utf-8"))["password"])
+            if path.exists()
+            else secrets.token_urlsafe(24)
+            for user, path in files.items()
+        }
 
-    def _write_configuration(self, ports: tuple[int, int], password: str | None) -> None:
+    @property
+    def _formatted(self) -> bool:
+        return (self.folder / "data" / "meta.properties").exists()
+
+    def _write_configuration(self, ports: tuple[int, int], passwords: dict[str, str]) -> None:
         client, controller = ports
         advertised = self._advertised or client
         settings = common(self.folder / "data", client, controller)
         settings["advertised.listeners"] = f"CLIENT://{HOST}:{advertised}"
         says: dict[str, object] = {"servers": f"{HOST}:{advertised}"}
-        if password is None:
-            settings |= plain()
-        else:
+        if passwords:
             keys = certificates.make(self.folder / "keys")
-            settings |= tls(keys, password)
-            says |= {"ca": str(keys.authority), "user": USER, "password": password}
+            settings |= tls(keys, passwords[USER])
+            says |= {"ca": str(keys.authority)}
+        else:
+            settings |= plain()
         _write_private(self._properties, "".join(f"{k}={v}\n" for k, v in settings.items()))
-        _write_private(self.client_file, json.dumps(says, indent=1) + "\n")
+        for user, password in passwords.items():
+            path = self.client_file if user == USER else self.client_file_of(user)
+            _write_json(path, says | {"user": user, "password": password})
+        if not passwords:
+            _write_json(self.client_file, says)
 
     def _format(self, program: str, tool: list[str]) -> None:
-        known = json.loads(self.client_file.read_text("utf-8"))
         command = [*tool, "format", "--standalone", "--ignore-formatted"]
         command += ["--cluster-id", secrets.token_urlsafe(16).replace("-", "A")]
         command += ["--config", str(self._properties)]
-        if "password" in known:
-            credentials = f"name={USER},password={known['password']}"
-            command += ["--add-scram", f"{MECHANISM}=[{credentials}]"]
+        for user, password in self._passwords().items():
+            command += ["--add-scram", f"{MECHANISM}=[name={user},password={password}]"]
         # Command lines are for all to see; Java takes one from a file as well.
         arguments = self.folder / "format.arguments"
         quoted = (argument.replace("\\", r"\\").replace('"', r"\"") for argument in command)
@@ -220,6 +244,10 @@ class LocalBroker:
                 words = self._process.last_words()
                 raise DeployError(f"the broker does not answer within {START_SECONDS} s: {words}")
             time.sleep(0.05)
+
+
+def _write_json(path: Path, says: dict[str, object]) -> None:
+    _write_private(path, json.dumps(says, indent=1) + "\n")
 
 
 def _write_private(path: Path, text: str) -> None:

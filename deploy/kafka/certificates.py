@@ -1,7 +1,7 @@
-"""An authority and a broker's certificate for loopback, made where they are used.
+"""An authority, a broker's certificate and those of clients, made where they are used.
 
-The authority's key is thrown away as soon as the certificate is signed. Where either certificate
-ends soon, both are made anew.
+The authority's key is thrown away as soon as the certificate is signed. Where one of them
+ends soon, all are made anew.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from deploy.errors import DeployError, MissingToolError
 DAYS = 365
 #: Certificates that end within so many days are made anew.
 RENEWED = 30
+_CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class Keys(NamedTuple):
@@ -29,62 +31,88 @@ class Keys(NamedTuple):
         The certificate that clients trust.
     server : Path
         The broker's key and its chain of certificates.
+    clients : tuple of Path
+        For each client a folder with ``certificate.pem`` and ``key.pem``.
     """
 
     authority: Path
     server: Path
+    clients: tuple[Path, ...] = ()
 
 
-def make(folder: Path) -> Keys:
+def make(
+    folder: Path,
+    name: str = "localhost",
+    hosts: Sequence[str] = ("IP:127.0.0.1", "DNS:localhost"),
+    clients: Sequence[str] = (),
+) -> Keys:
     """Return the keys in ``folder``, made if they are not there or end soon.
 
     To be called before the broker starts: clients trust the new authority once they read its file.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+        The broker's.
+    hosts : sequence of str
+        Where clients reach it.
+    clients : sequence of str
+        Names of who proves by a certificate who he is; none where that is done otherwise.
 
     Raises
     ------
     DeployError
         OpenSSL is not installed, or refuses.
     """
-    keys = Keys(folder / "authority.pem", folder / "server.pem")
-    if all(path.exists() and _lasts(path) for path in keys):
+    folders = tuple(folder / client for client in clients)
+    keys = Keys(folder / "authority.pem", folder / "server.pem", folders)
+    certified = [keys.authority, keys.server, *(each / "certificate.pem" for each in folders)]
+    if all(path.exists() and _lasts(path) for path in certified):
         return keys
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        made = _make(Path(temporary))
+        made = _make(Path(temporary), name, hosts, clients)
         # Without an authority a broker's certificate is made anew: never are two of different ones.
         keys.authority.unlink(missing_ok=True)
+        for new, old in zip(made.clients, folders, strict=True):
+            old.mkdir(exist_ok=True)
+            for path in new.iterdir():
+                path.replace(old / path.name)
         made.server.rename(keys.server)
         made.authority.rename(keys.authority)
     return keys
 
 
-def _make(folder: Path) -> Keys:
-    authority, authority_key = folder / "authority.pem", folder / "authority.key"
-    certificate, key = folder / "certificate.pem", folder / "server.key"
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made: list[str | Path] = ["-days", str(DAYS), "-out"]
-    signing: list[str | Path] = ["-subj", "/CN=Sotto local authority", "-keyout", authority_key]
-    _openssl("req", "-x509", *curve, *signing, *made, authority)
-    request = folder / "request.pem"
-    _openssl("req", *curve, "-subj", "/CN=localhost", "-keyout", key, "-out", request)
-    names = folder / "names.cnf"
-    names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", encoding="ascii")
-    signed: list[str | Path] = [
-        "-CA",
-        authority,
-        "-CAkey",
-        authority_key,
-        "-CAcreateserial",
-        "-extfile",
-        names,
-    ]
-    _openssl("x509", "-req", "-in", request, *signed, *made, certificate)
+def _make(folder: Path, name: str, hosts: Sequence[str], clients: Sequence[str]) -> Keys:
+    authority = folder / "authority.pem"
+    signing: list[str | Path] = ["-subj", "/CN=Sotto local authority"]
+    signing += ["-keyout", folder / "authority.key", "-out", authority]
+    _openssl("req", "-x509", *_CURVE, *signing, "-days", str(DAYS))
+    _sign(folder, folder / "own", name, hosts)
     server = folder / "server.pem"
     descriptor = os.open(server, os.O_WRONLY | os.O_CREAT, 0o600)
     with open(descriptor, "wb") as file:
-        for part in (key, certificate, authority):
+        for part in (folder / "own" / "key.pem", folder / "own" / "certificate.pem", authority):
             file.write(part.read_bytes())
-    return Keys(authority, server)
+    folders = tuple(folder / "clients" / client for client in clients)
+    for client, own in zip(clients, folders, strict=True):
+        _sign(folder, own, client, ())
+    return Keys(authority, server, folders)
+
+
+def _sign(folder: Path, own: Path, name: str, hosts: Sequence[str]) -> None:
+    """Make a key and a certificate of that name in a folder of their own."""
+    own.mkdir(parents=True)
+    request = folder / "request.pem"
+    _openssl("req", *_CURVE, "-subj", f"/CN={name}", "-keyout", own / "key.pem", "-out", request)
+    signed: list[str | Path] = ["-CA", folder / "authority.pem", "-CAkey", folder / "authority.key"]
+    if hosts:
+        names = folder / "names.cnf"
+        names.write_text(f"subjectAltName={','.join(hosts)}\n", encoding="ascii")
+        signed += ["-extfile", names]
+    made: list[str | Path] = ["-days", str(DAYS), "-out", own / "certificate.pem"]
+    _openssl("x509", "-req", "-in", request, *signed, "-CAcreateserial", *made)
 
 
 def _lasts(certificate: Path) -> bool:

@@ -7,7 +7,9 @@ from pathlib import Path
 from deploy.kafka.certificates import Keys
 from deploy.ports import HOST
 
+#: Who may do everything, and who may do what ``sotto topics create`` allows them.
 USER = "sotto"
+ROLES = ("devices", "aggregator", "reader", "operator")
 MECHANISM = "SCRAM-SHA-512"
 
 
@@ -57,6 +59,10 @@ def tls(keys: Keys, password: str) -> dict[str, object]:
         "listener.name.controller.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": MECHANISM,
         "sasl.mechanism.inter.broker.protocol": MECHANISM,
+        # Who is allowed nothing may do nothing; the node itself is known by its certificate.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "false",
+        "super.users": f"User:{USER};User:CN=localhost",
         f"listener.name.client.{MECHANISM.lower()}.sasl.jaas.config": (
             f'{login} required username="{USER}" password="{password}";'
         ),

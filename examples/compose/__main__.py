@@ -1,7 +1,8 @@
 """Play some devices that report to the deployment in containers: ``python -m examples.compose``.
 
 Every device draws its values by itself, records each once, and sends its reports when they are
-due: the first ones at once, the sharper ones a minute later.
+due: the first ones at once, the sharper ones a minute later. Each device has a connection of its
+own, as devices have, which takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clientsdk import Client, CompiledPlan, KafkaPublisher, Publisher
+from clientsdk import Broker, Client, CompiledPlan, KafkaPublisher, Publisher
 from sotto.log import now_ms
 from sotto.plan import load_plan
 
 PLAN = Path(__file__).with_name("plan.yaml")
+#: What `make compose-up` makes: with it reports can be sent, and nothing can be read.
+BROKER = Path("build/compose/keys/devices/client.json")
 #: True shares, for whoever compares the estimates with them.
 THEMES = {"light": 0.55, "dark": 0.35, "high-contrast": 0.1}
 SATISFIED = {"yes": 0.6, "no": 0.3, None: 0.1}
@@ -26,11 +29,11 @@ _TICK_MS = 1000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Send the reports of some devices and say how many were sent."""
     parser = argparse.ArgumentParser(prog="python -m examples.compose", description=__doc__)
-    parser.add_argument("--servers", default="127.0.0.1:9092", help="default: 127.0.0.1:9092")
+    parser.add_argument("--broker", type=Path, default=BROKER, help="how to reach it (JSON)")
     parser.add_argument("--topic", default="answers-e1-p4", help="default: answers-e1-p4")
     parser.add_argument("--devices", type=int, default=300, help="default: 300")
     args = parser.parse_args(arguments)
-    publisher = KafkaPublisher(args.servers, args.topic)
+    publisher = KafkaPublisher(Broker.from_file(args.broker), args.topic)
     try:
         sent = send(load_plan(PLAN).compile(), publisher, args.devices)
     finally:

@@ -61,6 +61,15 @@ class Collected:
         """Return the starts of a metric's windows."""
         return sorted({start for name, start, _, _ in self._index if name == metric})
 
+    def withheld(self) -> list[tuple[str, int, str]]:
+        """Return the windows of too few reports: metric, start in ms, and why."""
+        found = {
+            (str(row["metric"]), cast(int, row["window_start"]), str(row["withheld"]))
+            for row in self.rows
+            if row["withheld"] is not None
+        }
+        return sorted(found)
+
     def find(self, metric: str, start: int, kind: str, item: str = "") -> Row | None:
         """Return one row of the database."""
         return self._index.get((metric, start, kind, item))

@@ -2,9 +2,10 @@
 
 A :class:`FaultyNetwork` stands where ``sotto replay`` has a faithful one. It sends messages
 twice, holds some back until stronger rungs have overtaken them, adds bytes that no device sent,
-and makes two aircraft misbehave: one sends more chains than its budget allows, one answers a
-question a second time. What it does is chosen so that it can be told afterwards exactly which
-reports must count: none but those of the misbehaving aircraft in the weeks in question drop out.
+and makes two aircraft misbehave: the first that reports in a given week sends more chains than
+its budget allows, the second answers a question a second time. What it does is chosen so that it
+can be told afterwards exactly which reports must count: none but those of the misbehaving
+aircraft in the weeks in question drop out.
 
 Whatever a bit flip could turn into a believable report is not flipped: the aggregator cannot
 tell such a report from a true one, and neither could this demo say what must count.
@@ -33,6 +34,9 @@ HELD_BACK = "message held back nine days"
 OVERSPENDS = "sends chains beyond its budget"
 RERANDOMIZES = "answers the same question twice"
 DAMAGED = "record damaged on disk"
+
+#: What the first and the second aircraft that report in a period do.
+_MISBEHAVIOURS = (OVERSPENDS, RERANDOMIZES)
 
 HOLD = 9 * DAY
 EXTRA_CHAINS = 2
@@ -98,10 +102,9 @@ class FaultyNetwork:
     target : Target
     seed : int
         Which messages are tampered with; what they contain is random all the same.
-    overspender, rerandomizer : int
-        Numbers of the two aircraft that misbehave, or -1.
     periods : frozenset of int
-        When they do.
+        In each of these two aircraft misbehave, the first two that report in it: nobody knows
+        before which ones have their turn.
     duplicates, held, garbage : float
         Shares of messages: sent again; held back, of those that carry first rungs alone;
         followed by one piece of each kind of garbage.
@@ -115,8 +118,6 @@ class FaultyNetwork:
 
     target: Target
     seed: int = 2013
-    overspender: int = -1
-    rerandomizer: int = -1
     periods: frozenset[int] = frozenset()
     duplicates: float = 0.02
     held: float = 0.05
@@ -143,19 +144,19 @@ class FaultyNetwork:
             for reason, forge in GARBAGE:
                 self.planted[reason.label] += 1
                 yield sent, forge(self.target, rng, message, sent)
-        if device in (self.overspender, self.rerandomizer):
+        if self.periods:
             yield from self._misbehave(device, sent, message)
 
     def _misbehave(self, device: int, sent: int, message: bytes) -> Iterator[tuple[int, bytes]]:
-        """Once in each of the periods, send what revokes the pseudonym."""
+        """Twice in each of the periods, send what revokes a pseudonym."""
         row = _row_of(self.target, message)
-        if row is None:
+        if row is None or (period := row.event // self.target.period) not in self.periods:
             return
-        fault = OVERSPENDS if device == self.overspender else RERANDOMIZES
-        done = Misbehaviour(device, row.event // self.target.period, fault)
-        if done.period not in self.periods or done in self.misbehaved:
+        before = [case.device for case in self.misbehaved if case.period == period]
+        if device in before or len(before) == len(_MISBEHAVIOURS):
             return
-        self.misbehaved.append(done)
+        fault = _MISBEHAVIOURS[len(before)]
+        self.misbehaved.append(Misbehaviour(device, period, fault))
         self.planted[fault] += 1
         if fault == OVERSPENDS:
             for _ in range(EXTRA_CHAINS):

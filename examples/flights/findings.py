@@ -285,6 +285,7 @@ class Findings:
     ``agreeing`` is how many pseudonyms of one audited week have the same amount in both ledgers,
     and how many there are; ``equal_windows`` is in how many windows a second count of the log,
     made without the aggregator, comes to the same numbers, and how many windows there are.
+    ``withheld`` are the windows of too few reports: metric, start in ms, and why.
     """
 
     totals: Totals
@@ -308,3 +309,4 @@ class Findings:
     drains: Sequence[Drain]
     equal_windows: tuple[int, int]
     timings: Sequence[Timing]
+    withheld: Sequence[tuple[str, int, str]] = ()

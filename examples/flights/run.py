@@ -140,6 +140,7 @@ def assemble(
         drains=drained.drains,
         equal_windows=equal_windows(demo.state, plan, opinion),
         timings=demo.timings,
+        withheld=collected.withheld(),
     )
 
 

@@ -51,8 +51,10 @@ def replayed(played: Played, seconds: float) -> None:
     spent = sum(line.spent for line in played.audit)
     reserved = sum(line.reserved for line in played.audit)
     heading("2  Replay through the SDK, each aircraft a device, one report a metric and week")
-    print(f"  {accepted + full:,} values recorded: {accepted:,} randomized, {full:,} turned away")
-    print("  because the metric had its report of the week")
+    turn = sum(n for (_, outcome), n in played.outcomes.items() if outcome == "not_in_panel")
+    print(f"  {accepted + full + turn:,} values recorded: {accepted:,} randomized;")
+    print(f"  {turn:,} turned away as it was not the aircraft's week, {full:,} as the metric had")
+    print("  its report of the week")
     print(f"  {played.messages:,} messages, {played.written / 1e6:,.0f} MB of log, {seconds:.0f} s")
     print(f"  budget: epsilon {reserved / 1e6:,.1f} reserved, {spent / 1e6:,.1f} spent")
 

@@ -80,26 +80,53 @@ def loss_bound(right: int, guesses: int, confidence: float) -> float:
 
 
 @dataclass(frozen=True)
-class Attack:
-    """The outcome of an attack: guesses of a fair secret bit, and the epsilon that they prove.
+class Guesses:
+    """Guesses of fair secret bits, each of which chose between two inputs.
 
     Parameters
     ----------
     right, guesses : int
         Among the chains that were not used to find the rule.
-    chains : int
-        All that were drawn.
-    confidence : float
-        Of :attr:`epsilon`.
     view : str
         What the rule looks at.
+    share : float
+        Of the chance of a false bound that all guesses of an attack have together; see
+        :class:`Attack`.
     """
 
     right: int
     guesses: int
+    view: str
+    share: float = 1.0
+
+    def bound(self, confidence: float) -> float:
+        """Return the epsilon that they prove, at a confidence of the whole attack."""
+        return loss_bound(self.right, self.guesses, 1 - self.share * (1 - confidence))
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The outcome of an attack: guesses for each pair of inputs, and the epsilon that they prove.
+
+    Parameters
+    ----------
+    pairs : tuple of Guesses
+        One for each pair of inputs. Their shares add up to 1, so that by Bonferroni's inequality
+        the largest of their bounds has the confidence of the attack.
+    chains : int
+        All that were drawn.
+    confidence : float
+        Of :attr:`epsilon`.
+    """
+
+    pairs: tuple[Guesses, ...]
     chains: int
     confidence: float
-    view: str
+
+    @property
+    def best(self) -> Guesses:
+        """The guesses that prove most."""
+        return max(self.pairs, key=lambda pair: pair.bound(self.confidence))
 
     @property
     def epsilon(self) -> float:
@@ -108,7 +135,7 @@ class Attack:
 
     def bound(self, confidence: float) -> float:
         """Return the lower bound at another confidence."""
-        return loss_bound(self.right, self.guesses, confidence)
+        return max(pair.bound(confidence) for pair in self.pairs)
 
     def exceeds(self, epsilon: float, false_alarm: float) -> bool:
         """Whether the loss is proved to be above ``epsilon``, but for a rate of false alarms."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mechanisms.audit.bounds import Attack, lower_limit
+from mechanisms.audit.bounds import Attack, Guesses, lower_limit
 from mechanisms.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -75,31 +75,38 @@ def guess(
         with probability at most e^ε/(1+e^ε).
     """
     n = len(secrets)
-    first, second = n // PART, 2 * (n // PART)
-    if not (first and views):
+    part = n // PART
+    if not (part and views):
         raise ParameterError(f"an attack needs a view and at least {PART} chains, not {n}")
+    learning = {name: keys[: 2 * part] for name, keys in views.items()}
+    name, rule = best_rule(learning, secrets[: 2 * part])
+    right, guesses = rule.score(views[name][2 * part :], secrets[2 * part :])
+    return Attack((Guesses(right, guesses, name),), n, confidence)
+
+
+def best_rule(
+    views: Mapping[str, NDArray[np.uint64]], secrets: NDArray[np.bool_]
+) -> tuple[str, Rule]:
+    """Return the view that promises most, and on which of its cells to guess what.
+
+    Parameters
+    ----------
+    views : mapping of str to ndarray, shape (n,), uint64
+        Of the chains to learn from: the first half ranks, the second half chooses.
+    secrets : ndarray, shape (n,), bool
+    """
+    half = len(secrets) // 2
+    first, second = slice(half), slice(half, None)
     for sure in (_SURE, _LESS_SURE):
-        worth, name, rule = _best(views, secrets, (first, second), sure)
-        if worth > 0:
+        found: list[tuple[float, str, Rule]] = []
+        for name, keys in views.items():
+            parts = (keys[first], secrets[first]), (keys[second], secrets[second])
+            worth, rule = learn(*parts, sure)
+            if not found or worth > found[-1][0] * _BETTER:
+                found.append((worth, name, rule))
+        if found[-1][0] > 0:
             break
-    right, guesses = rule.score(views[name][second:], secrets[second:])
-    return Attack(right, guesses, n, confidence, name)
-
-
-def _best(
-    views: Mapping[str, NDArray[np.uint64]],
-    secrets: NDArray[np.bool_],
-    ends: tuple[int, int],
-    sure: float,
-) -> tuple[float, str, Rule]:
-    """Return the best view and its rule, and before them the epsilon that they promise."""
-    first, second = slice(ends[0]), slice(*ends)
-    found: list[tuple[float, str, Rule]] = []
-    for name, keys in views.items():
-        worth, rule = learn((keys[first], secrets[first]), (keys[second], secrets[second]), sure)
-        if not found or worth > found[-1][0] * _BETTER:
-            found.append((worth, name, rule))
-    return found[-1]
+    return found[-1][1:]
 
 
 Part = tuple["NDArray[np.uint64]", "NDArray[np.bool_]"]
@@ -155,17 +162,46 @@ def key_of(columns: NDArray[np.int64]) -> NDArray[np.uint64]:
     return key
 
 
-def score_key(scores: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Return a number for each of ``(n,)`` scores: its millionths, or its quantile if many differ.
+@dataclass(frozen=True)
+class Quantiles:
+    """Cells of a number: its millionths, or if it takes many values, its quantile.
 
-    Quantiles are of all scores, which no secret enters.
+    Parameters
+    ----------
+    edges : ndarray or None
+        Of the quantiles, in millionths.
     """
+
+    edges: NDArray[np.int64] | None
+
+    @staticmethod
+    def of(scores: NDArray[np.float64]) -> Quantiles:
+        """Learn cells from the numbers of a part of the chains."""
+        import numpy as np
+
+        fine = _millionths(scores)
+        bins = min(BINS, max(8, len(scores) // _IN_A_BIN))
+        if len(np.unique(fine)) <= bins:
+            return Quantiles(None)
+        ends = np.linspace(0, 1, bins + 1)[1:-1]
+        return Quantiles(np.unique(np.quantile(fine, ends, method="nearest")))
+
+    def keys(self, scores: NDArray[np.float64]) -> NDArray[np.uint64]:
+        """Return the cells of ``(n,)`` numbers."""
+        import numpy as np
+
+        fine = _millionths(scores)
+        if self.edges is not None:
+            fine = np.searchsorted(self.edges, fine).astype(np.int64)
+        return fine.view(np.uint64)
+
+
+def _millionths(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     import numpy as np
 
-    fine = np.rint(scores * 1e6).astype(np.int64)
-    values = np.unique(fine)
-    bins = min(BINS, max(8, len(scores) // (PART * _IN_A_BIN)))
-    if len(values) > bins:
-        edges = np.unique(np.quantile(fine, np.linspace(0, 1, bins + 1)[1:-1], method="nearest"))
-        fine = np.searchsorted(edges, fine).astype(np.int64)
-    return fine.view(np.uint64)
+    return np.rint(scores * 1e6).astype(np.int64)
+
+
+def score_key(scores: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return the cells of ``(n,)`` numbers; they are learnt from the part that ranks cells."""
+    return Quantiles.of(scores[: max(1, len(scores) // PART)]).keys(scores)

@@ -5,6 +5,7 @@ Where several pairs have it, one that an attack tells apart often.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import nan
@@ -14,7 +15,9 @@ from mechanisms import coins
 from mechanisms.finite import FiniteChain
 from mechanisms.ladders import LadderedMechanism
 from mechanisms.numbers.gridded import GridLadder
+from mechanisms.randomness import Source
 from mechanisms.rappor import RapporLadder
+from mechanisms.sampling import uniform_below
 from mechanisms.selection.top_item import TopItemLadder
 from mechanisms.split_bits import SplitBitsLadder
 from mechanisms.surveys.ladders import SurveyLadder
@@ -41,12 +44,16 @@ class Pair:
 
     def column(self, secrets: NDArray[np.bool_]) -> Any:
         """Return the second value where the secret is set, as ``randomize`` takes a column."""
-        import numpy as np
+        return column_of(self.values, secrets.astype(int))
 
-        if any(isinstance(value, bytes) for value in self.values):
-            return [self.values[secret] for secret in secrets.tolist()]
-        both = np.array([nan if value is None else value for value in self.values])
-        return both[secrets.astype(np.int64)]
+
+def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
+    """Return ``values[place]`` for each place, as ``randomize`` takes a column."""
+    import numpy as np
+
+    if any(isinstance(value, bytes) for value in values):
+        return [values[place] for place in places.tolist()]
+    return np.array([nan if value is None else value for value in values])[places]
 
 
 def worst_pair(mechanism: LadderedMechanism, level: int = -1) -> Pair:
@@ -117,3 +124,65 @@ def _strings(mechanism: RapporLadder) -> Pair:
         return Pair((b"one", b"other"))
     one, other = max(combinations(strings, 2), key=lambda pair: (pair[0] ^ pair[1]).bit_count())
     return Pair((strings[one], strings[other]))
+
+
+def some_inputs(mechanism: LadderedMechanism, count: int, source: Source) -> list[Any]:
+    """Return different inputs, all of them where there are no more than ``count``, else at random.
+
+    Strings and counts of items are random; vectors have coordinates 0 and 1; numbers lie on the
+    mechanism's own grid, both ends and a missing value among them.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+    count : int, at least 4
+    source : Source
+
+    Examples
+    --------
+    >>> from mechanisms.ladders import build
+    >>> from mechanisms.testing import SeededSource
+    >>> grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "colour")
+    >>> some_inputs(grr, 8, SeededSource(1))
+    [0, 1, 2]
+    """
+    known: Any = mechanism
+    if isinstance(mechanism, RapporLadder):
+        return [b"%016x" % source.bits(64) for _ in range(count)]
+    if isinstance(mechanism, TopItemLadder):
+        return [_items(mechanism, source) for _ in range(count)]
+    if isinstance(mechanism, CoordinatesLadder):
+        masks = _some(1 << mechanism.dimensions, count, source)
+        places = range(mechanism.dimensions)
+        return [tuple(float(mask >> place & 1) for place in places) for mask in masks]
+    if isinstance(mechanism, SurveyLadder):
+        return [0, 1]
+    if isinstance(getattr(known, "domain_size", None), int):
+        inputs = known.chain.inputs if isinstance(known.chain, FiniteChain) else known.domain_size
+        return list(_some(inputs, count, source))
+    missing = [None] if getattr(known, "missing", False) else []
+    steps = _steps(mechanism)
+    places = {0, steps, *_some(steps + 1, count - 2 - len(missing), source)}
+    return [place / steps for place in sorted(places)] + missing
+
+
+def _items(mechanism: TopItemLadder, source: Source) -> tuple[int, ...]:
+    return tuple(uniform_below(mechanism.clip + 1, source) for _ in range(mechanism.domain_size))
+
+
+def _some(size: int, count: int, source: Source) -> Sequence[int]:
+    """Return all numbers below ``size``, or so many of them."""
+    if size <= count:
+        return range(size)
+    chosen: set[int] = set()
+    while len(chosen) < count:
+        chosen.add(uniform_below(size, source))
+    return sorted(chosen)
+
+
+def _steps(mechanism: LadderedMechanism) -> int:
+    """Return the steps of a mechanism's grid of numbers, many where it has none."""
+    if isinstance(mechanism, GridLadder):
+        return mechanism.shape.steps
+    bits = getattr(mechanism, "bits", None)
+    return (1 << bits) - 1 if isinstance(bits, int) else 1 << 32

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mechanisms.audit.attack import fair_bits
 from mechanisms.audit.cases import Case, Release, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
+from mechanisms.audit.loloha import loloha
 from mechanisms.numbers.originals import LaplaceOriginal
 from mechanisms.ordinal.qloss import exponential_rows
 from mechanisms.randomness import Source
@@ -42,6 +43,7 @@ def published() -> tuple[Case, ...]:
         *_selection(),
         _census(),
         *_relaxations(),
+        loloha(),
         *_exponentials(),
         _laplace(),
     )

@@ -38,7 +38,8 @@ class Reader:
     ----------
     mechanism : LadderedMechanism
     pair : Pair
-        Two inputs that are not rounded at random, and the pseudonym of all chains.
+        Two inputs, and the pseudonym of all chains. Of inputs that are rounded at random the
+        ratios are not always those of their reports.
     """
 
     mechanism: LadderedMechanism
@@ -61,9 +62,24 @@ class Reader:
         """
         import numpy as np
 
-        out = np.empty(payloads.shape[:2])
-        for level in range(payloads.shape[1]):
-            out[:, level] = self._of(payloads[:, level], chains, level)
+        levels = range(payloads.shape[1])
+        return np.stack([self.log_ratio(payloads[:, k], chains, k) for k in levels], axis=1)
+
+    def log_ratio(
+        self, reports: NDArray[np.uint8], chains: NDArray[np.uint64], level: int
+    ) -> NDArray[np.float64]:
+        """Return those of ``(n, payload_width)`` reports of one rung, ``(n,)``.
+
+        Of a report that no input has, from a faulty sampler, it is 0.
+        """
+        import numpy as np
+
+        possible = self.mechanism.valid(reports)
+        if possible.all():
+            return self._of(reports, chains, level)
+        out = np.zeros(len(reports))
+        if possible.any():
+            out[possible] = self._of(reports[possible], chains[possible], level)
         return out
 
     def _of(
@@ -77,20 +93,20 @@ class Reader:
         if isinstance(mechanism, DrawsLadder):
             return self._of_draws(mechanism, reports, chains, level)
         if isinstance(mechanism, SymbolLadder) and isinstance(mechanism.chain, SymbolChain):
-            inputs = self._encoded(mechanism, chains)
+            one, other = self.asked(chains)
+            inputs = one[:, 0], other[:, 0]
             return self._of_symbols(mechanism.chain, inputs, _integers(reports), level)
         return self._of_outputs(_integers(reports), level)
 
-    def _encoded(
-        self, mechanism: Any, coins: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return what both inputs are under every chain's coins."""
+    def asked(self, chains: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what both inputs are under every chain's coins, ``(n, answers)`` each.
+
+        Nothing, ``(n, 0)``, where a report is not about symbols that coins may choose.
+        """
         import numpy as np
 
         one, other = (
-            mechanism.encode_many(
-                self.pair.column(np.full(len(coins), side)), coins, SystemSource()
-            )
+            truths(self.mechanism, self.pair.column(np.full(len(chains), side)), chains)
             for side in (False, True)
         )
         return one, other
@@ -123,7 +139,7 @@ class Reader:
         """Return the sum over the answers, which are independent."""
         import numpy as np
 
-        one, other = self._encoded(mechanism, mechanism.seeds(chains))
+        one, other = self.asked(chains)
         answers, single = mechanism.answers(reports), mechanism.chain.single
         total = np.zeros(len(reports))
         for place in range(mechanism.count):
@@ -176,8 +192,9 @@ class Reader:
             law = [float(chain.probability(value, int(o), level)) for o in outputs]
             return np.log(law)
         if isinstance(chain, FiniteChain):
-            [(symbol, _)] = [entry for entry in mechanism.prior(value, bytes(16)) if entry[1]]
-            return np.asarray(self._logs[level][symbol, outputs])
+            symbols, weights = zip(*mechanism.prior(value, bytes(16)), strict=True)
+            shares = np.array([weight / sum(weights) for weight in weights])
+            return np.log(shares @ np.exp(self._logs[level][list(symbols)][:, outputs]))
         if isinstance(mechanism, PermuteAndFlipLadder):
             selected = np.array([float(share) for share in mechanism.law(value)])
             kept, other = chain.releases[level]
@@ -196,6 +213,51 @@ class Reader:
         chain = getattr(mechanism.chain, "single", mechanism.chain)
         with np.errstate(divide="ignore"):
             return [np.log(chain.matrix(level)) for level in range(mechanism.levels)]
+
+
+def truths(
+    mechanism: LadderedMechanism, column: Any, chains: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """Return what values are under the public coins of their chains.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+    column : sequence
+        ``n`` values as ``randomize`` takes them.
+    chains : ndarray, shape (n, 2), uint64
+
+    Returns
+    -------
+    ndarray, shape (n, answers), int64
+        What :func:`answers` would be without randomization; no columns where reports are not of
+        this kind.
+    """
+    import numpy as np
+
+    known: Any = mechanism
+    if isinstance(mechanism, DrawsLadder):
+        drawn: NDArray[np.int64] = known.encode_many(column, known.seeds(chains), SystemSource())
+        return drawn
+    if isinstance(mechanism, SymbolLadder) and isinstance(known.chain, SymbolChain):
+        return np.asarray(known.encode_many(column, chains, SystemSource()))[:, None]
+    return np.empty((len(chains), 0), dtype=np.int64)
+
+
+def answers(mechanism: LadderedMechanism, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, answers)``.
+
+    One column for each of :func:`truths`.
+    """
+    import numpy as np
+
+    known: Any = mechanism
+    rungs = [payloads[:, level] for level in range(payloads.shape[1])]
+    if isinstance(mechanism, DrawsLadder):
+        return np.stack([known.answers(reports) for reports in rungs], axis=1)
+    if isinstance(mechanism, SymbolLadder) and isinstance(known.chain, SymbolChain):
+        return np.stack([_integers(reports)[:, None] for reports in rungs], axis=1)
+    return np.empty((*payloads.shape[:2], 0), dtype=np.int64)
 
 
 def _bit(reports: NDArray[np.uint8], bit: int) -> NDArray[np.bool_]:

@@ -168,6 +168,11 @@ CATALOGUE = _described(
     Described("sotto_estimate_high", "Upper ends of their intervals of 95 %.", _ESTIMATE),
     Described("sotto_estimate_window_reports", "Reports that count in that window.", _METRIC),
     Described(
+        "sotto_estimate_window_withheld",
+        "1 if these are fewer than the plan asks for, so that no estimate is exposed; else 0.",
+        _METRIC,
+    ),
+    Described(
         "sotto_estimate_window_start_timestamp_seconds", "Where that window begins.", _METRIC
     ),
     Described("sotto_estimate_window_end_timestamp_seconds", "Where that window ends.", _METRIC),

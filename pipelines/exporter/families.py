@@ -202,6 +202,7 @@ def _database(samples: Samples, database: Projected) -> None:
             add("sotto_reports_by_rung", reports, *key, rung)
     for key, window in database.windows.items():
         add("sotto_estimate_window_reports", window.reports, *key)
+        add("sotto_estimate_window_withheld", window.withheld, *key)
         add("sotto_estimate_window_start_timestamp_seconds", window.start / _MILLI, *key)
         add("sotto_estimate_window_end_timestamp_seconds", window.end / _MILLI, *key)
     for row in database.estimates:

@@ -30,11 +30,15 @@ class MetricKey(NamedTuple):
 
 @dataclass(frozen=True)
 class NewestWindow:
-    """The newest window of a metric that has reports: its ends in ms, and how many it has."""
+    """The newest window of a metric that has reports: its ends in ms, and how many it has.
+
+    ``withheld`` is whether these are too few for estimates to be published.
+    """
 
     start: int
     end: int
     reports: int
+    withheld: bool
 
 
 @dataclass(frozen=True)
@@ -175,16 +179,16 @@ def _windows(
     connection: sql.Connection,
 ) -> tuple[dict[MetricKey, tuple[int, ...]], dict[MetricKey, NewestWindow]]:
     """Return reports by rung over all windows, and the newest window, of every metric."""
-    names = ("plan", "version", "metric", "window_start", "window_end", "n", "reports_by_level")
-    columns = [WINDOWS.c[name] for name in names]
+    about = ("window_start", "window_end", "n", "reports_by_level", "withheld")
+    columns = [WINDOWS.c[name] for name in (*MetricKey._fields, *about)]
     rungs: dict[MetricKey, list[int]] = {}
     newest: dict[MetricKey, NewestWindow] = {}
     query = sql.select(*columns).order_by(*columns[:4])
-    for plan, version, metric, start, end, number, by_level in connection.execute(query):
+    for plan, version, metric, start, end, number, by_level, why in connection.execute(query):
         key = MetricKey(plan, version, metric)
         before = rungs.setdefault(key, [0] * len(by_level))
         rungs[key] = [one + other for one, other in zip(before, by_level, strict=True)]
-        newest[key] = NewestWindow(start, end, number)
+        newest[key] = NewestWindow(start, end, number, why is not None)
     return {key: tuple(numbers) for key, numbers in rungs.items()}, newest
 
 

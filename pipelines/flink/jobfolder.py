@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from pipelines.flink.rest import FlinkError
 from sotto.compiled import CompiledPlan
+from sotto.registry import check_unchanged, names_of
 
 #: Windows are spread over so many keys.
 SLOTS = 32
@@ -133,8 +134,12 @@ def with_plans(known: Known, plans: Iterable[CompiledPlan]) -> Known:
     ------
     FlinkError
         One that it had is not among them.
+    PlanError
+        One has another fingerprint than one of its name and version had before.
     """
-    given = {plan.fingerprint.hex(): f"{plan.plan} version {plan.version}" for plan in plans}
+    plans = tuple(plans)
+    check_unchanged(known.plans, plans)
+    given = names_of(plans)
     if missing := [name for fingerprint, name in known.plans.items() if fingerprint not in given]:
         raise FlinkError(
             f"plans are missing that the job has had: {', '.join(missing)}: its state has reports "

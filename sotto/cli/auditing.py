@@ -224,10 +224,10 @@ def guesses_document(attack: Attack | None) -> dict[str, object]:
         return {}
     return {
         "attacked": attack.epsilon,
-        "right": attack.right,
-        "guesses": attack.guesses,
+        "right": attack.best.right,
+        "guesses": attack.best.guesses,
         "chains": attack.chains,
-        "view": attack.view,
+        "view": attack.best.view,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from sotto.cli.auditing import (
     finding_document,
     verdict,
 )
+from sotto.spending import Lifetime
 
 if TYPE_CHECKING:
     from mechanisms.audit.claims import Attacker, Finding
@@ -78,10 +80,21 @@ class PlanAudit:
         return sum(metric.period for metric in self.metrics if not metric.permanent)
 
     @property
-    def periods(self) -> int | None:
-        """How many full periods the lifetime lasts; None for ever."""
-        left = self.plan.ceilings.lifetime - self.permanent
-        return left // self.recurring if self.recurring else None
+    def lifetime(self) -> Lifetime:
+        """For how long the lifetime lasts, by these costs and the metrics' panels."""
+        costs: Counter[int] = Counter()
+        for audit in self.metrics:
+            if not audit.permanent:
+                costs[audit.metric.panel] += audit.period
+        ceiling = self.plan.ceilings.lifetime - self.permanent
+        return Lifetime(self.plan.period, ceiling, tuple(sorted(costs.items())))
+
+    @property
+    def spent(self) -> int:
+        """Micro-epsilon that is spent when not all can be recorded any more."""
+        periods = self.lifetime.periods or 0
+        turns = sum(periods // panel * cost for panel, cost in self.lifetime.costs)
+        return self.permanent + turns
 
     @property
     def status(self) -> int:
@@ -102,7 +115,7 @@ class PlanAudit:
         costs = ["metric", "a value", "values a period", "a period", "a lifetime"]
         return [
             f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
-            f"fingerprint {plan.fingerprint.hex()}",
+            f"fingerprint {plan.fingerprint_hex}",
             "",
             "A value, released up to each rung:",
             "",
@@ -121,14 +134,14 @@ class PlanAudit:
         metric = audit.metric
         values = "1, constant" if audit.permanent else str(metric.limit)
         amounts = [epsilon_text(audit.chain), values, epsilon_text(audit.period)]
-        return [metric.name, *amounts, self._lifetime(audit.period, audit.permanent)]
+        return [metric.name, *amounts, self._lifetime(audit)]
 
     def _total_row(self) -> list[str]:
-        spent = self.permanent + (self.periods or 0) * self.recurring
-        return ["all", "", "", epsilon_text(self.period), epsilon_text(spent)]
+        return ["all", "", "", epsilon_text(self.period), epsilon_text(self.spent)]
 
-    def _lifetime(self, period: int, permanent: int) -> str:
-        return epsilon_text(permanent or (self.periods or 0) * period)
+    def _lifetime(self, audit: MetricAudit) -> str:
+        turns = (self.lifetime.periods or 0) // audit.metric.panel
+        return epsilon_text(audit.permanent or turns * audit.period)
 
     def _ceilings(self) -> list[str]:
         from sotto.durations import duration_text
@@ -141,15 +154,17 @@ class PlanAudit:
         lines.append(f"ceiling of a lifetime: {epsilon_text(plan.ceilings.lifetime)}")
         if self.permanent:
             lines.append(f"  permanent responses take {epsilon_text(self.permanent)} of it once")
-        if self.periods is None:
+        periods, panels = self.lifetime.periods, self.lifetime.costs
+        if periods is None:
             return [*lines, "  no period takes anything of it"]
-        left = plan.ceilings.lifetime - self.permanent - self.periods * self.recurring
-        time = duration_text(self.periods * plan.period)
+        left, time = plan.ceilings.lifetime - self.spent, duration_text(periods * plan.period)
+        for panel, cost in panels:
+            each = "every period" if panel == 1 else f"one period in {panel}"
+            lines.append(f"  {each} takes up to {epsilon_text(cost)}")
         return [
             *lines,
-            f"  every period takes up to {epsilon_text(self.recurring)}: spent after "
-            f"{self.periods} full periods ({time}),",
-            f"  when {epsilon_text(left)} is left and not all can be recorded any more",
+            f"  spent after {periods} periods ({time}), when {epsilon_text(left)} is left and "
+            "not all can be recorded any more",
         ]
 
     def json(self) -> list[str]:
@@ -158,7 +173,7 @@ class PlanAudit:
             "plan": self.plan.plan,
             "version": self.plan.version,
             "collector": self.plan.collector,
-            "fingerprint": self.plan.fingerprint.hex(),
+            "fingerprint": self.plan.fingerprint_hex,
             "attack": attack_document(self.attacker),
             "metrics": [_document(metric) for metric in self.metrics],
             "period": {
@@ -168,8 +183,9 @@ class PlanAudit:
             "lifetime": {
                 "permanent": self.permanent / MICRO,
                 "a_period": self.recurring / MICRO,
+                "a_year": self.lifetime.yearly / MICRO,
                 "ceiling": self.plan.ceilings.lifetime / MICRO,
-                "full_periods": self.periods,
+                "periods": self.lifetime.periods,
             },
             "status": self.status,
         }
@@ -225,6 +241,7 @@ def _document(audit: MetricAudit) -> dict[str, object]:
         ],
         "value": audit.chain / MICRO,
         "values_a_period": audit.metric.limit,
+        "panel": audit.metric.panel,
         "period": audit.period / MICRO,
         "permanent": audit.permanent / MICRO,
         "problems": list(audit.problems),

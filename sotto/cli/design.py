@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mechanisms.targets import Assumed
     from sotto.compiled import CompiledPlan
     from sotto.design import Goal
+    from sotto.paneling import Terms
     from sotto.questions import Question
 
 HELP = "plan a collection: users, precision, ladder, budget, mechanism"
@@ -32,6 +34,8 @@ examples:
       every metric of a plan, and for how long the budget lasts
   sotto design plan.yaml --metric theme --floor 0.01 --json
       users to notice a share of 1 %, for a program to read
+  sotto design plan.yaml --users 100000 --panels 1,4,13,26
+      what it is worth if a device answers in every period, in one of 4, of 13 or of 26
 
 Widths, errors and floors are in the unit of the value; shares are parts of one.
 """
@@ -56,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure.add_argument("--error", type=float, metavar="E", help="standard error")
     measure.add_argument("--floor", type=float, metavar="F", help="least share told from none")
     goal.add_argument("--confidence", type=float, default=0.95, help="default 0.95")
+    goal.add_argument(
+        "--panels",
+        metavar="N,...",
+        help="trade users and years: what if a device answers in one period of N",
+    )
     data = parser.add_argument_group("what is assumed of the data; the worst if left out")
     data.add_argument("--share", type=float, metavar="S", help="true share, of one")
     data.add_argument("--uniform", action="store_true", help="numbers all over their range")
@@ -77,6 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     single.add_argument("--cohorts", type=int, help="default 16")
     single.add_argument("--missing", action="store_true", help="a value can be missing")
     single.add_argument("--values", type=int, default=1, metavar="N", help="a period; default 1")
+    single.add_argument(
+        "--period", metavar="DURATION", help="budget period, for --panels; default 7d"
+    )
     single.add_argument("--period-ceiling", type=float, metavar="E", help="epsilon a period")
     single.add_argument("--lifetime", type=float, metavar="E", help="epsilon ever spent")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="write a chart")
@@ -87,15 +99,19 @@ def run(args: argparse.Namespace) -> int:
     """Run ``sotto design`` and return its exit status."""
     from sotto.cli import designing
     from sotto.design import design
+    from sotto.paneling import in_panels
 
     if (args.plan is None) == (args.type is None):
         raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
     questions, budget = _of_plan(args) if args.plan is not None else _of_options(args)
     goal, refused = _goal(args), {}
+    panels, terms = _panels(args), _terms(args, budget)
     answers = []
     for question in questions:
         try:
-            answers.append(design(question, goal, args.users))
+            answer = design(question, goal, args.users)
+            traded = in_panels(answer, panels, terms) if panels else ()
+            answers.append(replace(answer, panels=traded))
         except ParameterError as error:
             if len(questions) == 1:
                 raise
@@ -107,6 +123,39 @@ def run(args: argparse.Namespace) -> int:
     printed = designing.json_lines if args.json else designing.lines
     print("\n".join(printed(answers, refused, budget)))
     return 0
+
+
+def _panels(args: argparse.Namespace) -> tuple[int, ...]:
+    from sotto.checks import MAX_PANEL
+
+    if args.panels is None:
+        return ()
+    parts = args.panels.split(",")
+    if not all(part.isdecimal() and 1 <= int(part) <= MAX_PANEL for part in parts):
+        raise ParameterError(
+            f"--panels must be whole numbers in [1, {MAX_PANEL}] with commas between, not "
+            f"{args.panels!r}"
+        )
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _terms(args: argparse.Namespace, budget: dict[str, object]) -> Terms:
+    """Return what panels are traded against: of a plan its own period, else ``--period``."""
+    from sotto.durations import parse_duration
+    from sotto.paneling import Terms
+
+    if args.period is not None and args.plan is not None:
+        raise ParameterError("a plan says its own period: leave --period out")
+    length = budget["period_length"]
+    period = parse_duration(args.period or "7d") if length is None else length
+    recurring, lifetime, permanent = (budget[k] for k in ("recurring", "lifetime", "permanent"))
+    assert isinstance(period, int)
+    assert isinstance(recurring, int)
+    assert isinstance(permanent, int)
+    if period < 1:
+        raise ParameterError(f"--period {args.period} must be a duration above 0")
+    ceiling = lifetime - permanent if isinstance(lifetime, int) else None
+    return Terms(period, recurring, ceiling)
 
 
 def _goal(args: argparse.Namespace) -> Goal:
@@ -123,6 +172,7 @@ def _goal(args: argparse.Namespace) -> Goal:
 
 def _of_plan(args: argparse.Namespace) -> tuple[list[Question], dict[str, object]]:
     from sotto.questions import question_of_metric
+    from sotto.spending import lifetime_of
 
     if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
         raise ParameterError("a plan says its own types, ladders and ceilings: leave options out")
@@ -133,16 +183,14 @@ def _of_plan(args: argparse.Namespace) -> tuple[list[Question], dict[str, object
         own = candidates.get(metric.name, ())
         assumed = _assumed(args, metric.type, own)
         questions.append(question_of_metric(plan, metric, assumed))
-    periods = None
-    if plan.recurring:
-        periods = (plan.ceilings.lifetime - plan.permanent) // plan.recurring
     return questions, {
         "period": plan.cost,
         "period_ceiling": plan.ceilings.period,
         "lifetime": plan.ceilings.lifetime,
         "permanent": plan.permanent,
-        "periods": periods,
+        "periods": lifetime_of(plan).periods,
         "period_length": plan.period,
+        "recurring": plan.recurring,
     }
 
 
@@ -187,6 +235,7 @@ def _of_options(args: argparse.Namespace) -> tuple[list[Question], dict[str, obj
         "permanent": 0,
         "periods": affordable(question, ceilings["period"], ceilings["lifetime"]),
         "period_length": None,
+        "recurring": 0 if question.constant else question.cost,
     }
 
 

@@ -13,6 +13,7 @@ from mechanisms.targets import MEASURES
 from sotto.cli.chart import LogChart
 from sotto.cli.tables import table
 from sotto.durations import duration_text
+from sotto.spending import figure
 
 if TYPE_CHECKING:
     from sotto.design import Design
@@ -103,9 +104,50 @@ def _one(found: Design) -> list[str]:
                 for each in found.others
             ],
         )
+    if found.panels:
+        out += ["", *_panel_lines(found)]
     if goal.target is not None and (found.rungs[-1].needed or 0) * question.per_user < 200:
         out += ["", "Below 200 reports intervals are wider than this normal approximation."]
     return out
+
+
+def _panel_lines(found: Design) -> list[str]:
+    """Return what panels are worth: a table, and what its columns mean."""
+    goal = found.goal
+    head = ["panel", "turns a year", "loss a year", "lasts years", "reports", "standard error"]
+    head += ["of all users", "split instead"]
+    if found.rungs[-1].floor is not None:
+        head.append("floor")
+    if goal.target is not None:
+        head.append(f"users for {goal.measure} {goal.target:g}")
+    rows = []
+    for row in found.panels:
+        cells = [
+            f"1/{row.panel}" if row.panel > 1 else "every period",
+            figure(row.turns),
+            figure(row.yearly / MICRO),
+            "" if row.years is None else figure(row.years),
+            f"{row.reports:,}",
+            _number(row.error),
+            _number(row.of_all),
+            "" if row.split is None else _number(row.split),
+        ]
+        if row.floor is not None:
+            cells.append(_number(row.floor))
+        if row.needed is not None:
+            cells.append(f"{row.needed:,}")
+        rows.append(cells)
+    return [
+        f"A device answers in one budget period of N; {found.users:,} users, the last rung:",
+        *table(head, rows),
+        "",
+        *wrap(
+            "'Of all users' adds that those who answered are a random part of them; the other "
+            "errors are of the truth of those who did. 'Split instead' is the error where the "
+            "same yearly loss is spread over all periods.",
+            _WIDTH,
+        ),
+    ]
 
 
 def mechanism_text(spec: Mapping[str, object]) -> str:
@@ -175,7 +217,7 @@ def _budget(budget: Mapping[str, object]) -> list[str]:
         text += f"; the lifetime's {_epsilon(lifetime)} are never used up"
     elif isinstance(periods, int):
         lasts = f" ({duration_text(periods * length)})" if isinstance(length, int) else ""
-        text += f"; the lifetime's {_epsilon(lifetime)} pay for {periods:,} full periods{lasts}"
+        text += f"; the lifetime's {_epsilon(lifetime)} pay for {periods:,} periods{lasts}"
     return [f"{text}. Amounts are epsilon."]
 
 
@@ -211,6 +253,7 @@ def _document(found: Design) -> dict[str, object]:
         },
         "rungs": [vars(rung) for rung in found.rungs],
         "fresh": [vars(step) for step in found.steps] if question.sent > 1 else [],
+        "panels": [vars(row) for row in found.panels],
         "noisy_sampling": [
             {
                 "reports": row.samples,

@@ -8,6 +8,9 @@ smallest true share that would be told from none. 'method' says what is not unbi
 of the range in whose middle the point is, at best 1/64), 'smoothed' (toward a smooth law, with
 no interval), 'em' (the most likely shares; the interval is good only for many reports and away
 from 0 and 1) or 'biased' (of what was reported, not of what was true).
+
+An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
+in CSV and JSON too, and the column 'withheld' says why.
 """
 
 from __future__ import annotations
@@ -89,19 +92,33 @@ def table(rows: Sequence[Row], *, everything: bool) -> list[str]:
     for row, following in zip(shown, [*shown[1:], None], strict=True):
         block.append(row)
         if following is None or _title(following) != _title(row):
-            cells = [_HEADS, *map(_cells, block)]
-            if not any(method for *_, method in cells[1:]):
-                cells = [most[:-1] for most in cells]
-            lines += [_title(row), *_aligned(cells), ""]
+            lines += [_title(row), *_block(block), ""]
             block = []
-    if len(shown) < len(rows):
-        lines.append(f"{len(rows) - len(shown):,} more with --all: distributions, and strings")
+    more = sum(not _withheld(row) for row in rows) - sum(not _withheld(row) for row in shown)
+    if more:
+        lines.append(f"{more:,} more with --all: distributions, and strings")
         lines.append("that may well be absent")
     return lines
 
 
 def _matters(row: Row) -> bool:
     return row["kind"] not in ("cdf", "bit", "string") or bool(row["significant"])
+
+
+def _withheld(row: Row) -> str:
+    """Return why a row has no estimate; empty where it has one."""
+    return str(row.get("withheld") or "")
+
+
+def _block(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of a window: one line where all of it is withheld for the same reason."""
+    (first, *others) = {_withheld(row) for row in rows}
+    if first and not others:
+        return [f"  withheld: {first}"]
+    cells = [_HEADS, *map(_cells, rows)]
+    if not any(method for *_, method in cells[1:]):
+        cells = [most[:-1] for most in cells]
+    return _aligned(cells)
 
 
 def _title(row: Row) -> str:
@@ -119,6 +136,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     numbers = (_number(row["value"]), interval, _number(row["display"]), _number(floor))
     method = row.get("method") or "unbiased"
     remark = "" if method == "unbiased" else str(method)
+    if why := _withheld(row):
+        remark = f"withheld: {why}"
     return (name.removeprefix("share "), *numbers, f"{row['n']:,}", remark)
 
 

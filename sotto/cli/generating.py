@@ -92,7 +92,7 @@ def _header(plan: CompiledPlan, literals: bool, vectors: bool) -> str:
     title = f"Metrics of plan {plan.plan}, version {plan.version}, of collector {plan.collector}."
     lines = ['"""' + "\n".join(textwrap.wrap(title, _WIDTH - 3)), ""]
     lines += ["Made by `sotto plan generate`: change the plan and make it anew.", ""]
-    lines += [f"Fingerprint: {plan.fingerprint.hex()}", '"""', ""]
+    lines += [f"Fingerprint: {plan.fingerprint_hex}", '"""', ""]
     lines += ["from __future__ import annotations", ""]
     if vectors:
         lines += ["from collections.abc import Sequence"]

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from sotto.cli.tables import table
@@ -27,10 +28,15 @@ examples:
       what is collected, by which mechanism, and what it costs against the ceilings
   sotto plan check plan.json
       the same of a compiled plan
+  sotto plan check --strict --warn-value 2 plan.yaml
+      fail, for CI, if a value can cost more than 2, a period more than 8 for each of its days,
+      or the lifetime's ceiling does not last for 2 years and until the plan expires
   sotto plan compile plan.yaml
       write plan.json beside it and print its fingerprint
   sotto plan compile plan.yaml -o - > compiled.json
       write it to standard output, and the fingerprint to standard error
+  sotto plan fingerprint plan.yaml
+      print the fingerprint, by which an app that fetches its plan pins it
   sotto plan generate plan.yaml -o metrics.py
       write a Python module with the compiled plan inside and a typed attribute a metric
 """
@@ -57,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Refuse a plan that cannot be honoured; otherwise print what it means.",
     )
     check.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
+    _add_levels(check)
     check.set_defaults(action=_check)
     compile_ = actions.add_parser(
         "compile",
@@ -70,7 +77,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where to write; the plan's name with .json if left out",
     )
+    _add_levels(compile_)
     compile_.set_defaults(action=_compile)
+    fingerprint = actions.add_parser(
+        "fingerprint",
+        help="print the fingerprint that an app pins",
+        description="Print what names the plan on the wire, for Client(..., expect=...).",
+    )
+    fingerprint.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
+    fingerprint.set_defaults(action=_fingerprint)
     generate = actions.add_parser(
         "generate",
         help="write a Python module with a typed attribute for each metric",
@@ -83,6 +98,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     generate.set_defaults(action=_generate)
 
 
+def _add_levels(parser: argparse.ArgumentParser) -> None:
+    levels = parser.add_argument_group("what is warned of, on standard error")
+    add = levels.add_argument
+    add("--warn-value", type=float, default=4.0, metavar="E", help="epsilon a value; default 4")
+    add("--warn-day", type=float, default=8.0, metavar="E", help="of a period's day; default 8")
+    add("--warn-years", type=float, default=2.0, metavar="Y", help="of the lifetime; default 2")
+    add("--strict", action="store_true", help="exit with status 1 if there is a warning")
+
+
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto plan`` and return its exit status."""
     status: int = args.action(args)
@@ -93,7 +117,19 @@ def _check(args: argparse.Namespace) -> int:
     plan, chosen = _loaded(args.plan)
     for line in _report(plan, chosen):
         print(line)
-    return 0
+    return _warned(plan, args)
+
+
+def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
+    """Say what of a plan is much; return the exit status."""
+    from sotto.log import now_ms
+    from sotto.spending import Levels, warnings
+
+    found = warnings(plan, Levels(args.warn_value, args.warn_day, args.warn_years), now_ms())
+    sys.stdout.flush()
+    for line in found:
+        print(f"sotto: warning: {line}", file=sys.stderr)
+    return int(bool(found) and args.strict)
 
 
 def _compile(args: argparse.Namespace) -> int:
@@ -104,13 +140,19 @@ def _compile(args: argparse.Namespace) -> int:
     data = compiled.to_json()
     if args.output == "-":
         sys.stdout.buffer.write(data)
-        print(compiled.fingerprint.hex(), file=sys.stderr)
-        return 0
+        print(compiled.fingerprint_hex, file=sys.stderr)
+        return _warned(compiled, args)
     output = Path(args.output) if args.output else args.plan.with_suffix(".json")
     if output.resolve() == args.plan.resolve():
         raise ParameterError(f"{output} is the plan itself: name another file with -o")
     _write_whole(output, data)
-    print(compiled.fingerprint.hex())
+    print(compiled.fingerprint_hex)
+    return _warned(compiled, args)
+
+
+def _fingerprint(args: argparse.Namespace) -> int:
+    plan, _ = _loaded(args.plan)
+    print(plan.fingerprint_hex)
     return 0
 
 
@@ -127,7 +169,7 @@ def _generate(args: argparse.Namespace) -> int:
     if output.resolve() == args.plan.resolve():
         raise ParameterError(f"{output} is the plan itself: name another file with -o")
     _write_whole(output, text.encode("utf-8"))
-    print(plan.fingerprint.hex())
+    print(plan.fingerprint_hex)
     return 0
 
 
@@ -154,12 +196,12 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
-    from sotto.cli.wording import told
+    from sotto.cli.wording import least_reports, told
     from sotto.log import now_ms
 
     lines = [
         f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
-        f"fingerprint {plan.fingerprint.hex()}",
+        f"fingerprint {plan.fingerprint_hex}",
         f"owner {plan.owner}",
         "",
         *table(["metric", "type", "mechanism", "payload", "window"], map(_about, plan.metrics)),
@@ -173,6 +215,8 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         "",
         *_ceilings(plan),
         _authentication(plan),
+        "",
+        *least_reports(plan),
         "",
         "Amounts are epsilon; 'certified' is the exact worst-case loss and what is charged. 'A lie",
         "counts': a share s of forged reports moves a share, or a mean in parts of its range, by",
@@ -250,6 +294,7 @@ def _authentication(plan: CompiledPlan) -> str:
 def _ceilings(plan: CompiledPlan) -> list[str]:
     from sotto.checks import amount
     from sotto.durations import duration_text
+    from sotto.spending import in_words, lifetime_of
 
     lines = [
         f"ceiling of a period ({duration_text(plan.period)}): {amount(plan.ceilings.period)}, "
@@ -261,6 +306,11 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
         lifetime += f", of which permanent responses take {amount(plan.permanent)} once ({each})"
     if not plan.recurring:
         return [*lines, f"{lifetime}, never reached"]
-    periods = (plan.ceilings.lifetime - plan.permanent) // plan.recurring
-    reached = f"reached after {periods} full periods ({duration_text(periods * plan.period)})"
-    return [*lines, f"{lifetime}, {reached}"]
+    periods = lifetime_of(plan).periods or 0
+    reached = f"reached after {periods} periods ({duration_text(periods * plan.period)})"
+    told = [
+        part
+        for line in in_words(plan)
+        for part in wrap(line, 92, initial_indent="  ", subsequent_indent="    ")
+    ]
+    return [*lines, f"{lifetime}, {reached}", *told]

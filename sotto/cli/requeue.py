@@ -185,7 +185,9 @@ def told(
     plans : iterable of CompiledPlan
         Those that are given.
     """
-    names = {plan.fingerprint.hex(): f"{plan.plan} version {plan.version}" for plan in plans}
+    from sotto.registry import names_of
+
+    names = names_of(plans)
     cured = sum(rows for (_, plan), rows in waiting.items() if plan in names)
     first = f"{cured:,} reports would be requeued"
     if not waiting and not done:

@@ -8,6 +8,10 @@ With --sinks the topics beside them are made or checked too, which all epochs sh
 reports-estimates takes what drains and jobs publish (compacted: the newest of each window),
 reports-quarantine what was rejected, for as long as the plans keep that, and reports-requeue what
 an operator gives back; only operators may write to it.
+
+With --devices, --aggregators, --readers and --operators, each a principal of the cluster, create
+also sets ACLs: devices may write reports and read nothing, aggregators do their work, readers read
+estimates, operators requeue. Sotto takes no right away: what others have allowed stays.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from sotto.cli import given
 from sotto.cli.tables import table
 from sotto.durations import duration_text
 from sotto.errors import BrokerError, ParameterError
+from sotto.topicaccess import ROLES, grants
 
 if TYPE_CHECKING:
     from sotto.brokers import Broker
@@ -37,6 +42,9 @@ examples:
       say what keeps it from being used, and what to do
   sotto topics create reports --partitions 8 --sinks --plan plan.json --broker client.json
       that, reports-estimates, reports-quarantine and reports-requeue
+  sotto topics create reports --partitions 8 --sinks --plan plan.json --broker admin.json \\
+      --devices User:devices --aggregators User:aggregator --readers User:reader
+      that, and who may do what with them
   sotto topics list reports --kafka localhost:9092
       its epochs
 
@@ -60,6 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epoch", type=int, default=1, metavar="N", help="default: 1")
     add("--replicas", type=int, default=1, metavar="N", help="brokers that keep it (default: 1)")
     add("--retention", metavar="DURATION", help="default: what the plans need")
+    for role in ROLES:
+        add(f"--{role}", metavar="PRINCIPAL", help=f"the principal of {role}, such as User:{role}")
     for action in (create, check):
         given.add_plans(action, "all whose reports it takes")
         action.add_argument(
@@ -92,6 +102,8 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
             f"--retention {args.retention} is shorter than the plans accept reports for: "
             f"give at least {duration_text(horizon)}"
         )
+    principals = {role: who for role in ROLES if (who := getattr(args, role)) is not None}
+    wanted = grants(topic, principals, sinks=args.sinks)
     with connected(broker) as topics:
         made = topics.create(topic, args.replicas, retention)
         lines = [_made(topic, made), *_words(topics.check(topic, horizon))]
@@ -99,7 +111,9 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
             partitions = 1 if sink.kind == "estimates" else topic.partitions
             made = topics.create_sink(sink, partitions, args.replicas, stay)
             lines += [_made(sink, made), *_words(topics.check_sink(sink, stay))]
-    return lines
+        if wanted:
+            topics.allow(wanted)
+    return [*lines, *_allowed(principals)]
 
 
 def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
@@ -141,6 +155,10 @@ def _stay(plans: list[CompiledPlan]) -> Stay:
 
 def _made(topic: object, made: bool) -> str:
     return f"{topic} {'is made' if made else 'is there already'}"
+
+
+def _allowed(principals: dict[str, str]) -> list[str]:
+    return [f"{principal} may do what {role} do" for role, principal in principals.items()]
 
 
 def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sotto.compiled import CompiledMetric
+    from sotto.compiled import CompiledMetric, CompiledPlan
 
 #: Of how many reports the detection floors in a plan's description are.
 REPORTS = 10_000
@@ -103,3 +103,25 @@ def influence(metric: CompiledMetric, level: int) -> float | None:
     assert isinstance(dimensions, int)
     assert isinstance(sampled, int)
     return said.lie * dimensions / sampled
+
+
+def least_reports(plan: CompiledPlan) -> list[str]:
+    """Return what the plan's ``minimum_reports`` means, in lines."""
+    least = plan.minimum_reports
+    if least == 1:
+        return [
+            "minimum_reports 1: nothing is withheld. A window of one report is published, and who",
+            "reads the results then sees what that device sent.",
+        ]
+    few = [
+        f"{metric.name} {-(-least // most):,}"
+        for metric in plan.metrics
+        if (most := metric.limit * plan.periods_in(metric)) > 1
+    ]
+    line = f"minimum_reports {least:,}: an estimate of fewer reports is withheld."
+    if not few:
+        return [line]
+    return [
+        f"{line} A device can send several",
+        f"in a window, so that as few devices as these can reach it: {', '.join(few)}.",
+    ]

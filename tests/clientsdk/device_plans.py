@@ -78,7 +78,7 @@ def items(name: str = "app", clip: int = 1000, **changes: Any) -> dict[str, Any]
 def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     """A compiled plan of a week's period."""
     document = {
-        "format": 1,
+        "format": 2,
         "collector": "fleet.example",
         "plan": "trial",
         "version": 1,

@@ -18,6 +18,7 @@ PRELUDE = """\
 import os, sys, threading, time
 from pathlib import Path
 from device_plans import *
+from messages import message
 from clientsdk import *
 from clientsdk.testing import FakeClock
 VAST = {"period": 10**12, "lifetime": 10**12}
@@ -64,7 +65,10 @@ fork = {"hooks": child, "no hooks": fork_without_hooks}[sys.argv[2]]
 
 def start(code: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
     """Start a process that runs the prelude and ``code``."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE), str(HERE.parent)]),
+    }
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", PRELUDE + code, *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from device_plans import DAY, START, counted, metric, plan, reports
+from device_plans import DAY, HOUR, START, counted, metric, plan, reports
 from scripts import FORK, run
 from slow_publishers import (
     PATIENCE,
@@ -134,10 +134,11 @@ def test_a_round_sends_the_reports_of_one_pseudonym():
     chosen = set()
     for _ in range(40):
         with due_twice(MemoryPublisher()) as client:
-            result = client._do_errand(Errand(alone=True))
+            result = client._do_errand(Errand(alone=True, window=HOUR))
             assert (result.sent, result.remaining, result.error) == (1, 1, None)
             chosen |= {report.metric for report in reports(client.publisher.messages)}
-            assert client._do_errand(Errand(alone=True)).remaining == 0
+            client.clock.advance(hours=1)
+            assert client._do_errand(Errand(alone=True, window=HOUR)).remaining == 0
             sent = {report.pseudonym for report in reports(client.publisher.messages)}
             assert len(sent) == 2
     assert chosen == {0, 1}
@@ -147,13 +148,89 @@ def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
     monkeypatch.setattr(backoff, "chance", lambda: 0.25)
     client = due_twice(MemoryPublisher(), background=True)
     sender = client._background
-    assert sender._step() == background.Pause(background.SPREAD / 4)
+    hour = client.plan.resolution
+    assert sender._step() == background.Pause(min(background.WATCH, hour / 4000))
     assert len(client.publisher.messages) == 1
+    # A quarter of the window has to pass; a look in between sends nothing.
+    client.clock.advance(ms=hour // 4 - 60_000)
+    assert sender._step() == background.Pause(60.0)
+    assert len(client.publisher.messages) == 1
+    client.clock.advance(minutes=1)
     assert sender._step() == background.Pause(0.0)
     assert len(client.publisher.messages) == 2
     pause = sender._step()
     assert pause == background.Pause(background.WATCH, heeding=True)
     client.close()
+
+
+def alone(client, window=HOUR):
+    """Send as the background does; return how many reports went, and the rest in seconds."""
+    errand = Errand(alone=True, window=window)
+    result = client._do_errand(errand)
+    return result.sent, errand.rest
+
+
+def test_neither_a_restart_nor_another_client_of_the_file_ends_the_rest(path, monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    with due_twice(MemoryPublisher(), state=path) as client:
+        assert alone(client) == (1, HOUR / 2000)
+        moment = client.clock.now
+        compiled = client.plan
+
+    def another_client():
+        return SeededClient(compiled, seed=2, clock=FakeClock(moment), state=path)
+
+    for passed in (0, HOUR // 2 - 1):
+        with another_client() as another:
+            another.clock.advance(ms=passed)
+            assert alone(another) == (0, (HOUR / 2 - passed) / 1000)
+    with another_client() as another:
+        another.clock.advance(ms=HOUR // 2)
+        assert alone(another) == (1, 0.0)
+
+
+def test_what_is_sent_at_the_end_is_no_other_pseudonym_s(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    client = due_twice(MemoryPublisher(), background=True)
+    client._background._step()
+    client._background._round()
+    assert client.close().remaining == 1
+    assert len(client.publisher.messages) == 1
+
+
+def test_an_attempt_that_failed_is_repeated_before_another_pseudonym_s():
+    """Its messages may have arrived."""
+    publisher = Failing(*[PublishError("no answer")] * 20)
+    with due_twice(publisher) as client:
+        assert [alone(client)[0] for _ in range(20)] == [0] * 20
+        attempted = {report.pseudonym for report in reports(publisher.messages)}
+        assert len(attempted) == 1
+        assert alone(client)[0] == 1
+        assert {report.pseudonym for report in reports(publisher.messages)} == attempted
+
+
+def test_a_rest_ends_long_before_what_waits_would_be_too_late(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 1.0)
+    with due_twice(MemoryPublisher()) as client:
+        first = client.plan.metrics[0].horizon + START
+        client.clock.now = first - 4 * HOUR
+        assert alone(client, window=100 * DAY) == (1, HOUR / 1000)
+    with due_twice(MemoryPublisher()) as client:
+        client.clock.now = first
+        assert alone(client) == (1, 0.0)
+
+
+def test_a_clock_that_was_set_back_does_not_prolong_a_rest():
+    with due_twice(MemoryPublisher()) as client:
+        assert alone(client)[0] == 1
+        client.clock.advance(hours=-1)
+        assert alone(client) == (1, 0.0)
+
+
+def test_a_flush_of_the_app_waits_for_no_rest():
+    with due_twice(MemoryPublisher()) as client:
+        assert alone(client)[0] == 1
+        assert client.flush().sent == 1
 
 
 @pytest.mark.usefixtures("hasty")

@@ -414,8 +414,9 @@ def tables(path):
 def make_older(path):
     """Make a store one of version 2, which had no such tables."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("permanent", "degraded", "counting", "mark", "signing"):
+        for table in ("permanent", "degraded", "counting", "mark", "panel", "signing"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
         connection.execute("PRAGMA user_version = 2")
     path.with_name(path.name + SUFFIX).unlink()
     assert tables(path) == (2, "4fbc98a2c9c2322c")

@@ -18,15 +18,25 @@ from confluent_kafka import Producer
 from device_plans import START, metric, plan
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
+from messages import SOMEBODY, message, pseudonym
 
-from clientsdk import Broker, KafkaPublisher, Publisher, kafkapublisher, producing
+from clientsdk import Broker, KafkaPublisher, Publisher, connections, kafkapublisher, producing
 from clientsdk.publishers import Buffered
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError
+from sotto.wire import Row, encode_message
 
 #: The played cluster makes topics of four partitions.
 TOPIC = "reports-e1-p4"
 OLD = (2, 3)
+
+
+SIZE = len(message(bytes(60)))
+
+
+def producer_of(publisher, pseudonym=SOMEBODY):
+    """The producer through which messages of a pseudonym go."""
+    return publisher._connections._open[pseudonym].producer
 
 
 @pytest.fixture
@@ -56,13 +66,13 @@ def test_the_contract_one_shard_a_message(cluster):
     publisher = KafkaPublisher(cluster, TOPIC)
     checked: Publisher = publisher
     assert isinstance(publisher, Buffered)
-    messages = [(shard, bytes([shard + 1]) * 40) for shard in range(20)]
-    for shard, message in messages:
-        checked.publish(shard, message)
+    messages = [(shard, message(bytes([shard + 1]) * 40)) for shard in range(20)]
+    for shard, each in messages:
+        checked.publish(shard, each)
     publisher.sync()
     checked.close()
     checked.close()
-    expected = sorted((shard % 4, message) for shard, message in messages)
+    expected = sorted((shard % 4, each) for shard, each in messages)
     assert taken(cluster, 20) == expected
 
 
@@ -72,11 +82,16 @@ def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
 ):
     """The played cluster has no quotas: what one would answer is noted where the client does."""
     publisher = KafkaPublisher(cluster, TOPIC)
-    publisher.publish(0, b"message")
+    publisher.publish(0, message(b"message"))
     for milliseconds in asked:
-        publisher._producer._metrics.get_sensor("throttle-time").record(milliseconds)
-    late = KafkaTimeoutError()
-    monkeypatch.setattr(kafkapublisher, "_wait_for", lambda sent, deadline: late if sent else None)
+        producer_of(publisher)._metrics.get_sensor("throttle-time").record(milliseconds)
+    monkeypatch.setattr(
+        kafkapublisher,
+        "_wait_for",
+        lambda sent, deadline: (
+            kafkapublisher._Failure(KafkaTimeoutError(), sent[0].connection) if sent else None
+        ),
+    )
     with pytest.raises(PublishError, match="in time") as told:
         publisher.sync()
     assert told.value.retry_after == after
@@ -86,10 +101,10 @@ def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
 @pytest.mark.parametrize("compression", ["zstd", "gzip", None])
 def test_compression_changes_no_byte(cluster, compression):
     publisher = KafkaPublisher(cluster, TOPIC, compression=compression)
-    message = os.urandom(500) + bytes(10_000)
-    publisher.publish(3, message)
+    sent = message(os.urandom(500) + bytes(10_000))
+    publisher.publish(3, sent)
     publisher.close()
-    assert taken(cluster, 1) == [(3, message)]
+    assert taken(cluster, 1) == [(3, sent)]
 
 
 def test_a_client_sends_through_it(cluster):
@@ -101,8 +116,8 @@ def test_a_client_sends_through_it(cluster):
     client.clock.advance(hours=3)
     assert client.flush().sent == 1
     publisher.close()
-    ((_, message),) = taken(cluster, 1)
-    assert message.startswith(b"SO")
+    ((_, sent),) = taken(cluster, 1)
+    assert sent.startswith(b"SO")
 
 
 def test_nothing_is_connected_before_the_first_message():
@@ -135,7 +150,7 @@ def test_a_broker_that_takes_connections_and_says_nothing_costs_the_timeout_at_m
         for _ in range(2):
             started = time.monotonic()
             with pytest.raises(PublishError, match="does not let us in"):
-                publisher.publish(0, b"x")
+                publisher.publish(0, message(b"x"))
             assert time.monotonic() - started < 2.5
         publisher.close()
 
@@ -148,7 +163,7 @@ def test_names_that_resolve_for_ever_cost_the_timeout_at_most(monkeypatch):
     for _ in range(3):
         started = time.monotonic()
         with pytest.raises(PublishError, match="has not answered yet"):
-            publisher.publish(0, b"x")
+            publisher.publish(0, message(b"x"))
         assert time.monotonic() - started < 1.5
     assert threading.active_count() == threads + 1
     going_on.set()
@@ -160,30 +175,32 @@ def test_a_wrong_number_of_partitions_is_refused(cluster):
     played.list_topics("reports-e1-p8", timeout=10)
     publisher = KafkaPublisher(cluster, "reports-e1-p8", timeout=3)
     with pytest.raises(PublishError, match="has 4 partitions, not 8: create the next epoch"):
-        publisher.publish(0, b"x")
+        publisher.publish(0, message(b"x"))
     publisher.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_child_of_a_fork_has_connections_of_its_own(cluster):
     publisher = KafkaPublisher(cluster, TOPIC)
-    publisher.publish(0, b"before")
+    publisher.publish(0, message(b"before"))
     publisher.sync()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            publisher.publish(1, b"child")
+            publisher.publish(1, message(b"child"))
             publisher.sync()
             status = 0
         finally:
             os._exit(status)
-    publisher.publish(2, b"parent")
+    publisher.publish(2, message(b"parent"))
     publisher.sync()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    publisher.publish(3, b"after")
+    publisher.publish(3, message(b"after"))
     publisher.close()
-    assert taken(cluster, 4) == [(0, b"before"), (1, b"child"), (2, b"parent"), (3, b"after")]
+    assert taken(cluster, 4) == [
+        (at, message(sent)) for at, sent in enumerate((b"before", b"child", b"parent", b"after"))
+    ]
 
 
 class _Stuck:
@@ -201,13 +218,13 @@ class _Stuck:
 def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
     """Not only the one that asks first."""
     publisher = KafkaPublisher(cluster, TOPIC, timeout=3)
-    publisher.publish(0, b"there")
+    publisher.publish(0, message(b"there"))
     publisher.sync()
     told = []
     both_sent, first_asked = threading.Barrier(2, timeout=10), threading.Event()
 
     def other():
-        publisher.publish(1, b"lost")
+        publisher.publish(1, message(b"lost"))
         both_sent.wait()
         first_asked.wait(10)
         try:
@@ -226,17 +243,17 @@ def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
     first_asked.set()
     thread.join(10)
     assert len(told) == 1
-    publisher.publish(2, b"a new connection")
+    publisher.publish(2, message(b"a new connection"))
     publisher.close()
 
 
 def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
     publisher = KafkaPublisher(cluster, TOPIC, timeout=3)
-    publisher.publish(0, b"there")
+    publisher.publish(0, message(b"there"))
     told = []
 
     def other():
-        publisher.publish(1, b"never acknowledged")
+        publisher.publish(1, message(b"never acknowledged"))
         publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
         published.set()
         closed.wait(10)
@@ -287,8 +304,9 @@ def test_a_child_leaves_a_connection_that_nobody_has_used_yet(monkeypatch):
     abandoned = []
     monkeypatch.setattr(producing, "abandon", abandoned.append)
     publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
-    publisher._connecting = producing.Connecting(lambda: "a producer")
-    assert publisher._connecting.wait(10) == "a producer"
+    connection, _ = publisher._connections.take(SOMEBODY, time.monotonic())
+    connection._connecting = producing.Connecting(lambda: "a producer")
+    assert connection._connecting.wait(10) == "a producer"
     publisher.after_fork_in_child()
     assert abandoned == ["a producer"]
 
@@ -298,7 +316,7 @@ def test_no_message_is_logged_whatever_the_level(cluster, caplog):
     with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "kafka.producer.kafka"):
         publisher = KafkaPublisher(cluster, TOPIC, compression=None)
         for _ in range(2):
-            publisher.publish(0, b"not to be logged")
+            publisher.publish(0, message(b"not to be logged"))
             publisher.close()
     said = [record for record in caplog.records if record.name.startswith("kafka.")]
     assert said
@@ -311,7 +329,7 @@ def test_threads_share_one_publisher(cluster):
 
     def send(thread):
         for number in range(100):
-            publisher.publish(number, bytes([thread, number]))
+            publisher.publish(number, message(bytes([thread, number])))
             if number % 10 == 9:
                 publisher.sync()
 
@@ -321,19 +339,21 @@ def test_threads_share_one_publisher(cluster):
     for thread in threads:
         thread.join(20)
     publisher.close()
-    expected = sorted((n % 4, bytes([thread, n])) for thread in range(4) for n in range(100))
+    expected = sorted(
+        (n % 4, message(bytes([thread, n]))) for thread in range(4) for n in range(100)
+    )
     assert taken(cluster, 400) == expected
 
 
 def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
-    monkeypatch.setattr("clientsdk.kafkapublisher.IN_FLIGHT_BYTES", 100)
+    monkeypatch.setattr("clientsdk.kafkapublisher.IN_FLIGHT_BYTES", 2 * SIZE - 20)
     publisher = KafkaPublisher(cluster, TOPIC, timeout=1)
     for number in range(20):
-        publisher.publish(number, bytes(60))
-    assert publisher._held <= 120
+        publisher.publish(number, message(bytes(60)))
+    assert publisher._held <= 2 * SIZE
     publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
     with pytest.raises(PublishError, match="did not acknowledge"):
-        publisher.publish(0, bytes(60))
+        publisher.publish(0, message(bytes(60)))
     assert publisher._held == 0
     with pytest.raises(PublishError, match="may not have reached it"):
         publisher.sync()
@@ -368,3 +388,112 @@ def test_the_sdk_does_not_import_kafka_and_its_absence_is_told():
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "kafka-python is not installed: pip install 'sotto[kafka]' brings it\n"
+
+
+def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    for each in (1, 2, 1):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    first, second = (producer_of(publisher, pseudonym(each)) for each in (1, 2))
+    assert first is not second
+    for producer in (first, second):
+        assert producer.config["enable_idempotence"] is False
+        assert producer.config["acks"] == -1
+        assert producer.config["client_id"] == "sotto"
+    publisher.close()
+    assert len(taken(cluster, 3)) == 3
+
+
+def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(cluster, monkeypatch):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    used, ended = [], []
+    end = connections.Connection.end
+    monkeypatch.setattr(
+        connections.Connection, "end", lambda self: (ended.append(self.producer), end(self))
+    )
+    for each in range(connections.LIMIT):
+        publisher.publish(each, message(pseudonym=pseudonym(each)))
+        used.append(producer_of(publisher, pseudonym(each)))
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    # Its last message is acknowledged before it goes, without a sync.
+    publisher.publish(1, message(pseudonym=pseudonym(100)))
+    wait_until(lambda: ended == [used[1]])
+    assert len(publisher._connections._open) == connections.LIMIT
+    assert producer_of(publisher, pseudonym(0)) is used[0]
+    publisher.publish(1, message(b"again", pseudonym=pseudonym(1)))
+    assert producer_of(publisher, pseudonym(1)) is not used[1]
+    publisher.sync()
+    publisher.close()
+    assert len(taken(cluster, connections.LIMIT + 3)) == connections.LIMIT + 3
+
+
+def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=2)
+    for each in range(connections.LIMIT):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    publisher.sync()
+    publisher.publish(0, message(b"lost", pseudonym=pseudonym(0)))
+    publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
+    for each in range(1, connections.LIMIT + 1):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    with pytest.raises(PublishError, match="may not have reached it"):
+        publisher.sync()
+    publisher.close()
+
+
+def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    failed = []
+
+    def send(thread):
+        try:
+            for number in range(6):
+                publisher.publish(thread, message(bytes([number]), pseudonym(thread)))
+                publisher.sync()
+        except PublishError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(2 * connections.LIMIT)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    publisher.close()
+    assert failed == []
+    assert len(publisher._connections._open) == 0
+    assert len(taken(cluster, 12 * connections.LIMIT)) == 12 * connections.LIMIT
+
+
+def test_connections_that_come_to_nothing_are_few(monkeypatch):
+    going_on = threading.Event()
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: going_on.wait() or [])
+    publisher = KafkaPublisher("broker.example:9092", TOPIC, timeout=0.5)
+    threads = threading.active_count()
+    for each in range(connections.LIMIT + 3):
+        with pytest.raises(PublishError, match="has not answered"):
+            publisher.publish(0, message(pseudonym=pseudonym(each)))
+    assert threading.active_count() == threads + connections.LIMIT
+    going_on.set()
+    publisher.close()
+
+
+def two_pseudonyms():
+    rows = [Row(0, pseudonym(each), bytes(16), 0, b"x") for each in (1, 2)]
+    return encode_message(bytes(32), 0, [(0, rows)])
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [(b"anything", "at least 40 bytes"), (two_pseudonyms(), "one pseudonym, not 2")],
+)
+def test_what_is_no_message_of_one_pseudonym_is_refused_before_connecting(sent, said):
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
+    with pytest.raises(PublishError, match=said):
+        publisher.publish(0, sent)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

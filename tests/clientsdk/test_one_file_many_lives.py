@@ -45,7 +45,7 @@ def test_what_the_person_agrees_to_beyond_the_plan_is_not_spent_in_a_period():
     client = SeededClient(beside, seed=1, clock=FakeClock(START))
     client.renew_consent(Ceilings(10**9, 10**9))
     assert client.record("one", "a") is Outcome.ACCEPTED
-    client._admission._plan = compiled
+    client._admission.decisions._plan = compiled
     assert client.record("two", "a") is Outcome.OVER_BUDGET
 
 

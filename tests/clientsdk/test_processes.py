@@ -6,6 +6,7 @@ import json
 
 import pytest
 from device_plans import counted, metric, plan, reports
+from messages import message
 from scripts import FORK, published, run, start
 
 from clientsdk.ledger import read_file
@@ -273,14 +274,15 @@ client.close()
 def test_a_child_writes_a_lane_of_its_own(path, tmp_path):
     log = tmp_path / "log"
     code = """
-publisher = EmbeddedLogPublisher(sys.argv[2], lane="app")
-publisher.publish(0, b"parent")
-wait(child(lambda: (publisher.publish(0, b"child"), publisher.close())))
-publisher.publish(0, b"parent again")
+publisher = EmbeddedLogPublisher(sys.argv[2])
+publisher.publish(0, message(b"parent"))
+wait(child(lambda: (publisher.publish(0, message(b"child")), publisher.close())))
+publisher.publish(0, message(b"parent again"))
 publisher.close()
 """
     run(code, path, log)
-    assert sorted(body for _, body in published(log)) == [b"child", b"parent", b"parent again"]
+    expected = [message(sent) for sent in (b"child", b"parent", b"parent again")]
+    assert sorted(body for _, body in published(log)) == sorted(expected)
     assert len(lanes(log)) == 2
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import pytest
-from device_plans import START, counted, metric, plan, reports
+from device_plans import DAY, START, WEEK, counted, metric, plan, reports
+from messages import message, pseudonym
 
 from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher
+from clientsdk.logpublisher import LIMIT
 from clientsdk.publishers import Buffered
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
-from sotto.log import LogReader, LogWriter, lanes
+from sotto.log import LogReader, lanes
+from sotto.wire import decode_message
 
 
 def records(directory):
@@ -35,10 +41,10 @@ def test_the_contract(made):
     publisher, taken = made
     checked: Publisher = publisher
     for number in range(20):
-        checked.publish(number % 8, bytes([number + 1]) * 40)
+        checked.publish(number % 8, message(bytes([number + 1]) * 40))
     checked.close()
     checked.close()
-    assert sorted(taken()) == sorted(bytes([number + 1]) * 40 for number in range(20))
+    assert sorted(taken()) == sorted(message(bytes([number + 1]) * 40) for number in range(20))
 
 
 def test_what_is_buffered_has_a_sync():
@@ -54,39 +60,21 @@ def test_nothing_is_made_before_the_first_message(tmp_path):
 
 
 def test_append_times_are_the_clocks(tmp_path):
-    publisher = EmbeddedLogPublisher(tmp_path, lane="one", clock=FakeClock(77))
-    publisher.publish(0, b"x")
+    publisher = EmbeddedLogPublisher(tmp_path, clock=FakeClock(77))
+    publisher.publish(0, message())
     publisher.close()
-    assert [(record.append, record.body) for record in records(tmp_path)] == [(77, b"x")]
-    assert [lane.name for lane in lanes(tmp_path)] == ["one"]
+    assert [(record.append, record.body) for record in records(tmp_path)] == [(77, message())]
 
 
 def test_two_publishers_have_two_lanes(tmp_path):
     for _ in range(2):
         publisher = EmbeddedLogPublisher(tmp_path)
-        publisher.publish(0, b"x")
+        publisher.publish(0, message())
     assert len(lanes(tmp_path)) == 2
 
 
-def test_a_lane_that_another_holds_is_an_error_of_publishing(tmp_path):
-    with LogWriter(tmp_path, "one"):
-        client = SeededClient(
-            plan(metric("colour")),
-            seed=1,
-            clock=FakeClock(START),
-            publisher=EmbeddedLogPublisher(tmp_path, lane="one"),
-        )
-        client.record("colour", "a")
-        client.clock.advance(hours=3)
-        result = client.flush()
-        assert (result.sent, result.remaining) == (0, 1)
-        assert isinstance(result.error, PublishError)
-    assert client.flush().sent == 1
-    client.publisher.close()
-
-
 def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monkeypatch):
-    publisher = EmbeddedLogPublisher(tmp_path, lane="one")
+    publisher = EmbeddedLogPublisher(tmp_path)
     client = SeededClient(
         plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
     )
@@ -94,9 +82,11 @@ def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monke
     client.clock.advance(hours=3)
     with monkeypatch.context() as patch:
         patch.setattr("sotto.log.os.fsync", _broken)
-        # Opening the lane forces its directory to disk: that fails first.
+        # Opening the lane forces its directory to disk: that fails first, and leaves nothing.
         assert isinstance(client.flush().error, PublishError)
-    publisher.publish(0, b"opened before the disk breaks")
+    assert lanes(tmp_path) == ()
+    assert client.flush().sent == 1
+    client.clock.advance(days=1)
     with monkeypatch.context() as patch:
         patch.setattr("sotto.log.os.fsync", _broken)
         result = client.flush()
@@ -105,9 +95,9 @@ def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monke
     assert client.flush().sent == 1
     publisher.close()
     assert len(lanes(tmp_path)) == 2
-    bodies = [record.body for record in records(tmp_path) if record.body[:2] == b"SO"]
-    assert len(bodies) == 2
-    assert len(set(bodies)) == 1
+    bodies = [record.body for record in records(tmp_path)]
+    assert len(bodies) == 3
+    assert len(set(bodies)) == 2
 
 
 @pytest.mark.parametrize(
@@ -116,34 +106,34 @@ def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monke
 def test_after_a_fault_in_publishing_a_new_lane_takes_everything(
     tmp_path, monkeypatch, fsync, calls
 ):
-    publisher = EmbeddedLogPublisher(tmp_path, lane="one", fsync=fsync)
-    publisher.publish(0, b"before")
+    publisher = EmbeddedLogPublisher(tmp_path, fsync=fsync)
+    publisher.publish(0, message(b"before"))
     with monkeypatch.context() as patch:
         for call in calls:
             patch.setattr(f"sotto.log.os.{call}", _broken)
         with pytest.raises(PublishError, match="not written"):
-            publisher.publish(0, b"lost")
+            publisher.publish(0, message(b"lost"))
     # What was taken before the fault is not vouched for, so it comes again.
     with pytest.raises(PublishError, match="before a fault"):
         publisher.sync()
-    publisher.publish(0, b"before")
+    publisher.publish(0, message(b"before"))
     publisher.sync()
     publisher.close()
     assert len(lanes(tmp_path)) == 2
-    assert [r.body for r in records(tmp_path) if hasattr(r, "body")].count(b"before") == 2
+    assert [r.body for r in records(tmp_path) if hasattr(r, "body")].count(message(b"before")) == 2
 
 
 def test_a_full_disk_keeps_the_lane(tmp_path, monkeypatch):
-    publisher = EmbeddedLogPublisher(tmp_path, lane="one")
-    publisher.publish(0, b"first")
+    publisher = EmbeddedLogPublisher(tmp_path)
+    publisher.publish(0, message(b"first"))
     with monkeypatch.context() as patch:
         patch.setattr("sotto.log.os.pwrite", _broken)
         with pytest.raises(PublishError, match="not written"):
-            publisher.publish(0, b"second")
+            publisher.publish(0, message(b"second"))
     publisher.sync()
-    publisher.publish(0, b"second")
+    publisher.publish(0, message(b"second"))
     publisher.close()
-    assert [record.body for record in records(tmp_path)] == [b"first", b"second"]
+    assert [record.body for record in records(tmp_path)] == [message(b"first"), message(b"second")]
     assert len(lanes(tmp_path)) == 1
 
 
@@ -163,3 +153,88 @@ def test_a_device_reports_through_the_log(tmp_path):
     publisher.close()
     sent = reports([(0, record.body) for record in records(tmp_path)])
     assert sum(counted(sent, [client.plan]).values()) == client.ledger().spent
+
+
+def held(directory):
+    """Lane to the pseudonyms of its messages."""
+    return {
+        lane.name: {
+            row.pseudonym
+            for record in LogReader(lane).records()
+            for run in decode_message(record.body).runs
+            for row in run.rows
+        }
+        for lane in lanes(directory)
+    }
+
+
+def test_no_lane_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
+    publisher = EmbeddedLogPublisher(tmp_path, fsync="never", clock=FakeClock(START))
+    client = SeededClient(
+        plan(metric("colour", "every", 30), ceilings={"period": 10**9, "lifetime": 10**9}),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+    )
+    for _ in range(3):
+        client.record("colour", "a")
+        client.clock.advance(days=7)
+        client.flush()
+    # After an outage, the reports of several pseudonyms in one flush.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sotto.log.os.pwrite", _broken)
+        for _ in range(3):
+            client.record("colour", "a")
+            client.clock.advance(ms=WEEK - DAY)
+            assert client.flush().error is not None
+            client.clock.advance(days=1)
+    assert client.flush().sent == 2
+    publisher.close()
+    found = held(tmp_path)
+    assert all(len(pseudonyms) == 1 for pseudonyms in found.values())
+    assert len(set().union(*found.values())) >= 5
+    assert all(re.fullmatch("[0-9a-f]{16}", name) for name in found)
+    assert all(path.suffix == ".seg" for lane in lanes(tmp_path) for path in lane.iterdir())
+
+
+def test_one_pseudonym_stays_in_its_lane_and_the_one_used_longest_ago_makes_room(tmp_path):
+    publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
+    for each in [*range(LIMIT), 0, LIMIT, 0, 1]:
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    publisher.sync()
+    found = held(tmp_path)
+    assert len(found) == LIMIT + 2
+    assert sorted(min(each) for each in found.values()) == sorted(
+        map(pseudonym, [*range(LIMIT + 1), 1])
+    )
+    publisher.close()
+    assert held(tmp_path) == found
+
+
+def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):
+    publisher = EmbeddedLogPublisher(tmp_path)
+    real = os.pwrite
+
+    def full_after_the_header(descriptor, data, offset):
+        return real(descriptor, data, offset) if offset == 0 else _broken()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sotto.log.os.pwrite", full_after_the_header)
+        for each in range(LIMIT + 3):
+            with pytest.raises(PublishError, match="not written"):
+                publisher.publish(0, message(pseudonym=pseudonym(each)))
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    publisher.close()
+    assert len(lanes(tmp_path)) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("sotto.log.os.pwrite", _broken)
+        with pytest.raises(PublishError, match="cannot be opened"):
+            publisher.publish(0, message())
+    assert len(lanes(tmp_path)) == 1
+
+
+def test_what_is_no_message_of_one_pseudonym_is_refused(tmp_path):
+    publisher = EmbeddedLogPublisher(tmp_path / "log")
+    with pytest.raises(PublishError, match="no message of a device"):
+        publisher.publish(0, b"anything")
+    assert not (tmp_path / "log").exists()

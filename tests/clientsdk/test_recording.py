@@ -296,6 +296,7 @@ def test_outcomes_are_what_the_documents_say():
         "accepted",
         "over_budget",
         "period_full",
+        "not_in_panel",
         "no_consent",
         "store_full",
         "expired",

@@ -19,8 +19,9 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 
-from deploy.images import node
+from deploy.images import node, passwords
 from deploy.kafka import settings as kafka_settings
+from deploy.kafka.certificates import Keys
 from sotto.cli import _parser
 from sotto.plan import load_plan
 from sotto.topics import ReportTopic
@@ -72,6 +73,8 @@ def parsed(name: str) -> Namespace:
     return _parser(["flink"]).parse_args(["flink", "run", *rest])
 
 
+#: Where the folders of keys are, a container's each.
+KEYS = "./build/compose/keys/"
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("sotto")]
 
 
@@ -97,23 +100,26 @@ def test_what_a_service_refers_to_is_there(name: str) -> None:
     if "build" in service:
         assert (ROOT / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
     for source, target in mounts(service):
-        if source.startswith("."):
+        if source.startswith(KEYS):
+            # Made by `make compose-up`.
+            assert source.removeprefix(KEYS) in {"kafka", *passwords.CLIENTS}
+            assert target == str(passwords.MOUNTED)
+        elif source.startswith("."):
             assert (ROOT / source).is_dir(), target
         else:
             assert source in COMPOSE["volumes"]
 
 
 def test_every_volume_is_used_and_every_file_of_an_environment_is_made(tmp_path: Path) -> None:
-    from deploy.images import passwords
-
     used = {source for service in SERVICES.values() for source, _ in mounts(service)}
     assert set(COMPOSE["volumes"]) <= used
     wanted = {Path(f) for service in SERVICES.values() for f in service.get("env_file", [])}
     assert {ROOT / path.parent for path in wanted} == {passwords.FOLDER}
     passwords.make(tmp_path)
-    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    made = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
     assert set(made) == {path.name for path in wanted}
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
+    assert all((tmp_path / name).stat().st_mode & 0o777 == 0o600 for name in made)
+    keys = contents(tmp_path / "keys")
     database, client = (
         made[f"{name}.env"].strip().split("=", 1) for name in ("postgres", "client")
     )
@@ -122,7 +128,65 @@ def test_every_volume_is_used_and_every_file_of_an_environment_is_made(tmp_path:
     assert len(client[1]) >= 32
     assert client[1] not in made["grafana.env"]
     passwords.make(tmp_path)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == made
+    again = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
+    assert again == made
+    assert contents(tmp_path / "keys") == keys
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return what is in all files below a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def key_folder(name: str) -> str | None:
+    """Return whose keys a service has; None if it has none."""
+    found = [source.removeprefix(KEYS) for source, _ in mounts(SERVICES[name]) if KEYS in source]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def test_every_container_has_the_keys_of_its_role_and_no_others() -> None:
+    assert {name: role for name in SERVICES if (role := key_folder(name)) is not None} == {
+        "kafka": "kafka",
+        "topics": "admin",
+        "job": "aggregator",
+        "sink": "reader",
+        "exporter": "aggregator",
+        "drain": "aggregator",
+        "drain-exporter": "aggregator",
+    }
+    given = parsed("topics")
+    assert (given.devices, given.aggregators, given.readers) == (
+        "User:devices",
+        "User:aggregator",
+        "User:reader",
+    )
+    said = SERVICES["kafka"]["environment"]
+    assert said["KAFKA_SUPER_USERS"] == "User:kafka;User:admin"
+    assert said["KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND"] == "false"
+    assert said["KAFKA_SSL_CLIENT_AUTH"] == "required"
+
+
+def test_keys_are_their_owner_s_and_of_who_they_say(tmp_path: Path) -> None:
+    folder = tmp_path / "compose"
+    passwords.make(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for role, servers in passwords.CLIENTS.items():
+        own = folder / "keys" / role
+        says = json.loads((own / "client.json").read_text("utf-8"))
+        assert says["servers"] == servers
+        assert sorted(path.name for path in own.iterdir()) == [
+            "authority.pem",
+            "certificate.pem",
+            "client.json",
+            "key.pem",
+        ]
+        subject = ["openssl", "x509", "-in", str(own / "certificate.pem"), "-noout", "-subject"]
+        done = subprocess.run(subject, capture_output=True, text=True, check=True, timeout=30)
+        assert re.search(rf"CN ?= ?{role}$", done.stdout.strip())
+        there = Path(says["key"])
+        assert there.name == "key.pem"
+        assert there.parent == (own if role == "devices" else passwords.MOUNTED)
 
 
 def test_no_secret_is_in_the_file() -> None:
@@ -258,11 +322,12 @@ def test_all_commands_reach_the_broker_where_it_listens() -> None:
     inside, outside = advertised["CLIENT"], advertised["HOST"]
     assert f"{outside}:{outside.rpartition(':')[2]}" in SERVICES["kafka"]["ports"]
     assert inside.partition(":")[0] == SERVICES["kafka"]["hostname"] == "kafka"
-    assert parsed("topics").kafka == inside
-    for name in ("sink", "exporter", "drain", "drain-exporter"):
-        assert parsed(name).kafka == inside
-    broker = parsed("job").broker.relative_to("/opt/sotto")
-    assert json.loads((ROOT / broker).read_text("utf-8")) == {"servers": inside}
+    assert (inside, outside) == (passwords.INSIDE, passwords.OUTSIDE)
+    for name in ("topics", "job", "sink", "exporter", "drain", "drain-exporter"):
+        assert parsed(name).broker == passwords.MOUNTED / "client.json", name
+        role = key_folder(name)
+        assert role is not None
+        assert passwords.CLIENTS[role] == inside
     listeners = dict(each.split("://") for each in said["KAFKA_LISTENERS"].split(","))
     for name, address in advertised.items():
         assert listeners[name] == f":{address.rpartition(':')[2]}"
@@ -288,8 +353,12 @@ def test_the_broker_s_settings_are_those_of_the_script() -> None:
         for name, value in SERVICES["kafka"]["environment"].items()
     }
     assert {name: said.get(name) for name in native} == native
-    extra = {"heap.opts", "listener.security.protocol.map", "controller.quorum.voters"}
-    assert set(said) - set(native) - ADDRESSES == extra
+    extra = {"heap.opts", "controller.quorum.voters", "ssl.client.auth"}
+    extra |= {"ssl.principal.mapping.rules"}
+    secured = kafka_settings.tls(Keys(Path("a"), Path("s")), "password")
+    assert set(said) - set(native) - ADDRESSES - set(secured) == extra
+    for name in ("authorizer.class.name", "allow.everyone.if.no.acl.found"):
+        assert said[name] == secured[name]
 
 
 def test_what_watches_finds_what_it_watches() -> None:

@@ -148,9 +148,7 @@ def test_misbehaviour_happens_once_in_its_period(plan: CompiledPlan, target: Tar
     sent = message(plan, level=1)
     row = decode_message(sent).runs[0].rows[0]
     quiet = {"duplicates": 0.0, "held": 0.0, "garbage": 0.0}
-    network = FaultyNetwork(
-        target, overspender=4, rerandomizer=5, periods=frozenset([2271]), **quiet
-    )
+    network = FaultyNetwork(target, periods=frozenset([2271]), **quiet)
     extra = [decode_message(body) for _, body in list(network.carry(4, NOW, sent))[1:]]
     rows = [each.runs[0].rows[0] for each in extra]
     assert [each.pseudonym for each in rows] == [row.pseudonym] * EXTRA_CHAINS
@@ -167,7 +165,7 @@ def test_misbehaviour_happens_once_in_its_period(plan: CompiledPlan, target: Tar
         Misbehaviour(4, 2271, OVERSPENDS),
         Misbehaviour(5, 2271, RERANDOMIZES),
     ]
-    calm = FaultyNetwork(target, overspender=4, periods=frozenset([2270]), **quiet)
+    calm = FaultyNetwork(target, periods=frozenset([2270]), **quiet)
     assert len(list(calm.carry(4, NOW, sent))) == 1
 
 

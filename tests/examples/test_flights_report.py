@@ -94,6 +94,13 @@ def test_no_number_went_wrong(page: Page) -> None:
         assert name not in numbers or "nan" not in value
 
 
+def test_the_report_says_which_windows_are_withheld_and_why(tmp_path: Path) -> None:
+    why = "7 reports, the plan asks for 20"
+    found = dataclasses.replace(findings(), withheld=[("delayed", 15680 * 86_400_000, why)])
+    write_report(found, tmp_path / "r.html")
+    assert f"<li>delayed, from 6 December: {why}</li>" in (tmp_path / "r.html").read_text("utf-8")
+
+
 def test_text_from_findings_is_escaped(tmp_path: Path) -> None:
     found = findings()
     stop = dataclasses.replace(found.decoding.destinations[0], name="<b>&amp")

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.soak.fleet import plan_of
 from clientsdk.testing import small_plan
+from mechanisms import frozen
 from pipelines.flink.jobfolder import JobFolder, Known, with_plans
 from pipelines.flink.kafka import properties, sink_table, source_table
 from pipelines.flink.orders import Order, Work
@@ -16,7 +17,7 @@ from pipelines.flink.preflight import one_name
 from pipelines.flink.rest import FlinkError, JobManager
 from pipelines.flink.settings import settings
 from sotto.brokers import Broker
-from sotto.errors import ParameterError
+from sotto.errors import ParameterError, PlanError
 from sotto.topics import ReportTopic
 
 
@@ -98,6 +99,12 @@ def test_a_folder_remembers_plans_and_wants_all_of_them(tmp_path):
     assert len(more.plans) == 2
     with pytest.raises(FlinkError, match="plans are missing that the job has had: colours version"):
         with_plans(more, [plan_of()])
+    changed = small_plan()
+    changed = frozen.replace(changed, grace=changed.grace + 1)
+    with pytest.raises(PlanError, match="plan colours version 1 has two fingerprints"):
+        with_plans(more, [plan_of(), changed])
+    extended = frozen.replace(small_plan(), expires=small_plan().expires + 86_400_000)
+    assert with_plans(more, [plan_of(), extended]) == more
     (tmp_path / "job" / "job.json").write_text("{}", encoding="ascii")
     with pytest.raises(FlinkError, match=r"job\.json is damaged"):
         _ = folder.known

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from kafka.errors import TopicAuthorizationFailedError
 
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock
-from deploy.kafka.broker import LocalBroker
+from deploy.images import passwords
+from deploy.kafka.broker import START_SECONDS, LocalBroker
+from deploy.ports import HOST, two_free
 from examples.compose.__main__ import PLAN, send
 from sotto.cli import main
+from sotto.errors import BrokerError
 from sotto.plan import load_plan
+from sotto.topicadmin import connected
+from sotto.topics import ReportTopic
 
 pytestmark = pytest.mark.slow
 
@@ -24,12 +32,85 @@ SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-
 DEVICES = 30
 
 
+class Contained(LocalBroker):
+    """A broker with the settings of the container; places are those of this machine.
+
+    Parameters
+    ----------
+    folder : Path
+    keys : Path
+        Folders of keys, as ``make compose-up`` makes them.
+    """
+
+    def __init__(self, folder: Path, keys: Path) -> None:
+        super().__init__(folder, heap=192, options=("-XX:TieredStopAtLevel=1",))
+        self._keys = keys
+        self.inside = ""
+
+    def client_file_of(self, role: str) -> Path:
+        """Return how to reach the broker as who has a folder of keys."""
+        says = json.loads((self._keys / role / "client.json").read_text("utf-8"))
+        says["servers"] = self.inside if says["servers"] == passwords.INSIDE else self.servers
+        for name in ("ca", "certificate", "key"):
+            says[name] = str(self._keys / role / Path(says[name]).name)
+        path = self.folder / f"{role}.json"
+        path.write_text(json.dumps(says), encoding="utf-8")
+        return path
+
+    def _passwords(self) -> dict[str, str]:
+        return {}
+
+    def _write_configuration(self, ports: tuple[int, int], passwords: dict[str, str]) -> None:
+        outside, controller = ports
+        inside, _ = two_free()
+        self.inside = f"{HOST}:{inside}"
+        said = {
+            name.removeprefix("KAFKA_").lower().replace("_", "."): value.replace("$$", "$")
+            for name, value in SERVICES["kafka"]["environment"].items()
+        }
+        for name in ("heap.opts", "controller.quorum.voters"):
+            del said[name]
+        served = f"HOST://{HOST}:{outside},CLIENT://{self.inside}"
+        said |= {
+            "listeners": f"{served},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": served,
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
+            "log.dirs": str(self.folder / "data"),
+        }
+        text = "".join(f"{name}={value}\n" for name, value in said.items())
+        text = text.replace("=/keys/", f"={self._keys / 'kafka'}/")
+        self._properties.write_text(text, encoding="ascii")
+        self.client_file.write_text(json.dumps({"servers": f"{HOST}:{outside}"}), encoding="ascii")
+
+    def _wait_until_it_answers(self, port: int) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                with connected(Broker.from_file(self.client_file_of("admin"))):
+                    return
+            except BrokerError:
+                assert self.running, self._process.last_words()
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def contained(archives: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contained]:
+    """The container's broker, running."""
+    folder = tmp_path_factory.mktemp("compose")
+    passwords.make(folder / "made")
+    broker = Contained(folder / "broker", folder / "made" / "keys")
+    broker.start()
+    yield broker
+    broker.stop()
+
+
 class Here:
     """Runs the commands of services with what this machine has in the place of other containers."""
 
-    def __init__(self, local: LocalBroker, folder: Path) -> None:
+    def __init__(self, contained: Contained, folder: Path) -> None:
+        self._contained = contained
         self._places = {
-            r"kafka:19092": local.servers,
             r"/plans": str(PLAN.parent),
             r"/var/lib/sotto": str(folder),
             r"postgresql\+psycopg://\S+": f"sqlite:///{folder / 'results.db'}",
@@ -41,15 +122,22 @@ class Here:
     def run(self, service: str) -> int:
         """Run a service's command."""
         command = " ".join(SERVICES[service]["command"].split())
+        mounted = f":{passwords.MOUNTED}:ro"
+        (keys,) = (each for each in SERVICES[service]["volumes"] if each.endswith(mounted))
+        role = keys.removesuffix(mounted).rpartition("/")[2]
+        command = command.replace("/keys/client.json", str(self._contained.client_file_of(role)))
         for container, here in self._places.items():
             command = re.sub(container, here, command)
         return main(shlex.split(command))
 
 
 def test_the_engine_that_drains_counts_what_devices_send(
-    local: LocalBroker, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    contained: Contained,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    read_all: Callable[[Broker, ReportTopic], list[object]],
 ) -> None:
-    here = Here(local, tmp_path)
+    here = Here(contained, tmp_path)
     assert here.run("topics") == 0
     said = capsys.readouterr().out
     topic = "answers-e1-p4"
@@ -57,10 +145,13 @@ def test_the_engine_that_drains_counts_what_devices_send(
     # Again, as it is at every start.
     assert here.run("topics") == 0
     clock = FakeClock(time.time_ns() // 1_000_000 - 120_000)
-    publisher = KafkaPublisher(broker, topic)
+    device = Broker.from_file(contained.client_file_of("devices"))
+    publisher = KafkaPublisher(device, topic)
     plan = load_plan(PLAN).compile()
     sent = send(plan, publisher, DEVICES, clock, lambda s: clock.advance(ms=int(s * 1000)))
     publisher.close()
+    with pytest.raises(TopicAuthorizationFailedError):
+        read_all(device, ReportTopic.parse(topic))
     assert sent == DEVICES * 3 * 2
     assert here.run("drain") == 0
     capsys.readouterr()
@@ -73,9 +164,9 @@ def test_the_engine_that_drains_counts_what_devices_send(
 
 
 def test_the_sink_and_the_exporter_of_the_other_engine_begin_with_nothing(
-    local: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    contained: Contained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = Here(local, tmp_path)
+    here = Here(contained, tmp_path)
     assert here.run("topics") == 0
     assert here.run("sink") == 0
     capsys.readouterr()

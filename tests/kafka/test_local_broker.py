@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from messages import message
 
 from clientsdk import KafkaPublisher
 from deploy import jars
@@ -27,7 +28,7 @@ def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
 ):
     monkeypatch.setattr(jars, "fetch", lambda *_: pytest.fail("a network would be needed"))
     publisher = KafkaPublisher(broker, topic)
-    publisher.publish(1, b"kept")
+    publisher.publish(1, message(b"kept"))
     publisher.close()
     servers = local.servers
     assert local.stop()
@@ -35,7 +36,7 @@ def test_it_keeps_what_it_holds_and_needs_no_network_to_start_again(
     assert not local.stop()
     local.start()
     assert local.servers == servers
-    assert [record.value for record in read_all(broker, topic)] == [b"kept"]
+    assert [record.value for record in read_all(broker, topic)] == [message(b"kept")]
 
 
 def test_two_do_not_run_in_one_folder_and_ports_are_not_shared(local, tmp_path):
@@ -76,7 +77,7 @@ def test_the_command_tells_what_is_running(local, monkeypatch, capsys):
 
 def test_secrets_are_its_owners_alone(secured):
     files = [path for path in secured.folder.rglob("*") if path.name != "data"]
-    for name in ("server.properties", "client.json", "server.pem"):
+    for name in ("server.properties", "client.json", "devices.json", "server.pem"):
         (path,) = [path for path in files if path.name == name]
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not list((secured.folder / "keys").glob("*.key"))
@@ -94,12 +95,14 @@ def test_the_password_is_in_no_command_line(tmp_path, monkeypatch):
 
     broker = LocalBroker(tmp_path / 'a "folder"', "tls")
     broker.folder.mkdir()
-    broker._write_configuration((1, 2), "the password")
+    passwords = {"sotto": "the password", "devices": "another password"}
+    broker._write_configuration((1, 2), passwords)
     monkeypatch.setattr("deploy.kafka.broker.subprocess.run", run)
     broker._format("java", ["a.Tool"])
     ((command, told, mode),) = seen
-    assert "the password" not in " ".join(command)
-    assert '"SCRAM-SHA-512=[name=sotto,password=the password]"' in told.splitlines()
+    for user, password in passwords.items():
+        assert f'"SCRAM-SHA-512=[name={user},password={password}]"' in told.splitlines()
+        assert password not in " ".join(command)
     assert mode == 0o600
     assert list(broker.folder.glob("format*")) == []
 

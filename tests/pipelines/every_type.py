@@ -27,6 +27,7 @@ expires: 2100-01-01
 period: 7d
 resolution: 1h
 shards: 2
+minimum_reports: 1
 ceilings: {period: 1000, lifetime: 100000}
 metrics:
 """

@@ -64,7 +64,7 @@ THRESHOLD = {"name": "threshold", "missing": False}
 
 def plan(version: int, ceiling: float, *metrics: dict[str, object]) -> CompiledPlan:
     document = {
-        "format": 1,
+        "format": 2,
         "collector": "tests.example",
         "plan": "step",
         "version": version,
@@ -75,6 +75,7 @@ def plan(version: int, ceiling: float, *metrics: dict[str, object]) -> CompiledP
         "grace": DAY,
         "retention": 30 * DAY,
         "shards": 4,
+        "minimum_reports": 1,
         "ceilings": {
             "period": round(ceiling * 1_000_000),
             "lifetime": round(100 * ceiling * 1_000_000),

@@ -206,6 +206,21 @@ def test_what_is_not_unbiased_is_said() -> None:
     assert lines[3].split() == ["b", "0.5", "7"]
 
 
+def test_what_is_withheld_within_a_window_is_said_in_its_row() -> None:
+    row: dict[str, object] = dict.fromkeys(("low", "high", "display", "detection_floor", "unit"))
+    row |= {"metric": "m", "kind": "mean", "n": 25, "plan": "p", "version": 1, "revision": 3}
+    row |= {"window_start": 0, "window_end": 1, "significant": None, "method": "unbiased"}
+    few = {"item": "2", "n": 7, "value": None, "withheld": "7 reports, the plan asks for 20"}
+    lines = table([row | {"item": "1", "value": 0.5, "withheld": None}, row | few], everything=True)
+    assert lines[2].split() == ["mean", "1", "0.5", "25"]
+    assert lines[3].split(maxsplit=3) == ["mean", "2", "7", f"withheld: {few['withheld']}"]
+    string = row | few | {"kind": "string", "metric": "s"}
+    assert table([row | few, string], everything=False)[1:] == [
+        f"  withheld: {few['withheld']}",
+        "",
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_following_goes_on_until_it_is_told_to_stop(

@@ -180,6 +180,20 @@ def test_only_what_is_committed_is_kept(five_drains: tuple[Path, DrainResult]) -
     assert set(manifest.periods) == set(manifest.audit()) - {p for p, _ in manifest.states}
 
 
+def test_a_state_directory_is_its_owner_s_unless_it_was_made_otherwise(tmp_path: Path) -> None:
+    log, found = write(tmp_path / "log", honest(1, 1, 1)), {}
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o750)
+    before = os.umask(0o022)
+    try:
+        for name in ("made", "shared"):
+            drain(log, tmp_path / name, plans())
+            found[name] = (tmp_path / name).stat().st_mode & 0o777
+    finally:
+        os.umask(before)
+    assert found == {"made": 0o700, "shared": 0o750}
+
+
 def test_as_of_is_what_a_shorter_log_gives(tmp_path: Path) -> None:
     sent = honest(8, 2, 3)
     moment = START + PERIOD + DAY
@@ -325,7 +339,7 @@ def test_plans_of_two_collectors_or_of_one_name_are_refused(small: Path, tmp_pat
     from step_plans import category, plan
 
     twice = [plan(1, 4, category("colour", size, 0.5)) for size in (3, 4)]
-    with pytest.raises(DrainError, match="same name and version"):
+    with pytest.raises(PlanError, match="plan step version 1 has two fingerprints"):
         drain(small, tmp_path / "state", twice)
     with pytest.raises(PlanError):
         drain(small, tmp_path / "state", [])

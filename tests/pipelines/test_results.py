@@ -238,9 +238,13 @@ def test_a_database_made_before_a_column_was_there_is_given_it(tmp_path: Path) -
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("ALTER TABLE estimates DROP COLUMN method")
         connection.execute("ALTER TABLE quarantine DROP COLUMN requeued")
+        for table, column in (("estimates", "withheld"), ("windows", "withheld")):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        connection.execute("ALTER TABLE windows DROP COLUMN minimum_reports")
     with Results(f"sqlite:///{file}") as database:
         assert database.projected("mine") == 3
         assert {row["method"] for row in database.estimates()} == {None}
+        assert {row["withheld"] for row in database.table(WINDOWS)} == {None}
         later = Projection("mine", 4, 99, [([window(0, 4)], [estimate(0, "red", 0.5, 4)])], [], [])
         database.project(later)
         assert [row["method"] for row in database.estimates()] == ["unbiased", None]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from unittest.mock import ANY
+
 import numpy as np
 import pytest
 from step_plans import DAY, HOUR, PERIOD
-from streaming_logs import deployment, small_plans
+from streaming_logs import EPOCHS, deployment, small_plans
 from streaming_runner import Backend
 
+from mechanisms.frozen import replace
 from pipelines.audit import Totals
 from pipelines.counts import WindowKey
 from pipelines.published import Document, HealthDocument, PeriodDocument, WindowDocument, parse
 from pipelines.streaming.books import BookKeeper
+from pipelines.streaming.deployment import Deployment
 from pipelines.streaming.ledger import Told
 from pipelines.streaming.letters import (
     CHANGE,
@@ -35,6 +39,7 @@ from pipelines.streaming.windows import WindowKeeper
 from pipelines.written import Tally
 from sotto.errors import FormatError, ParameterError
 from sotto.logreader import EARLIEST
+from sotto.registry import Registry
 
 NOW = 1_700_000_000_000
 START = 2800 * PERIOD
@@ -118,6 +123,34 @@ def test_a_window_whose_reports_were_all_taken_back_has_no_estimates() -> None:
     document = parse(letter.name, letter.body)
     assert isinstance(document, WindowDocument)
     assert document.estimates == ()
+
+
+def test_a_window_of_too_few_reports_says_nothing_of_them_and_again_once_it_has_too_few() -> None:
+    slot, plans = Slot(), [replace(each, minimum_reports=20) for each in small_plans()]
+    window = WindowKey(plans[0].fingerprint, 0, START).to_bytes()
+    asked = Deployment("job", Registry(plans), EPOCHS["two"], every=30_000, slots=3, rows=30)
+    slot.keeper = WindowKeeper(asked, slot.backend.states(Port.WINDOWS))
+    found = []
+    for at, (symbol, by) in enumerate([(0, 19), (1, 1), (1, -1), (0, -19), (2, 19)]):
+        now = NOW + (at + 1) * 30_000
+        change = np.zeros((3, 3), dtype=np.int64)
+        change[0, symbol] = by
+        list(slot.keeper.take(0, CHANGE_HEAD.pack(CHANGE, window) + pack_change(change), now))
+        (letter,) = slot.keeper.take(0, TICK_HEAD.pack(TICK, START), now)
+        document = parse(letter.name, letter.body)
+        assert isinstance(document, WindowDocument)
+        found.append(document)
+    why = "19 reports, the plan asks for 20"
+    assert [each.window["withheld"] for each in found] == [why, None, why, ANY, why]
+    assert [len(each.estimates) for each in found] == [3, 3, 3, 0, 3]
+    known = [{row["value"] is not None for row in each.estimates} for each in found]
+    assert known == [{False}, {True}, {False}, set(), {False}]
+    # The same number of other payloads: the same document but for its revision.
+    first, last = found[0], found[-1]
+    assert (first.window | {"revision": 0}) == (last.window | {"revision": 0})
+    assert [row | {"revision": 0} for row in first.estimates] == [
+        row | {"revision": 0} for row in last.estimates
+    ]
 
 
 def test_revisions_rise_also_where_the_clock_is_set_back() -> None:

@@ -77,7 +77,7 @@ def plan_document(**fields: object) -> dict[str, object]:
     bloom = {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}
     halves = {"name": "split_bits", "bits": 9, "missing": True}
     document: dict[str, object] = {
-        "format": 1,
+        "format": 2,
         "collector": "fleet.example",
         "plan": "departures",
         "version": 1,

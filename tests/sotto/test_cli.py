@@ -14,6 +14,12 @@ from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
 from sotto.plan import parse_plan
 
+#: It is of 640 and a week of it costs 9.5.
+SHORT = (
+    "sotto: warning: the lifetime's ceiling of 640.0 lasts 1.28 years, less than 2; "
+    "a device is silent from then on (panel: 1/8 makes it last)\n"
+)
+
 
 @pytest.fixture
 def plan_file(tmp_path):
@@ -30,7 +36,7 @@ def run(capsys, *arguments):
 
 def test_check_says_what_a_plan_costs(capsys, plan_file):
     status, out, err = run(capsys, "plan", "check", plan_file)
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, SHORT)
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "plan departures, version 3, of collector fleet.example" in lines
     assert f"fingerprint {parse_plan(PLAN_YAML).compile().fingerprint.hex()}" in lines
@@ -41,7 +47,7 @@ def test_check_says_what_a_plan_costs(capsys, plan_file):
     assert "distance 2.0 2 4.0" in lines
     assert "all 5 9.5" in lines
     assert "ceiling of a period (7d): 12.0, of which 9.5 can be spent" in lines
-    assert "ceiling of a lifetime: 640.0, reached after 67 full periods (469d)" in lines
+    assert "ceiling of a lifetime: 640.0, reached after 67 periods (469d)" in lines
     assert "expired" not in out
 
 
@@ -76,11 +82,25 @@ def test_check_says_that_a_plan_has_expired(capsys, plan_file):
     assert "This plan has expired" in out
 
 
+def test_check_says_what_the_least_number_of_reports_means(capsys, plan_file):
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    assert "minimum_reports 20: an estimate of fewer reports is withheld." in out
+    # Of a device: a report a week, two of a distance; windows of 4, 52, 4 and 4 weeks.
+    assert "reach it: carrier 5, dest 1, dep_delay 5, distance 3." in out
+    plan_file.write_text("minimum_reports: 1\n" + PLAN_YAML)
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    assert "minimum_reports 1: nothing is withheld. A window of one report is published" in out
+    once = PLAN_YAML.replace("28d", "7d").replace("364d", "7d").replace("every: 2", "once: first")
+    plan_file.write_text(once)
+    _, out, _ = run(capsys, "plan", "check", plan_file)
+    assert "is withheld.\n\n" in out
+
+
 def test_compile_writes_what_devices_read(capsys, plan_file):
     status, out, err = run(capsys, "plan", "compile", plan_file)
     data = plan_file.with_suffix(".json").read_bytes()
     plan = CompiledPlan.from_json(data)
-    assert (status, out, err) == (0, plan.fingerprint.hex() + "\n", "")
+    assert (status, out, err) == (0, plan.fingerprint.hex() + "\n", SHORT)
     assert sorted(path.name for path in plan_file.parent.iterdir()) == ["plan.json", "plan.yaml"]
     status, out, err = run(capsys, "plan", "compile", plan_file, "-o", plan_file.parent / "other")
     assert (plan_file.parent / "other").read_bytes() == data
@@ -93,7 +113,47 @@ def test_compile_writes_to_standard_output(plan_file):
     done = command("plan", "compile", plan_file, "-o", "-")
     plan = parse_plan(PLAN_YAML).compile()
     assert done.stdout == plan.to_json()
-    assert done.stderr.decode() == plan.fingerprint.hex() + "\n"
+    assert done.stderr.decode() == plan.fingerprint.hex() + "\n" + SHORT
+
+
+def test_the_fingerprint_of_a_plan_and_of_what_it_is_compiled_to(capsys, plan_file):
+    plan = parse_plan(PLAN_YAML).compile()
+    assert run(capsys, "plan", "fingerprint", plan_file) == (0, plan.fingerprint_hex + "\n", "")
+    compiled = plan_file.with_suffix(".json")
+    compiled.write_bytes(plan.to_json())
+    assert run(capsys, "plan", "fingerprint", compiled)[1] == plan.fingerprint_hex + "\n"
+
+
+@pytest.mark.parametrize("action", ["check", "compile"])
+def test_a_plan_that_asks_for_much_is_warned_of_and_strict_makes_it_an_error(
+    capsys, plan_file, action
+):
+    """Epsilon 40 a value, 25,000 values a day, and nothing said: so it was."""
+    text = PLAN_YAML.replace("12, lifetime: 640", "350000, lifetime: 350000")
+    text = text.replace("period: 7d", "period: 1d").replace("window: 28d", "window: 1d")
+    text = text.replace("{every: 2}", "{every: 8000}")
+    text = text.replace("ladder: *ladder", "ladder: [{epsilon: 40}]")
+    plan_file.write_text(text)
+    status, out, err = run(capsys, "plan", action, plan_file)
+    assert (status, bool(out)) == (0, True)
+    lines = err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["warning"] * 4
+    assert "metric 'dest': a value can cost 40.0, above 4" in err
+    assert "metric 'distance': a value can cost " in err
+    assert "a period (1d) can cost " in err
+    assert " a day, above 8" in err
+    assert "the lifetime's ceiling of 350000.0 lasts 0.00274 years" in err
+    assert run(capsys, "plan", action, plan_file, "--strict")[0] == 1
+    levels = ["--warn-value", 40, "--warn-day", 400000, "--warn-years", 0.001, "--strict"]
+    status, _, err = run(capsys, "plan", action, plan_file, *levels)
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert "and ends before the plan expires" in err
+
+
+def test_a_level_that_is_none_is_refused(capsys, plan_file):
+    status, _, err = run(capsys, "plan", "check", plan_file, "--warn-value", "-1")
+    assert status == 2
+    assert "--warn-value must be above 0, not -1" in err
 
 
 def test_compile_does_not_overwrite_the_plan(capsys, plan_file):

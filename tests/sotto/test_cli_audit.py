@@ -9,7 +9,7 @@ import pytest
 from agreed_plans import PLAN_YAML
 
 from mechanisms.audit import claims
-from mechanisms.audit.bounds import Attack
+from mechanisms.audit.bounds import Attack, Guesses
 from sotto.cli import main
 from sotto.plan import parse_plan
 
@@ -57,7 +57,8 @@ def test_a_plan_says_what_everything_costs(capsys, plan_file):
     text = "\n".join(lines)
     assert "ceiling of a period (7d): 12.000000, of which 1.500000 stays unused" in text
     assert "permanent responses take 2.500000 of it once" in text
-    assert "up to 9.500000: spent after 67 full periods (469d)," in text
+    assert "every period takes up to 9.500000" in lines
+    assert "spent after 67 periods (469d), when" in text
     assert "when 1.000000 is left" in text
 
 
@@ -72,12 +73,32 @@ def test_a_plan_in_json(capsys, plan_file):
     main(["audit", str(plan_file), "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["period"] == {"cost": 10.5, "ceiling": 12.0}
-    lifetime = {"permanent": 2.5, "a_period": 9.5, "ceiling": 640.0, "full_periods": 67}
-    assert document["lifetime"] == lifetime
+    lifetime = document["lifetime"]
+    # 9.5 in each of 365.25 / 7 weeks.
+    assert lifetime.pop("a_year") == pytest.approx(495.696, abs=0.001)
+    assert lifetime == {"permanent": 2.5, "a_period": 9.5, "ceiling": 640.0, "periods": 67}
     assert (document["attack"], document["status"]) == (None, 0)
     model = document["metrics"][-1]
     assert [rung["sent"] for rung in model["rungs"]] == [True, True, False]
     assert (model["value"], model["permanent"], model["problems"]) == (1.0, 2.5, [])
+
+
+def test_a_lifetime_lasts_longer_with_panels(capsys, plan_file):
+    text = plan_file.read_text()
+    plan_file.write_text(text.replace("period: 7d", "period: 7d\npanel: 1/13"))
+    _, lines, _ = run(capsys, plan_file)
+    assert "one period in 13 takes up to 9.500000" in lines
+    # 67 turns as before.
+    assert "carrier 2.000000 1 2.000000 134.000000" in lines
+    assert "all 10.500000 639.000000" in lines
+    assert any(line.startswith("spent after 871 periods (6097d), when 1.000000") for line in lines)
+    plan_file.write_text(text.replace("type: string", "type: string, panel: 1/4"))
+    _, lines, _ = run(capsys, plan_file)
+    assert "every period takes up to 7.500000" in lines
+    assert "one period in 4 takes up to 2.000000" in lines
+    # (640 - 2.5) / (7.5 + 2 / 4) periods.
+    assert any(line.startswith("spent after 79 periods") for line in lines)
+    assert "dest 2.000000 1 2.000000 38.000000" in lines
 
 
 def test_a_plan_attacked(capsys, plan_file):
@@ -90,7 +111,8 @@ def test_a_plan_attacked(capsys, plan_file):
         assert len(attacks) == 1
         # What is never sent is not attacked: the last rung that is, is.
         assert attacks[0]["certified"] == metric["value"]
-        assert attacks[0]["chains"] == 10_000
+        # 10,000 of the worst pair, and fewer of other inputs.
+        assert 10_000 < attacks[0]["chains"] < 20_000
     status, lines, _ = run(capsys, plan_file, "--attack", "--trials", 2000)
     assert status == 0
     assert "metric mechanism rung claimed certified attacked verdict" in lines
@@ -113,7 +135,7 @@ def test_the_library_without_an_attack(capsys):
     assert all(line["certified"] <= line["claimed"] for line in found.values())
     census = [line for line in document["published"] if "Christofides" in line["claim"]]
     assert census[0]["true"] == "inf"
-    assert [line["verdict"].split(":")[0] for line in document["published"]].count("false") == 11
+    assert [line["verdict"].split(":")[0] for line in document["published"]].count("false") == 12
     status, lines, err = run(capsys, "--no-attack")
     assert (status, err) == (0, "")
     assert "Claims of papers, and of what breaks their conditions:" in lines
@@ -131,7 +153,7 @@ def test_some_of_the_library(capsys):
 
 def test_an_attack_that_exceeds_the_certificate_is_status_1(capsys, monkeypatch, plan_file):
     def attack(*args: object, **options: object) -> Attack:
-        return Attack(999_000, 1_000_000, 1_250_000, 0.95, "the bytes")
+        return Attack((Guesses(999_000, 1_000_000, "the bytes"),), 1_250_000, 0.95)
 
     monkeypatch.setattr(claims, "attack", attack)
     status, lines, _ = run(capsys, "--mechanism", "grr", "--epsilon", "1")

@@ -23,7 +23,7 @@ def test_a_plan_survives_being_written_and_read():
     plan = parse_plan(PLAN_YAML).compile()
     again = CompiledPlan.from_json(plan.to_json())
     assert again == plan
-    assert again.fingerprint == hashlib.sha256(plan.to_json()).digest()
+    assert again.digest == hashlib.sha256(plan.to_json()).digest()
     assert pickle.loads(pickle.dumps(again)) == plan  # noqa: S301
     assert pickle.loads(pickle.dumps(again)).fingerprint == plan.fingerprint  # noqa: S301
 
@@ -66,7 +66,7 @@ def test_an_absurd_amount_is_a_plan_error(path):
         b"[]",
         b"\xff",
         b"[" * 100_000,
-        b'{"format":1}',
+        b'{"format":2}',
         canonical(plan_document()) + b"\n",
         b" " + canonical(plan_document()),
         json.dumps(plan_document(), sort_keys=True).encode(),
@@ -92,12 +92,16 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("format",), 2, "another format"),
+        (("format",), 1, "another format"),
         (("surprise",), 1, "canonical form"),
         (("ceilings", "period"), 100, "less than the 5.0 that the metrics can spend"),
         (("ceilings", "lifetime"), 11_000_000, "at most lifetime 11.0"),
         (("period",), 7 * DAY + 1, "multiple of the resolution"),
         (("shards",), 65537, "shards 65537 must be in [1, 65536]"),
+        (("minimum_reports",), 0, "minimum_reports 0 must be in [1, 1000000000]"),
+        (("minimum_reports",), 10**9 + 1, "minimum_reports 1000000001 must be in"),
+        (("minimum_reports",), True, "'minimum_reports' must be int"),
+        (("minimum_reports",), 20, "canonical form"),
         (("metrics",), [], "at least one metric"),
         (("metrics", 0, "name"), "place", "metric 'place' is there twice"),
         (("metrics", 0, "type"), "ordinall", "type 'ordinall' must be one of"),
@@ -125,8 +129,12 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("metrics", 2, "window"), -HOUR, "window"),
         (("metrics", 2, "window"), 10**40, "window"),
         (("expires",), 10**40, "expires must lie between"),
+        (("metrics", 0, "panel"), 0, "panel 1/0 must be 1/N with N in [1, 1000]"),
+        (("metrics", 0, "panel"), 1, "canonical form"),
+        (("metrics", 0, "panel"), 1001, "panel 1/1001 must be 1/N"),
+        (("metrics", 0, "panel"), True, "'panel' must be int"),
     ],
-    ids=range(33),
+    ids=range(41),
 )
 def test_a_compiled_plan_that_lies_is_refused(path, value, said):
     document = copy.deepcopy(plan_document())

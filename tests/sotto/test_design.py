@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import sinh, sqrt
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,10 +18,12 @@ from sotto import cli
 from sotto.cli.chart import LogChart, LogScale
 from sotto.design import Goal, design
 from sotto.errors import ParameterError
+from sotto.paneling import Terms, in_panels
 from sotto.plan import parse_plan
 from sotto.questions import affordable, question_of, question_of_metric
 
 LADDER = [500_000, 1_000_000, 2_000_000]
+WEEK = 7 * 86_400_000
 
 
 def run(capsys, *arguments):
@@ -133,7 +136,7 @@ def test_the_command_prints_tables(capsys):
     assert "users for width 0.01" in out
     assert "100,000 users miss width 0.01: it takes" in out
     assert "Relaxed beside fresh reports" in out
-    assert "the lifetime's 300 pay for 150 full periods" in out
+    assert "the lifetime's 300 pay for 150 periods" in out
 
 
 def test_the_command_answers_for_a_plan(capsys, tmp_path):
@@ -205,3 +208,87 @@ def test_a_logarithmic_axis_puts_ratios_at_equal_distances():
     assert [scale(value) for value in (1, 10, 100)] == pytest.approx([0, 100, 200])
     assert LogScale(1, 1e6, 0, 1).ticks() == [10.0**power for power in range(7)]
     assert "<script" not in LogChart((1, 10), (1, 10)).svg("<script", '"')
+
+
+# Panels traded against years and users.
+
+
+def traded(question, panels, users=10**8, goal=None, terms=None):
+    found = design(question, goal or Goal("error"), users)
+    return in_panels(found, panels, terms or Terms(WEEK, question.cost, None))
+
+
+def test_the_errors_of_a_year_of_weeks_for_a_total_of_2():
+    """A share of every week: by splitting the budget 26, by panels 3.07, times sqrt(users)."""
+    asked = question_of("boolean", [2_000_000], {}, mechanism="grr")
+    (row,) = traded(asked, (52,))
+    root = 10**4
+    # Randomized response at epsilon has the noise 1 / (2 sinh(epsilon / 2)).
+    assert row.split * root == pytest.approx(0.5 / sinh(1 / 52), rel=1e-4)
+    assert row.split * root == pytest.approx(26.0, abs=0.005)
+    assert row.error * root == pytest.approx(0.5 / sinh(1) * sqrt(52), rel=1e-4)
+    assert row.error * root == pytest.approx(3.07, abs=0.005)
+    # And with the chance of who has a turn, of a share of one half.
+    assert row.of_all * root == pytest.approx(sqrt(3.068**2 + 0.25 * 51), abs=0.005)
+
+
+@pytest.mark.parametrize("kind", ["category", "number", "string", "survey"])
+def test_every_panel_has_its_part_of_reports_loss_and_error(kind):
+    given = {"category": {"domain_size": 5}, "string": {}, "number": {}, "survey": {}}[kind]
+    assumed = Assumed(candidates=("home", "work", "gym"))
+    asked = question_of(kind, [500_000, 2_000_000], given, assumed=assumed)
+    terms = Terms(WEEK, 6_000_000, 300_000_000)
+    whole, *rows = traded(asked, (1, 4, 13, 26), 10**6, terms=terms)
+    assert (whole.error, whole.reports) == (whole.of_all, 10**6)
+    for row in rows:
+        assert row.reports == 10**6 // row.panel
+        assert row.error == pytest.approx(whole.error * sqrt(row.panel), rel=0.01)
+        assert row.yearly == pytest.approx(whole.yearly / row.panel)
+        assert row.turns == pytest.approx(365.25 / 7 / row.panel)
+        assert row.years == pytest.approx(50 * row.panel * 7 / 365.25)
+        assert row.error < row.of_all < row.split
+
+
+def test_users_for_a_goal_grow_with_the_panels():
+    asked = question_of("category", [2_000_000], {"domain_size": 5})
+    one, many = traded(asked, (1, 13), goal=Goal("width", 0.02))
+    assert many.needed == pytest.approx(13 * one.needed, abs=13)
+
+
+def test_a_window_of_several_periods_and_a_constant_metric(tmp_path):
+    text = PLAN_YAML.replace("period: 7d", "period: 7d\npanel: 1/2") + (
+        "  model: {type: boolean, window: 28d, repeat: {constant: true}, "
+        "ladder: [{epsilon: 0.5}, {epsilon: 1}]}\n"
+    )
+    plan = parse_plan(text).compile()
+    # 28 days have 4 periods, 2 of which are a device's turn, with 2 values each.
+    asked = question_of_metric(plan, plan.metric("distance"))
+    assert (asked.panel, asked.per_user, asked.in_panel(1).per_user) == (2, 4, 8)
+    assert asked.in_panel(13).per_user == pytest.approx(8 / 13)
+    # Of a constant metric it is one, or less where a window has less than a cycle.
+    model = question_of_metric(plan, plan.metric("model"))
+    assert [model.in_panel(panel).per_user for panel in (1, 2, 4, 8)] == [1, 1, 1, 0.5]
+    (row,) = traded(model, (8,), terms=Terms(WEEK, 0, 10**9))
+    assert (row.split, row.years, row.yearly) == (None, None, 0)
+
+
+def test_the_command_trades_panels(capsys, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN_YAML)
+    arguments = ["design", str(path), "--metric", "carrier", "--users", "10000"]
+    assert cli.main([*arguments, "--panels", "1,4,13"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "every period 52.2 496 1.28 40,000" in out
+    assert "1/13 4.01 38.1 16.7 3,076" in out
+    assert cli.main([*arguments, "--panels", "1,4", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["metrics"][0]["panels"]
+    assert [row["panel"] for row in rows] == [1, 4]
+    single = ["design", "--type", "boolean", "--epsilon", "2", "--lifetime", "2", "--panels", "52"]
+    assert cli.main([*single, "--period", "1d"]) == 0
+    assert "1/52 7.02" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("panels", ["", "0", "1001", "4,x", "-1", "1/13"])
+def test_panels_that_are_none_are_refused(capsys, panels):
+    assert cli.main(["design", "--type", "boolean", "--epsilon", "1", f"--panels={panels}"]) == 2
+    assert "--panels must be whole numbers in [1, 1000]" in capsys.readouterr().err

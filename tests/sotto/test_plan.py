@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sotto.chooser import choose_category, choose_number
+from sotto.compiled import CompiledPlan
 from sotto.defaults import Asked, spec_of
 from sotto.durations import duration_text, parse_duration
 from sotto.errors import ParameterError, PlanError
@@ -41,6 +42,15 @@ def test_a_plan_becomes_what_it_says():
     assert distance.spec == {"name": "sampled_bit", "bits": 10, "missing": False}
     assert (distance.kind, distance.limit) == ("every", 2)
     assert plan.cost == sum(metric.cost for metric in plan.metrics) == 9_500_000
+
+
+@pytest.mark.parametrize(("line", "least"), [("", 20), ("minimum_reports: 1\n", 1)])
+def test_a_plan_asks_for_twenty_reports_unless_it_says_how_many(line, least):
+    plan = parse_plan(line + PLAN_YAML).compile()
+    assert plan.minimum_reports == least
+    again = CompiledPlan.from_json(plan.to_json())
+    assert again.minimum_reports == least
+    assert again == plan
 
 
 def test_only_choices_that_were_left_open_are_explained():
@@ -288,3 +298,26 @@ def test_a_compiled_plan_is_canonical_json():
     data = parse_plan(PLAN_YAML).compile().to_json()
     again = json.dumps(json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert data == again.encode()
+
+
+def panels(written, of_dest=""):
+    text = PLAN_YAML.replace("period: 7d\n", f"period: 7d\n{written}\n")
+    text = text.replace("{type: string,", "{type: string," + of_dest)
+    return [metric.panel for metric in parse_plan(text).compile().metrics]
+
+
+def test_a_panel_is_the_plans_unless_a_metric_has_its_own():
+    assert panels("") == panels("panel: 1") == panels("panel: 1/1") == [1, 1, 1, 1]
+    assert panels("panel: 1/13") == [13, 13, 13, 13]
+    assert panels("panel: 1/13", " panel: 1,") == [13, 1, 13, 13]
+    assert panels("", " panel: 1/1000,") == [1, 1000, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "written", ["2/13", "1/0", "1/1001", "0", "13", "0.5", "true", "[1]", "''"]
+)
+def test_a_panel_that_is_no_share_is_refused_by_name(written):
+    with pytest.raises(PlanError, match=r"^panel .* must be 1/N with a whole number N in \[1, 10"):
+        panels(f"panel: {written}")
+    with pytest.raises(PlanError, match=r"^metric 'dest': panel .* such as 1/13, or 1 for every"):
+        panels("", f" panel: {written},")

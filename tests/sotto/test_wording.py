@@ -62,7 +62,7 @@ def test_check_says_what_metrics_of_every_type_cost_and_tell(capsys, tmp_path):
     assert "model 1.0 1 1.0" in lines
     assert (
         "ceiling of a lifetime: 640.0, of which permanent responses take 4.0 once (model 4.0), "
-        "reached after 57 full periods (399d)"
+        "reached after 57 periods (399d)"
     ) in lines
     assert "speed: mean" in lines
     assert "place: mean of each of 8 coordinates, 2 of them a report" in lines

@@ -18,7 +18,7 @@ def plan(**metric):
         "ladder": [{"epsilon": epsilon, "after": after} for epsilon, after in ladder], **metric,
     }
     document = {
-        "format": 1, "collector": "bench.example", "plan": "bench", "version": 1,
+        "format": 2, "collector": "bench.example", "plan": "bench", "version": 1,
         "owner": "owner@bench.example", "expires": 4_102_444_800_000, "period": week,
         "resolution": 3_600_000, "grace": 86_400_000, "retention": week, "shards": 64,
         "ceilings": {"period": 10**12, "lifetime": 10**12}, "metrics": [metric],

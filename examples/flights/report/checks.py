@@ -78,7 +78,7 @@ def ledgers(found: Findings) -> str:
             ),
             page.table(["summed over the year", "epsilon"], sums(found), [1]),
         ),
-        "<h3>The two that misbehaved</h3>",
+        "<h3>Those that misbehaved</h3>",
         page.table(heads, lines, [3, 4, 5]),
     )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from html import escape
+
 from ..findings import Decoding, Fate, Findings
 from . import figures, page
 from .page import key, section
@@ -121,7 +124,18 @@ def over_the_year(found: Findings) -> str:
         ),
         page.side_by_side(*charts[:2]),
         page.side_by_side(*charts[2:]),
+        *_withheld(found),
     )
+
+
+def _withheld(found: Findings) -> Iterator[str]:
+    """Yield a list of the windows of which nothing is drawn, and why."""
+    if found.withheld:
+        yield "<p>Withheld, and so not drawn:</p><ul>"
+        for metric, start, why in found.withheld:
+            from_day = figures.date(start, "%-d %B")
+            yield f"<li>{escape(metric)}, from {from_day}: {escape(why)}</li>"
+        yield "</ul>"
 
 
 def delays(found: Findings) -> str:

@@ -23,6 +23,7 @@ KNOWN = {
     "Improved Christofides": (0.389, math.inf, 5),
     "relaxation 1, 1.5, 2": (2, 2.93, 0),
     "relaxation 1, 2": (2, 4, 3.7),
+    "BiLOLOHA, 2 and 1": (4, 36.34, 5),
     "randomized response 0.5, 1, 2": (2, 3.5, 3.2),
     "exponential mechanism, 20 points, epsilon / (2 delta)": (1, 0.5, 0.3),
     "exponential mechanism, 20 points, delta of 1": (1, 9.5, 5),

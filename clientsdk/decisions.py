@@ -1,0 +1,286 @@
+"""What becomes of a recording, decided before its value is looked at.
+
+Nothing in this module receives a value or its symbol, and it imports nothing that could look at
+one: consent, period, panel, quota, ceilings and counts decide. What is decided is carried out in
+:mod:`clientsdk.admission`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple, TypeAlias
+
+from clientsdk import claims, draws, permanent
+from clientsdk.itemcounts import Count, ItemCounts
+from clientsdk.ledger import Consent, tally_name
+from clientsdk.outcomes import Outcome, Refusal
+from clientsdk.panels import Panel
+from clientsdk.store import Store
+from mechanisms.randomness import Source
+from sotto.compiled import CompiledMetric, CompiledPlan
+
+#: As a name of a module it is found sooner than as that of an Enum.
+GIVEN = Consent.GIVEN
+
+
+class Terms(NamedTuple):
+    """What decides about a metric's recordings, looked up once.
+
+    Attributes
+    ----------
+    metric : CompiledMetric
+    tally : str
+        ``"plan/metric"``.
+    limit : int
+        Values a period.
+    cost : int
+        Of a chain at the last rung that is sent, in micro-epsilon.
+    own : bool
+        Whether each value is a chain of its own, so that memory alone decides about it.
+    panels : int
+        The device answers in one of so many periods.
+    """
+
+    metric: CompiledMetric
+    tally: str
+    limit: int
+    cost: int
+    own: bool
+    panels: int
+
+
+class Entry(NamedTuple):
+    """A value that takes part in the draw of a reservoir.
+
+    Attributes
+    ----------
+    seen : int
+        The recordings of the period under the metric's tally, with this one.
+    kept : bool
+        Whether its chain displaces the one that is there.
+    held, reserved : int
+        Micro-epsilon that the reservoir has reserved, and those of its chain from now on.
+    """
+
+    seen: int
+    kept: bool
+    held: int
+    reserved: int
+
+
+class Repetition(NamedTuple):
+    """A report that is drawn from a permanent response.
+
+    Attributes
+    ----------
+    seen : int
+        As of :class:`Entry`.
+    binding : bytes
+        Of the response.
+    response : bytes or None
+        None if this value is the one that it is drawn from.
+    once : int
+        Micro-epsilon that the lifetime is charged.
+    """
+
+    seen: int
+    binding: bytes
+    response: bytes | None
+    once: int
+
+
+class Occurrence(NamedTuple):
+    """An item that is counted.
+
+    Attributes
+    ----------
+    running : Count or None
+        To which it is added; None if one is begun.
+    seen : int
+        How often counting was begun in the period, if one is begun.
+    held, reserved : int
+        Micro-epsilon that are reserved already, and that will be.
+    """
+
+    running: Count | None
+    seen: int
+    held: int
+    reserved: int
+
+
+#: What is to be carried out; where each value is a chain of its own, its number in the period.
+Place: TypeAlias = int | Entry | Repetition | Occurrence
+
+
+class Decisions:
+    """Decides what becomes of recordings under one plan.
+
+    Parameters
+    ----------
+    store : Store
+    plan : CompiledPlan
+        The plan that the store was opened with.
+    source : Source
+        Draws a reservoir's coin.
+    counts : ItemCounts
+
+    Attributes
+    ----------
+    terms : dict of str to Terms
+        By metric.
+    """
+
+    def __init__(
+        self, store: Store, plan: CompiledPlan, source: Source, counts: ItemCounts
+    ) -> None:
+        self._store = store
+        self._plan = plan
+        self._source = source
+        self._counts = counts
+        self._bindings: dict[str, bytes] = {}
+        self._asked: tuple[Panel, int, int] | None = None
+        self._turn = False
+        self.terms = {metric.name: self._terms_of(metric) for metric in plan.metrics}
+
+    def _terms_of(self, metric: CompiledMetric) -> Terms:
+        return Terms(
+            metric,
+            tally_name(self._plan.plan, metric.name),
+            metric.limit,
+            metric.mechanism.certified(metric.sent - 1),
+            metric.kind in ("first", "every") and metric.type != "top_item",
+            metric.panel,
+        )
+
+    def decide(self, connection: sqlite3.Connection, terms: Terms, now: int) -> Outcome | Place:
+        """Return why nothing is recorded, or what is to be carried out.
+
+        Parameters
+        ----------
+        connection : sqlite3.Connection
+            In a transaction, in which what is decided is also carried out.
+        terms : Terms
+            Of a metric of this plan.
+        now : int
+            Milliseconds since the epoch.
+        """
+        store, plan = self._store, self._plan
+        if now // plan.period != store.period:
+            store.advance(connection, now // plan.period)
+        if store.consent is not GIVEN:
+            return Outcome.NO_CONSENT
+        # A clock that was set back does not record before the ledger's period.
+        if now >= plan.expires or store.period * plan.period >= plan.expires:
+            return Outcome.EXPIRED
+        if terms.panels > 1 and not self._is_turn(terms):
+            return self._refuse(terms, Outcome.NOT_IN_PANEL)
+        if store.room <= 0 and store.full(connection):
+            return Outcome.STORE_FULL
+        if terms.own:
+            return self._own(terms)
+        if terms.metric.kind == "reservoir":
+            return self._sample(connection, terms)
+        if terms.metric.kind == "constant":
+            return self._repeat(connection, terms)
+        return self._count(connection, terms)
+
+    def decide_in_memory(self, terms: Terms, now: int) -> Outcome | int | None:
+        """Decide without a transaction, while the store is held; None if one is needed."""
+        store, plan = self._store, self._plan
+        if not store.noting or store.consent is not GIVEN:
+            return None
+        if now // plan.period != store.period or now >= plan.expires:
+            return None
+        if terms.panels > 1 and not self._is_turn(terms):
+            return self._refuse(terms, Outcome.NOT_IN_PANEL)
+        return self._own(terms)
+
+    def _is_turn(self, terms: Terms) -> bool:
+        """Whether the device answers about the metric in the store's period."""
+        store = self._store
+        asked = store.panel, terms.panels, store.period
+        if self._asked != asked:
+            self._asked, self._turn = asked, store.panel.is_turn(terms.panels, store.period)
+        return self._turn
+
+    def _own(self, terms: Terms) -> Outcome | int:
+        """Keep the first values of a period."""
+        seen = self._store.tallies.get(terms.tally, 0) + 1
+        if seen > terms.limit:
+            return self._refuse(terms, Outcome.PERIOD_FULL)
+        if not self._affordable(terms.cost, terms.cost):
+            return self._refuse(terms, Outcome.OVER_BUDGET)
+        return seen
+
+    def _sample(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Entry:
+        """Keep one value of a period, each with equal probability.
+
+        A chain that is displaced never left the device, so the one that displaces it takes over
+        what it had reserved.
+        """
+        store = self._store
+        seen = store.tallies.get(terms.tally, 0) + 1
+        held = store.incumbent_cost(connection, terms.tally)
+        if held is None and seen > 1:
+            # Another version of the plan has kept a value of this period, and not in a reservoir.
+            return self._refuse(terms, Outcome.PERIOD_FULL)
+        kept = draws.replaces(draws.for_one(self._source), seen)
+        held = held or 0
+        reserved = max(held, terms.cost)
+        if kept and not self._affordable(reserved - held, reserved - held):
+            # A later value that displaces nothing, or costs nothing more, is affordable.
+            return self._refuse(terms, Outcome.OVER_BUDGET) if seen == 1 else Outcome.OVER_BUDGET
+        return Entry(seen, kept, held, reserved)
+
+    def _repeat(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Repetition:
+        """Say again what the permanent response says; the first value of all is what it is of."""
+        store, metric = self._store, terms.metric
+        seen = store.tallies.get(terms.tally, 0) + 1
+        if seen > terms.limit:
+            return self._refuse(terms, Outcome.PERIOD_FULL)
+        binding = self._bindings.get(metric.name)
+        if binding is None:
+            binding = self._bindings[metric.name] = permanent.binding_of(self._plan, metric)
+        response = permanent.response(connection, binding)
+        once = 0 if response else metric.permanent
+        if not self._affordable(terms.cost, once):
+            return self._refuse(terms, Outcome.OVER_BUDGET)
+        return Repetition(seen, binding, response, once)
+
+    def _count(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Occurrence:
+        """Begin to count the items of a period, unless another thread has."""
+        store = self._store
+        count = self._counts.current(connection, terms.metric)
+        begun = store.tallies.get(terms.tally, 0)
+        if count is not None:
+            return Occurrence(count, begun, 0, 0)
+        claim = claims.find(connection, store.period, terms.tally)
+        if begun and (claim is None or claim.holder != claims.NOBODY):
+            # Another client counts them, or another version of the plan has used the period.
+            return self._refuse(terms, Outcome.PERIOD_FULL)
+        held = claim.cost if claim else 0
+        reserved = max(held, terms.cost)
+        if not self._affordable(reserved - held, reserved - held):
+            return self._refuse(terms, Outcome.OVER_BUDGET)
+        return Occurrence(None, begun + 1, held, reserved)
+
+    def _affordable(self, cost: int, lifetime: int) -> bool:
+        """Whether the period can bear ``cost`` and the device's life ``lifetime`` more."""
+        if cost == 0:
+            return True
+        store, planned = self._store, self._plan.ceilings
+        pinned = store.ceilings
+        reserved, life = store.reserved + cost, store.lifetime_reserved + lifetime
+        return (
+            reserved <= pinned.period
+            and reserved <= planned.period
+            and life <= pinned.lifetime
+            and life <= planned.lifetime
+        )
+
+    def _refuse(self, terms: Terms, outcome: Outcome) -> Outcome:
+        """Remember that the outcome is the same until the period ends."""
+        plan, store, metric = self._plan, self._store, terms.metric
+        until = min((store.period + 1) * plan.period, plan.expires)
+        store.refusals[metric.name] = Refusal(outcome, metric.plain, until)
+        return outcome

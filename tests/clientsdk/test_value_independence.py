@@ -1,0 +1,488 @@
+"""Neighbouring histories: the same recordings with other values have the same outcomes.
+
+Two clients share a file, as two processes would, while consent, ceilings, quota, period and clock
+change under them. Every scenario is played with each kind of value that a type accepts; outcomes
+and what is stored, but for the payloads, must be those of ordinary values.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import math
+import random
+from enum import StrEnum
+from fractions import Fraction
+
+import pytest
+from device_plans import DAY, START, WEEK
+
+from clientsdk import Ceilings, Outcome, Settings, admission, client, decisions
+from clientsdk.testing import FakeClock, SeededClient
+from clientsdk.transactions import READ
+from sotto.errors import StoreError, ValueTypeError
+from sotto.plan import parse_plan
+
+try:
+    import numpy as np
+except ImportError:  # pragma: no cover
+    np = None
+
+HEAD = """\
+collector: fleet.example
+plan: trial
+version: 1
+owner: owner@fleet.example
+expires: 2008-10-30
+period: 7d
+ceilings: {period: 900, lifetime: 9000}
+resolution: 1h
+metrics:
+"""
+TYPES = {
+    "category": "type: category, domain: [a, b, c], outside: other",
+    "maybe": "type: category, domain: [a, b, c], outside: other, missing: true",
+    "boolean": "type: boolean, missing: true",
+    "string": "type: string, bits: 64, hashes: 2, cohorts: 4, missing: true",
+    "grade": "type: ordinal, values: [bad, good], outside: missing, missing: true",
+    "point": "type: ordinal, range: [0, 10], points: 5, outside: clip, missing: true",
+    "number": "type: number, range: [0, 10], outside: clip",
+    "size": "type: number, range: [0, 10], outside: clip, missing: true",
+    "bits": "type: number, range: [0, 10], outside: clip, missing: true,"
+    " mechanism: {bit_aware: sampled, bits: 8}",
+    "survey": "type: survey, question: Was it useful",
+    "vector": "type: vector, range: [0, 10], dimensions: 2, outside: clip",
+    "item": "type: top_item, domain: [a, b], outside: other, clip: 3",
+}
+KINDS = {
+    "first": "{once: first}",
+    "every": "{every: 3}",
+    "reservoir": "{once: reservoir}",
+    "constant": "{constant: true}",
+}
+#: Plans refuse these: their reports have public coins, or they count.
+IMPOSSIBLE = {
+    *((each, "constant") for each in ("string", "bits", "vector", "item")),
+    ("item", "every"),
+    ("item", "reservoir"),
+}
+
+
+class Word(str):
+    __slots__ = ()
+
+
+class Whole(int):
+    pass
+
+
+class Length(float):
+    pass
+
+
+class Letter(StrEnum):
+    A = "a"
+    Z = "zebra"
+
+
+def _values():
+    words = ["a", "zebra", "", "\ud800", "x" * 3000, Word("b"), Letter.A, Letter.Z]
+    numbers = [3.0, 3, -math.inf, math.nan, 10**400, Whole(7), Length(2.5), Fraction(1, 3)]
+    vectors = [[1.0, 2.0], (1, 2), [math.nan, 1e300], (Whole(1), Length(2)), [Fraction(1, 3), 0]]
+    if np is not None:
+        words.append(np.str_("b"))
+        numbers += [np.float64(3), np.float32(1e30), np.int8(-3), np.float16("nan")]
+        vectors += [np.array([1.0, 2.0]), np.array([1, 2], np.int8)]
+    return {
+        **dict.fromkeys(("category", "item"), words),
+        **{each: [*words, None] for each in ("maybe", "string", "grade")},
+        **{each: [*numbers, None] for each in ("point", "size", "bits")},
+        "boolean": [True, False, None],
+        "number": numbers,
+        "survey": [True, False],
+        "vector": vectors,
+    }
+
+
+VALUES = _values()
+NAMES = [f"{each}.{kind}" for each in TYPES for kind in KINDS if (each, kind) not in IMPOSSIBLE]
+
+
+def _plan(panel=1):
+    lines = []
+    for name in NAMES:
+        each, kind = name.split(".")
+        after = "7d" if kind == "reservoir" else "0ms"
+        ladder = f"[{{epsilon: 1, after: {after}}}, {{epsilon: 2, after: {after}}}]"
+        lines.append(
+            f"  {name}: {{{TYPES[each]}, window: 28d, repeat: {KINDS[kind]}, ladder: {ladder},"
+            f" panel: {'1' if panel == 1 else f'1/{panel}'}}}\n"
+        )
+    return parse_plan(HEAD + "".join(lines)).compile()
+
+
+PLAN, PANELED = _plan(), _plan(3)
+#: Enough for a part of the metrics.
+LOW = Ceilings(30_000_000, 9_000_000_000)
+
+
+class World:
+    """Two clients on one file, a clock, a monotonic clock, and how full the quota is."""
+
+    def __init__(self, monkeypatch, folder, choose, scenario):
+        self.choose, self.outcomes, self.seed = choose, [], 0
+        self.plan = PANELED if "turn_comes" in scenario else PLAN
+        self.clock, self.moment, self.used = FakeClock(START + DAY), 1000.0, 0
+        self.state = None if "memory" in scenario else folder / f"{next(_numbers)}.db"
+        for module in ("client", "store"):
+            monkeypatch.setattr(f"clientsdk.{module}.monotonic", lambda: self.moment)
+        monkeypatch.setattr("clientsdk.spool.size", lambda connection: self.used)
+        monkeypatch.setattr("clientsdk.draws.replaces", lambda source, seen: seen % 2 == 1)
+        self.here = self.open()
+        self.there = self.here if self.state is None else self.open()
+
+    def open(self, **options):
+        self.seed += 1
+        return SeededClient(
+            self.plan, seed=self.seed, state=self.state, clock=self.clock, consent=False, **options
+        )
+
+    def record(self, client, times=1):
+        for _ in range(times):
+            for name in NAMES:
+                number = len(self.outcomes)
+                values = VALUES[name.partition(".")[0]]
+                value = values[self.choose(number, len(values))]
+                self.outcomes.append((number, name, client.record(name, value)))
+
+    def wait(self, seconds):
+        self.moment += seconds
+
+    def fill(self, used=1 << 40):
+        self.used = used
+        for each in (self.here, self.there):
+            each._store.room = 0
+
+    def stored(self):
+        """All that is in the store, without identifiers, jitter and payloads."""
+        queries = (
+            "SELECT period, due - jitter, plan, metric, event, charged, delivered,"
+            " length(payloads) FROM chain ORDER BY metric, event",
+            "SELECT * FROM ledger ORDER BY period",
+            "SELECT tally, length(chain), cost FROM reservoir ORDER BY tally",
+            "SELECT tally, cost, length(response) FROM permanent ORDER BY tally",
+            "SELECT * FROM degraded ORDER BY period",
+            "SELECT period, tally, length(holder), cost, last FROM counting ORDER BY period, tally",
+        )
+        with self.here._store.transaction(READ) as connection:
+            return [connection.execute(query).fetchall() for query in queries]
+
+
+_numbers = itertools.count()
+
+
+def consent_is_given_elsewhere(world):
+    world.record(world.here)
+    world.there.give_consent()
+    world.record(world.here)
+    world.wait(0.04)
+    world.record(world.here)
+    world.wait(0.02)
+    world.record(world.here)
+
+
+def consent_is_withdrawn_and_given_again_elsewhere(world):
+    world.here.give_consent()
+    world.record(world.here)
+    world.there.withdraw_consent()
+    world.record(world.here)
+    world.there.give_consent()
+    world.record(world.here)
+    world.wait(1)
+    world.record(world.here, 2)
+
+
+def ceilings_are_raised_elsewhere(world):
+    world.here.renew_consent(LOW)
+    world.record(world.here, 2)
+    world.there.renew_consent()
+    world.record(world.here)
+    world.record(world.there)
+    world.record(world.here, 3)
+
+
+def ceilings_are_lowered_elsewhere(world):
+    world.here.give_consent()
+    for name in NAMES[:4]:
+        world.outcomes.append(world.here.record(name, VALUES[name.partition(".")[0]][0]))
+    world.open(ceilings=LOW).close()
+    world.record(world.here, 2)
+    world.record(world.there)
+
+
+def the_quota_is_used_up(world):
+    world.here.give_consent()
+    world.record(world.here, 2)
+    world.fill()
+    world.record(world.here, 2)
+    world.record(world.there)
+    world.fill(0)
+    world.record(world.here, 2)
+    world.fill()
+    world.clock.advance(days=7)
+    world.record(world.here, 2)
+
+
+def two_record_by_turns(world):
+    world.here.give_consent()
+    for _ in range(4):
+        world.record(world.here)
+        world.record(world.there)
+        world.clock.advance(hours=1)
+
+
+def the_period_turns_over(world):
+    world.here.give_consent()
+    world.record(world.here, 4)
+    world.clock.now = START + WEEK - 1
+    world.record(world.here)
+    world.clock.advance(ms=1)
+    world.record(world.here)
+    world.record(world.there, 2)
+    world.clock.advance(days=-1)
+    world.record(world.here)
+    world.clock.advance(days=8)
+    world.there.flush()
+    world.record(world.here, 2)
+
+
+def the_plan_expires(world):
+    world.here.give_consent()
+    world.clock.now = PLAN.expires - 1
+    world.record(world.here, 2)
+    world.clock.advance(ms=1)
+    world.record(world.here)
+    world.clock.advance(hours=-1)
+    world.record(world.here)
+    world.wait(1)
+    world.record(world.here)
+
+
+def the_file_is_busy_and_then_closed(world):
+    world.here.give_consent()
+    world.record(world.here)
+    with world.here._store.transaction(READ):
+        world.record(world.here)
+    world.here.close()
+    world.record(world.here, 2)
+
+
+def the_switch_is_on(world):
+    off = world.open(settings=Settings(disabled=True))
+    world.record(off, 2)
+
+
+def in_memory_a_period_is_full_and_turns_over(world):
+    world.record(world.here)
+    world.here.give_consent()
+    world.record(world.here, 5)
+    world.fill()
+    world.record(world.here)
+    world.clock.advance(days=7)
+    world.record(world.here)
+    world.fill(0)
+    world.record(world.here, 2)
+
+
+def in_memory_ceilings_are_raised(world):
+    world.here.renew_consent(LOW)
+    world.record(world.here, 2)
+    world.here.renew_consent()
+    world.record(world.here, 3)
+
+
+def a_turn_comes_and_goes(world):
+    world.record(world.here)
+    world.there.give_consent()
+    world.wait(1)
+    for _ in range(7):
+        world.record(world.here, 2)
+        world.record(world.there)
+        world.clock.advance(days=6, hours=23)
+        world.record(world.here)
+        world.clock.advance(hours=1)
+    world.fill()
+    for _ in range(3):
+        world.record(world.here)
+        world.clock.advance(days=7)
+
+
+def in_memory_a_turn_comes_and_goes(world):
+    a_turn_comes_and_goes(world)
+
+
+#: Each with the outcomes that it must have shown for the comparison to say anything.
+SCENARIOS = {
+    consent_is_given_elsewhere: {Outcome.NO_CONSENT, Outcome.ACCEPTED},
+    consent_is_withdrawn_and_given_again_elsewhere: {Outcome.NO_CONSENT, Outcome.PERIOD_FULL},
+    ceilings_are_raised_elsewhere: {Outcome.OVER_BUDGET, Outcome.ACCEPTED},
+    ceilings_are_lowered_elsewhere: {Outcome.OVER_BUDGET, Outcome.ACCEPTED},
+    the_quota_is_used_up: {Outcome.STORE_FULL, Outcome.PERIOD_FULL},
+    two_record_by_turns: {Outcome.ACCEPTED, Outcome.PERIOD_FULL},
+    the_period_turns_over: {Outcome.ACCEPTED, Outcome.PERIOD_FULL},
+    the_plan_expires: {Outcome.ACCEPTED, Outcome.EXPIRED},
+    the_file_is_busy_and_then_closed: {Outcome.ACCEPTED, Outcome.STORE_FULL},
+    the_switch_is_on: {Outcome.DISABLED},
+    in_memory_a_period_is_full_and_turns_over: {Outcome.NO_CONSENT, Outcome.STORE_FULL},
+    in_memory_ceilings_are_raised: {Outcome.OVER_BUDGET, Outcome.ACCEPTED},
+    a_turn_comes_and_goes: {Outcome.NOT_IN_PANEL, Outcome.ACCEPTED, Outcome.STORE_FULL},
+    in_memory_a_turn_comes_and_goes: {Outcome.NOT_IN_PANEL, Outcome.ACCEPTED, Outcome.STORE_FULL},
+}
+
+
+def mixed(seed):
+    rng = random.Random(seed)
+    drawn: dict[int, float] = {}
+    return lambda number, size: int(drawn.setdefault(number, rng.random()) * size)
+
+
+def every_kind():
+    """The ordinary value always; each kind always; and any mixture."""
+    yield lambda number, size: 0
+    for which in range(1, max(map(len, VALUES.values()))):
+        yield lambda number, size, which=which: which % size
+    yield from map(mixed, range(3))
+
+
+def play(monkeypatch, folder, scenario, choose):
+    world = World(monkeypatch, folder, choose, scenario.__name__)
+    scenario(world)
+    try:
+        stored = world.stored()
+    except StoreError:
+        world.here = world.open()
+        stored = world.stored()
+    return world.outcomes, stored
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_outcomes_and_what_is_stored_do_not_depend_on_values(monkeypatch, tmp_path, scenario):
+    ordinary, *others = every_kind()
+    outcomes, stored = play(monkeypatch, tmp_path, scenario, ordinary)
+    assert {each[-1] for each in outcomes if isinstance(each, tuple)} >= SCENARIOS[scenario]
+    for choose in others:
+        found, there = play(monkeypatch, tmp_path, scenario, choose)
+        differing = [pair for pair in zip(outcomes, found, strict=True) if pair[0] != pair[1]]
+        assert differing == []
+        assert there == stored
+
+
+def test_every_type_and_every_way_to_repeat_it_is_played():
+    assert {metric.type for metric in PLAN.metrics} >= {
+        "category", "boolean", "string", "ordinal", "number", "survey", "vector", "top_item"
+    }  # fmt: skip
+    assert {metric.kind for metric in PLAN.metrics} == set(KINDS)
+    for each, kind in IMPOSSIBLE:
+        after = "7d" if kind == "reservoir" else "0ms"
+        ladder = f"[{{epsilon: 1, after: {after}}}, {{epsilon: 2, after: {after}}}]"
+        text = f"{TYPES[each]}, window: 28d, repeat: {KINDS[kind]}, ladder: {ladder}"
+        with pytest.raises(ValueError, match="repeat"):
+            parse_plan(f"{HEAD}  m: {{{text}}}\n").compile()
+
+
+# That it is so by construction.
+
+
+def functions(module):
+    found = ast.walk(ast.parse(inspect.getsource(module)))
+    return [each for each in found if isinstance(each, ast.FunctionDef)]
+
+
+def test_what_decides_receives_neither_a_value_nor_a_symbol():
+    """Only what is named here: of no other type and no other name may a parameter be."""
+    allowed = {
+        "self": None,
+        "connection": "sqlite3.Connection",
+        "terms": "Terms",
+        "metric": "CompiledMetric",
+        "plan": "CompiledPlan",
+        "store": "Store",
+        "source": "Source",
+        "counts": "ItemCounts",
+        "outcome": "Outcome",
+        **dict.fromkeys(("now", "cost", "lifetime"), "int"),
+    }
+    for function in functions(decisions):
+        given = function.args
+        assert (given.vararg, given.kwarg, given.kwonlyargs, given.posonlyargs) == (
+            None, None, [], []
+        )  # fmt: skip
+        for each in given.args:
+            annotation = None if each.annotation is None else ast.unparse(each.annotation)
+            assert allowed[each.arg] == annotation, (function.name, each.arg)
+    names = {
+        each.attr if isinstance(each, ast.Attribute) else each.id
+        for each in ast.walk(ast.parse(inspect.getsource(decisions)))
+        if isinstance(each, ast.Attribute | ast.Name)
+    }
+    assert names.isdisjoint({"Symbol", "encode", "draw", "draw_last", "symbol", "value"})
+    (refused,) = [each for each in functions(client) if each.name == "_refused"]
+    assert [each.arg for each in refused.args.args] == ["self", "now"]
+
+
+@pytest.mark.parametrize(
+    ("name", "deciding", "drawing"),
+    [
+        ("record", {"decide"}, {"_carry_out", "_count_on", "_note"}),
+        ("_note", {"decide_in_memory"}, {"_drawn"}),
+        ("_count_on", {"under_way"}, {"add"}),
+    ],
+)
+def test_whoever_holds_the_symbol_uses_it_only_to_draw(name, deciding, drawing):
+    (function,) = [each for each in functions(admission) if each.name == name]
+    calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
+    used = [
+        (each.func.attr if isinstance(each.func, ast.Attribute) else each.func.id)
+        for each in calls
+        if any(isinstance(part, ast.Name) and part.id == "symbol" for part in each.args)
+    ]
+    assert set(used) - {"cast"} <= drawing
+    inside = {id(part) for each in calls for part in ast.walk(each)}
+    symbols = [
+        each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == "symbol"
+    ]
+    assert symbols
+    assert all(id(each) in inside for each in symbols)
+    assert deciding <= {each.func.attr for each in calls if isinstance(each.func, ast.Attribute)}
+
+
+def test_the_type_is_checked_before_anything_else(monkeypatch, tmp_path):
+    """Also where the store, the clock or the period would have been looked at first."""
+    asked = []
+
+    class Asked(FakeClock):
+        def __call__(self):
+            asked.append(self)
+            return super().__call__()
+
+    device = SeededClient(PLAN, seed=1, state=tmp_path / "device.db", clock=Asked(START))
+    device._store._connection.set_trace_callback(asked.append)
+    asked.clear()
+    for name in NAMES:
+        with pytest.raises(ValueTypeError):
+            device.record(name, b"bytes")
+    assert asked == []
+    assert device.stats().became == {}
+
+
+def test_a_number_that_is_none_after_all_is_of_the_wrong_type():
+    class Broken(float):
+        def __float__(self):
+            raise ArithmeticError("it was 7.123456789012345")
+
+    device = SeededClient(PLAN, seed=1)
+    with pytest.raises(ValueTypeError, match="float") as caught:
+        device.record("number.first", Broken(7.123456789012345))
+    assert "7.1234" not in str(caught.value)
+    assert caught.value.__context__ is None

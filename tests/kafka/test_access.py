@@ -1,0 +1,183 @@
+"""Who may do what, on a broker with names: devices write and read nothing, others do their part."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from drained import HOUR
+from kafka import KafkaConsumer, TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
+from messages import message
+
+from clientsdk import Broker, KafkaPublisher
+from clientsdk.testing import FakeClock, SeededClient, small_plan
+from sotto.cli import main
+from sotto.errors import PublishError
+from sotto.producers import end_producer, make_producer
+
+pytestmark = pytest.mark.slow
+
+NAME = "access"
+REPORTS, ESTIMATES, QUARANTINE, REQUEUE = (
+    f"{NAME}-{each}" for each in ("e1-p2", "estimates", "quarantine", "requeue")
+)
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(small_plan().to_json())
+    return str(path)
+
+
+@pytest.fixture
+def files(secured, plan_file):
+    """Files of all roles, once topics and what they may do with them are made."""
+    roles = {"devices": "devices", "aggregators": "aggregator"}
+    roles |= {"readers": "reader", "operators": "operator"}
+    principals = [word for role, who in roles.items() for word in (f"--{role}", f"User:{who}")]
+    command = ["topics", "create", NAME, "--partitions", "2", "--sinks", "--plan", plan_file]
+    assert main([*command, "--broker", str(secured.client_file), *principals]) == 0
+    return {who: str(secured.client_file_of(who)) for who in roles.values()}
+
+
+def broker_of(files, who):
+    return Broker.from_file(files[who])
+
+
+def read(broker, topic, group=None):
+    """Read a topic from its beginning; all records, or what the broker says against it."""
+    consumer = KafkaConsumer(
+        **broker.options(10), group_id=group, enable_auto_commit=False, request_timeout_ms=10_000
+    )
+    found = []
+    try:
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        consumer.seek_to_beginning()
+        end, deadline = consumer.end_offsets([partition])[partition], time.monotonic() + 20
+        if group is not None:
+            consumer.committed(partition)
+        while True:
+            for records in consumer.poll(timeout_ms=200).values():
+                found += records
+            if consumer.position(partition) >= end and found:
+                return found
+            if time.monotonic() > deadline:
+                return found
+    finally:
+        consumer.close()
+
+
+def write(broker, topic, idempotent=False):
+    producer = make_producer(
+        broker, 5, compression="zstd", batch=1 << 14, largest=1 << 20, enable_idempotence=idempotent
+    )
+    try:
+        producer.send(topic, value=b"x", partition=0).get(5)
+    finally:
+        end_producer(producer)
+
+
+def test_a_device_writes_reports_and_can_do_nothing_else(files, plan_file, capsys):
+    broker = broker_of(files, "devices")
+    publisher = KafkaPublisher(broker, REPORTS)
+    for shard in range(4):
+        publisher.publish(shard, message(bytes([shard])))
+    publisher.close()
+    for topic in (REPORTS, ESTIMATES, QUARANTINE, REQUEUE):
+        with pytest.raises(TopicAuthorizationFailedError):
+            read(broker, topic)
+    for topic in (ESTIMATES, QUARANTINE, REQUEUE):
+        with pytest.raises(KafkaError):
+            write(broker, topic)
+    admin = KafkaAdminClient(**broker.options(10))
+    try:
+        assert set(admin.list_topics()) == {REPORTS}
+        assert admin.list_groups() == []
+        made = admin.create_topics(
+            {"another-e1-p1": {"num_partitions": 1, "replication_factor": 1}}, raise_errors=False
+        )
+        assert made["topics"][0]["error_code"] == TopicAuthorizationFailedError.errno
+    finally:
+        admin.close()
+    with pytest.raises(GroupAuthorizationFailedError):
+        read(broker, REPORTS, group="sotto-mine")
+    # Nor give itself more.
+    command = ["topics", "create", NAME, "--partitions", "2", "--plan", plan_file]
+    asked = [*command, "--broker", files["devices"], "--devices", "User:nobody"]
+    assert main(asked) == 2
+    assert "is there already" not in capsys.readouterr().out
+
+
+def test_what_a_device_may_not_see_does_not_exist_for_it(files):
+    publisher = KafkaPublisher(broker_of(files, "devices"), "secret-e1-p2", timeout=2)
+    with pytest.raises(PublishError, match="knows no topic"):
+        publisher.publish(0, message())
+
+
+def send_reports(files):
+    """Let devices record yesterday and send both rungs now, and something that is no report."""
+    publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS)
+    for seed in range(6):
+        clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
+        client = SeededClient(small_plan(), seed=seed, clock=clock, publisher=publisher)
+        client.record("colour", "red")
+        for hours in (3, 26):
+            clock.advance(hours=hours)
+            assert client.flush().error is None
+    publisher.publish(0, message())
+    publisher.close()
+
+
+def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
+    send_reports(files)
+    drain = ["aggregate", "--plan", plan_file, "--broker", files["aggregator"], "--topic", REPORTS]
+    drain += ["--state", str(tmp_path / "state"), "--publish", ESTIMATES]
+    assert main([*drain, "--publish-quarantine", QUARANTINE]) == 0
+    said = capsys.readouterr()
+    assert "not published" not in said.out + said.err
+    sink = ["sink", "--broker", files["reader"], "--topic", ESTIMATES]
+    assert main([*sink, "--database", f"sqlite:///{tmp_path / 'results.db'}"]) == 0
+    assert (tmp_path / "results.db").stat().st_size
+    for who in ("aggregator", "operator"):
+        assert read(broker_of(files, who), QUARANTINE), who
+    for who, topics in {
+        "reader": (REPORTS, QUARANTINE, REQUEUE),
+        "operator": (REPORTS, ESTIMATES),
+    }.items():
+        for topic in topics:
+            with pytest.raises(TopicAuthorizationFailedError):
+                read(broker_of(files, who), topic)
+    for who, topic in (("aggregator", REPORTS), ("aggregator", REQUEUE), ("reader", ESTIMATES)):
+        with pytest.raises(KafkaError):
+            write(broker_of(files, who), topic)
+    write(broker_of(files, "operator"), REQUEUE, idempotent=True)
+
+
+def test_a_group_of_a_streaming_job_is_the_aggregator_s(files):
+    send_reports(files)
+    assert read(broker_of(files, "aggregator"), REPORTS, group="sotto-job")
+    with pytest.raises(GroupAuthorizationFailedError):
+        read(broker_of(files, "aggregator"), REPORTS, group="another")
+
+
+def test_only_who_administers_the_cluster_sets_acls(files, plan_file, capsys):
+    command = ["topics", "create", NAME, "--partitions", "2", "--plan", plan_file]
+    status = main([*command, "--broker", files["aggregator"], "--devices", "User:friend"])
+    assert status == 2
+    assert ClusterAuthorizationFailedError.__name__ in capsys.readouterr().err
+
+
+def test_a_broker_without_an_authorizer_says_so(local, plan_file, capsys):
+    command = ["topics", "create", NAME, "--partitions", "2", "--plan", plan_file]
+    status = main([*command, "--broker", str(local.client_file), "--devices", "User:devices"])
+    assert status == 2
+    assert "needs an authorizer" in capsys.readouterr().err

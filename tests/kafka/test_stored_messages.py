@@ -1,0 +1,93 @@
+"""Nothing that a broker stores joins two pseudonyms of a device: its segment files are read."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from messages import message, pseudonym
+from segments import stored
+
+from clientsdk import KafkaPublisher
+from clientsdk.testing import FakeClock, SeededClient, small_plan
+from sotto import producers
+from sotto.wire import decode_message, pseudonym_of
+
+pytestmark = pytest.mark.slow
+
+
+def day(client, *, hours=3):
+    """Record a value and send what is due some hours later; end the day."""
+    client.record("colour", "red")
+    client.clock.advance(hours=hours)
+    result = client.flush()
+    client.clock.advance(hours=24 - hours)
+    return result
+
+
+def assert_joins_nothing(batches):
+    """No batch and nothing in its header or beside its values covers two pseudonyms."""
+    for batch in batches:
+        assert (batch.producer, batch.epoch, batch.sequence) == (-1, -1, -1)
+        assert {(record.key, record.headers) for record in batch.records} == {(None, 0)}
+        assert len({pseudonym_of(record.value) for record in batch.records}) == 1
+        # The sender's clock is in none of it.
+        assert (batch.base_timestamp, set(batch.deltas)) == (0, {0})
+
+
+def test_stored_batches_of_a_device_over_several_periods_and_an_outage(local, broker, topic):
+    publisher = KafkaPublisher(broker, topic, timeout=4)
+    clock = FakeClock()
+    client = SeededClient(small_plan(), seed=3, clock=clock, publisher=publisher)
+    # From the second day on a flush sends what is due under two pseudonyms.
+    assert [day(client).sent for _ in range(4)] == [1, 2, 2, 2]
+    local.kill()
+    for _ in range(2):
+        result = day(client)
+        assert (result.sent, result.error is None) == (0, False)
+    local.start()
+    deadline = time.monotonic() + 30
+    while (result := client.flush()).error is not None:
+        assert time.monotonic() < deadline
+    assert result.sent >= 2
+    publisher.close()
+    batches = stored(local.folder, topic)
+    assert_joins_nothing(batches)
+    senders = [pseudonym_of(record.value) for batch in batches for record in batch.records]
+    assert len(set(senders)) == 6
+    events = {
+        row.event
+        for batch in batches
+        for record in batch.records
+        for run in decode_message(record.value).runs
+        for row in run.rows
+    }
+    assert len(events) == 6
+
+
+def test_stored_batches_of_many_who_share_a_publisher(local, broker, topic):
+    """Messages of one partition, which a producer would put into one batch."""
+    publisher = KafkaPublisher(broker, topic, compression=None)
+    for number in range(60):
+        publisher.publish(0, message(bytes([number]), pseudonym(number % 12)))
+    publisher.close()
+    batches = stored(local.folder, topic)
+    assert_joins_nothing(batches)
+    assert sum(len(batch.records) for batch in batches) == 60
+
+
+def test_the_files_show_what_an_idempotent_producer_would_leave(local, broker, topic):
+    """What is looked for can be seen: with a number, batches of all pseudonyms share it."""
+    producer = producers.make_producer(
+        broker, 10, compression="zstd", batch=1 << 14, largest=1 << 20
+    )
+    for number in range(2):
+        sent = message(pseudonym=pseudonym(number))
+        producer.send(str(topic), sent, partition=0).get(10)
+    producers.end_producer(producer)
+    batches = stored(local.folder, topic)
+    (joined,) = {batch.producer for batch in batches}
+    assert joined >= 0
+    assert [batch.sequence for batch in batches] == [0, 1]
+    with pytest.raises(AssertionError):
+        assert_joins_nothing(batches)

@@ -1,0 +1,60 @@
+"""One version of a plan has one fingerprint at an aggregator, in one run and in all later ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from drain_logs import START, Device, write
+from step_plans import DAY, category, plan
+
+from mechanisms.frozen import replace
+from pipelines.commit import StateDirectory
+from pipelines.drain import drain
+from pipelines.requeue import requeue
+from sotto.compiled import CompiledPlan
+from sotto.errors import PlanError
+
+FIRST = plan(3, 4, category("colour", 3, 0.5, 1))
+#: What only devices that were given it say.
+MARKED = replace(FIRST, grace=2 * DAY)
+
+
+def log(folder: Path, under: CompiledPlan, reports: bool = True, seed: int = 1) -> Path:
+    device = Device(under, random.Random(seed))
+    folder.mkdir(exist_ok=True)
+    return write(folder, device.chain(under.metrics[0], START) if reports else [], lanes=1)
+
+
+@pytest.mark.parametrize("reports", [False, True], ids=["given", "counted"])
+def test_another_fingerprint_of_a_version_is_refused_in_a_later_run(
+    tmp_path: Path, reports: bool
+) -> None:
+    """Also where nothing was counted: the directory has seen the plan."""
+    source, state = log(tmp_path / "log", FIRST, reports), tmp_path / "state"
+    drain(source, state, [FIRST])
+    for again in (lambda: drain(source, state, [MARKED]), lambda: requeue(state, [MARKED])):
+        with pytest.raises(PlanError, match="plan step version 3 has two fingerprints") as caught:
+            again()
+        assert FIRST.fingerprint_hex in str(caught.value)
+        assert MARKED.fingerprint_hex in str(caught.value)
+    with pytest.raises(PlanError, match="has two fingerprints"):
+        drain(source, state, [FIRST, MARKED])
+    assert drain(source, state, [FIRST, replace(MARKED, version=4)]).drains == 0
+
+
+def test_a_later_document_takes_the_place_of_an_earlier(tmp_path: Path) -> None:
+    """It is the same plan on the wire: what came under either counts once, in one window."""
+    later = replace(FIRST, owner="other@tests.example", expires=FIRST.expires + DAY, retention=DAY)
+    source, state = log(tmp_path / "log", FIRST), tmp_path / "state"
+    assert drain(source, state, [FIRST]).tally.counted == 1
+    directory = StateDirectory(state)
+    assert directory.plan(FIRST.fingerprint_hex).read_bytes() == FIRST.to_json()
+    with_more = log(tmp_path / "more", later, seed=2)
+    (with_more / "lane-0").rename(source / "lane-more")
+    result = drain(source, state, [later])
+    assert (result.tally.counted, result.rejects) == (1, {})
+    assert directory.plan(FIRST.fingerprint_hex).read_bytes() == later.to_json()
+    assert list(directory.manifest().plans) == [FIRST.fingerprint_hex]
+    assert directory.known_plans() == {FIRST.fingerprint_hex: "step version 3"}

@@ -1,0 +1,388 @@
+"""Estimates of few reports are withheld, in every output and for every type of metric.
+
+That an output says nothing of a payload is shown by comparison: a report with one payload and a
+report with another one, alike in everything that is not protected, give the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import sqlite3
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drain_logs import START, Device, Sent, write
+from every_type import KINDS, plan_text
+from sink_documents import Feed
+from step_plans import DAY, HOUR
+from watched import exposition
+
+from mechanisms.testing import SeededSource
+from pipelines.combine import combine
+from pipelines.commit import StateDirectory
+from pipelines.counts import Window, WindowKey, unpack_page
+from pipelines.drain import drain
+from pipelines.estimates import rows_of_windows
+from pipelines.files import load
+from pipelines.projection import projection
+from pipelines.publication import documents_of
+from pipelines.published import WindowDocument, parse
+from pipelines.results import ESTIMATES, WINDOWS, Results, of_state
+from pipelines.shares import Share
+from pipelines.sinkdatabase import SinkDatabase
+from pipelines.smallgroups import reason
+from sotto.cli import main
+from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.plan import parse_plan
+from sotto.registry import Registry
+from sotto.wire import Row
+
+CANDIDATES = ("home", "away")
+#: Columns of an estimate that come from payloads.
+FROM_PAYLOADS = (
+    *("value", "standard_error", "low", "high", "display", "detection_floor"),
+    *("significant", "p_value", "confounded_with"),
+)
+COLOUR = """\
+collector: tests.example
+plan: small
+version: 1
+owner: nobody@tests.example
+expires: 2100-01-01
+period: 7d
+resolution: 1h
+shards: 4
+ceilings: {period: 100, lifetime: 1000}
+metrics:
+  colour:
+    {type: category, domain: [red, green], outside: other, mechanism: grr, window: 7d,
+     ladder: [{epsilon: 1}, {epsilon: 2, after: 1d}]}
+"""
+
+
+def every_plan() -> CompiledPlan:
+    """A plan with every type and mechanism that asks for as many reports as a plan mostly does."""
+    return parse_plan(plan_text().replace("minimum_reports: 1\n", "")).compile()
+
+
+def colour_plan(least: int | None = None) -> CompiledPlan:
+    said = "" if least is None else f"minimum_reports: {least}\n"
+    return parse_plan(said + COLOUR).compile()
+
+
+def two_payloads(metric: CompiledMetric, chain: bytes, pseudonym: bytes) -> list[bytes]:
+    """Return two payloads of one chain that differ."""
+    made, found = random.Random(7), set[bytes]()
+    source = SeededSource(7)
+    while len(found) < 2:
+        value = KINDS[metric.name].value(made)
+        symbol = (1, 0, 0) if metric.type == "top_item" else metric.encode(value)
+        found.add(metric.mechanism.draw(symbol, chain, pseudonym, source)[0])
+    return sorted(found)
+
+
+def lone_reports(plan: CompiledPlan, which: int) -> list[Sent]:
+    """Return one report of each metric, each with the first or the second of two payloads."""
+    source = random.Random(11)
+    device, sent = Device(plan, source), []
+    for metric in plan.metrics:
+        chain = source.randbytes(16)
+        payload = two_payloads(metric, chain, device.pseudonym)[which]
+        row = Row(0, device.pseudonym, chain, START - START % HOUR, payload)
+        sent.append(device.send(START + 2 * HOUR, metric, row))
+    return sent
+
+
+class Outputs:
+    """A log with reports, drained, and everything that is published of it."""
+
+    def __init__(self, folder: Path, plan: CompiledPlan, sent: list[Sent]) -> None:
+        self.folder, self.plan, self.state = folder, plan, folder / "state"
+        self.candidates = {plan.fingerprint: {"rappor": CANDIDATES}}
+        write(folder / "log", sent)
+        drain(folder / "log", self.state, [plan], candidates=self.candidates)
+
+    def rows(self) -> list[dict[str, object]]:
+        with Results(of_state(self.state)) as results:
+            return results.estimates()
+
+    def windows(self) -> list[dict[str, object]]:
+        with Results(of_state(self.state)) as results:
+            return results.table(WINDOWS)
+
+    def documents(self, since: int = 0) -> list[tuple[bytes, bytes]]:
+        directory, registry = StateDirectory(self.state), Registry([self.plan])
+        manifest = directory.manifest()
+        made = projection(directory, manifest, registry, self.candidates, since)
+        return list(documents_of(replace(made, state="job"), registry.collector, None))
+
+    def sunk(self) -> Path:
+        """Write the documents to a database, as a sink does."""
+        file = self.folder / "sunk.db"
+        with SinkDatabase(f"sqlite:///{file}") as written:
+            assert Feed(written).give(*self.documents()).refused == 0
+        return file
+
+    def exposed(self) -> str:
+        """Return what an exporter exposes, without how long things took."""
+        lines = exposition(self.state).splitlines()
+        timed = ("sotto_drain_", "sotto_exporter_")
+        return "\n".join(line for line in lines if not line.startswith(timed))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Outputs]:
+    """Two jobs with one report a window, which differ in the reports' payloads alone."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
+    plan = every_plan()
+    made = [Outputs(at, plan, lone_reports(plan, n)) for n, at in enumerate(folders)]
+    counts = [sorted(_counts(each).items()) for each in made]
+    assert all(one != other for one, other in zip(*counts, strict=True))
+    return made
+
+
+def _counts(outputs: Outputs) -> dict[WindowKey, list[list[int]]]:
+    directory = StateDirectory(outputs.state)
+    pages = directory.manifest().pages.items()
+    bodies = [load(directory.page(page, made), b"counts") for page, made in pages]
+    return {key: w.counts.tolist() for body in bodies for key, w in unpack_page(body).items()}
+
+
+def printed(outputs: Outputs, how: Sequence[str], capsys: pytest.CaptureFixture[str]) -> bytes:
+    assert main(["estimates", "--state", str(outputs.state), *how]) == 0
+    return capsys.readouterr().out.encode()
+
+
+@pytest.mark.parametrize(
+    "how", [["--format", "table", "--all"], ["--format", "csv"], ["--format", "json"]]
+)
+def test_what_is_printed_of_one_report_says_nothing_of_its_payload(
+    pair: list[Outputs], how: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = (printed(each, how, capsys) for each in pair)
+    assert one == other
+    assert one.count(b"1 report, the plan asks for 20") >= len(KINDS)
+
+
+def test_a_table_says_once_a_window_why_there_are_no_estimates(
+    pair: list[Outputs], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(pair[0], [], capsys).decode().splitlines()
+    assert [line for line in lines if line.startswith("  ")] == [
+        "  withheld: 1 report, the plan asks for 20"
+    ] * len(KINDS)
+
+
+def test_a_csv_keeps_its_columns_and_a_row_for_every_estimate(
+    pair: list[Outputs], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(pair[0], ["--format", "csv", "--metric", "grr"], capsys).decode()
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert [line["item"] for line in lines] == ["red", "green", "blue", "grey", "other"]
+    for line in lines:
+        assert list(line) == list(ESTIMATES.columns.keys())
+        assert {line[name] for name in FROM_PAYLOADS} == {""}
+        assert (line["n"], line["reports_by_level"]) == ("1", "[1, 0]")
+        assert line["withheld"] == "1 report, the plan asks for 20"
+
+
+@pytest.mark.parametrize("place", [lambda o: o.state / "results.db", Outputs.sunk])
+def test_a_database_of_one_report_says_nothing_of_its_payload(
+    pair: list[Outputs], place: Callable[[Outputs], Path]
+) -> None:
+    """Byte for byte, but for the names of the jobs and of generations, which are random."""
+    one, other = (_neutral(place(each)) for each in pair)
+    assert one == other
+    assert b"1 report, the plan asks for 20" in one
+
+
+def _neutral(file: Path) -> bytes:
+    """Return a database's bytes with one name for all jobs and generations."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        names = connection.execute("select state, lineage from meta").fetchone()
+    content = file.read_bytes()
+    for name in names:
+        content = content.replace(name.encode(), b"-" * len(name))
+    return content
+
+
+def test_documents_of_one_report_say_nothing_of_its_payload(pair: list[Outputs]) -> None:
+    one, other = (each.documents() for each in pair)
+    assert one == other
+    windows = [d for each in one if isinstance(d := parse(*each), WindowDocument)]
+    assert {each.window["metric"] for each in windows} == set(KINDS)
+    for document in windows:
+        assert document.window["withheld"] == "1 report, the plan asks for 20"
+        assert document.window["minimum_reports"] == 20
+        assert {row[name] for row in document.estimates for name in FROM_PAYLOADS} == {None}
+
+
+def test_an_exporter_of_one_report_says_nothing_of_its_payload(pair: list[Outputs]) -> None:
+    one, other = (each.exposed() for each in pair)
+    assert one == other
+    assert "sotto_estimate{" not in one
+    assert one.count("sotto_estimate_window_withheld{") == len(KINDS)
+    assert 'sotto_estimate_window_reports{metric="grr",plan="every",version="1"} 1.0' in one
+    assert 'sotto_estimate_window_withheld{metric="grr",plan="every",version="1"} 1.0' in one
+
+
+def colours(plan: CompiledPlan, devices: int) -> list[Sent]:
+    """Return the reports of some devices, of which every third sends only the first rung."""
+    source = random.Random(3)
+    made = [Device(plan, source) for _ in range(devices)]
+    return [
+        sent
+        for number, device in enumerate(made)
+        for sent in device.chain(plan.metric("colour"), START, upto=1 + (number % 3 > 0))
+    ]
+
+
+@pytest.mark.parametrize("least", [None, 20])
+def test_nineteen_reports_are_too_few_and_twenty_are_not(tmp_path: Path, least: int | None) -> None:
+    plan, owner = colour_plan(least), colour_plan(1)
+    few = Outputs(tmp_path / "few", plan, colours(plan, 19))
+    assert {row["withheld"] for row in few.rows()} == {"19 reports, the plan asks for 20"}
+    assert {row[name] for row in few.rows() for name in FROM_PAYLOADS} == {None}
+    assert [(row["n"], row["reports_by_level"]) for row in few.windows()] == [(19, [7, 12])]
+    enough = Outputs(tmp_path / "enough", plan, colours(plan, 20))
+    asked = Outputs(tmp_path / "asked", owner, colours(owner, 20))
+    assert {row["withheld"] for row in enough.rows()} == {None}
+    assert enough.rows() == asked.rows()
+    assert all(isinstance(row["value"], float) for row in enough.rows())
+
+
+def test_an_owner_who_asks_for_one_report_is_given_its_estimate(tmp_path: Path) -> None:
+    plan = colour_plan(1)
+    lone = Outputs(tmp_path, plan, colours(plan, 1))
+    assert {row["withheld"] for row in lone.rows()} == {None}
+    shares = [row["value"] for row in lone.rows()]
+    assert max(shares) > 1 > min(shares)  # type: ignore[type-var]
+    assert "sotto_estimate{" in lone.exposed()
+
+
+def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
+    """Row and document of the same key are replaced, under a higher revision."""
+    plan = colour_plan()
+    colour, source = plan.metric("colour"), random.Random(4)
+    sent = colours(plan, 19)
+    liar = Device(plan, source)
+    chain, at = source.randbytes(16), START - START % HOUR
+    first = Row(0, liar.pseudonym, chain, at, b"\0")
+    job = Outputs(tmp_path, plan, [*sent, liar.send(START + 2 * HOUR, colour, first)])
+    before, published = job.windows(), job.documents()
+    figures = [struct.pack(">d", row["value"]) for row in job.rows()]
+    assert all(each in (job.state / "results.db").read_bytes() for each in figures)
+    assert [(row["n"], row["withheld"], row["revision"]) for row in before] == [(20, None, 1)]
+    with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+        Feed(database).give(*published)
+    again = liar.send(START + 2 * DAY, colour, first._replace(payload=b"\1"))
+    write(tmp_path / "log", [again], lanes=1)
+    drain(tmp_path / "log", job.state, [plan])
+    now = [(row["n"], row["withheld"], row["revision"]) for row in job.windows()]
+    assert now == [(19, "19 reports, the plan asks for 20", 2)]
+    assert {row[name] for row in job.rows() for name in FROM_PAYLOADS} == {None}
+    assert not any(each in (job.state / "results.db").read_bytes() for each in figures)
+    assert "sotto_estimate{" not in job.exposed()
+    news = job.documents(since=1)
+    assert news[0][0] == published[0][0]
+    with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+        Feed(database).give(*news)
+    with Results(f"sqlite:///{tmp_path / 'sunk.db'}") as results:
+        assert results.estimates() == job.rows()
+        assert results.table(WINDOWS) == job.windows()
+    assert not any(each in (tmp_path / "sunk.db").read_bytes() for each in figures)
+
+
+@pytest.mark.parametrize("asked", ["1", "NULL"])
+def test_results_made_under_another_minimum_are_made_again(tmp_path: Path, asked: str) -> None:
+    """Of a plan that asked for one report, and of a release that did not ask."""
+    plan = colour_plan()
+    job = Outputs(tmp_path, plan, colours(plan, 19))
+    expected = job.rows(), job.windows()
+    _estimate_under(job.state / "results.db", asked)
+    drain(tmp_path / "log", job.state, [plan])
+    assert (job.rows(), job.windows()) == expected
+
+
+def _estimate_under(database: Path, asked: str) -> None:
+    """Make a database what it would be had the plan asked for another number of reports."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("update estimates set value = 0.5, withheld = null")
+        connection.execute(f"update windows set withheld = null, minimum_reports = {asked}")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> object:
+    from fake_kafka import FakeCluster, install
+
+    made = FakeCluster("reports-e1-p4")
+    install(monkeypatch, made)
+    return made
+
+
+@pytest.mark.parametrize(("devices", "why"), [(19, "19 reports, the plan asks for 20"), (20, None)])
+def test_it_is_the_sum_of_shares_that_must_be_enough(
+    cluster: object, tmp_path: Path, devices: int, why: str | None
+) -> None:
+    from fake_kafka import FakeCluster
+    from test_combine import publish
+
+    assert isinstance(cluster, FakeCluster)
+    plan = colour_plan()
+    publish(cluster, colours(plan, devices))
+    states = [tmp_path / "1", tmp_path / "2"]
+    for number, state in enumerate(states, start=1):
+        drain(cluster.source(share=Share(number, 2)), state, [plan])
+    database = tmp_path / "all.db"
+    for _ in range(2):
+        combine(states, [plan], f"sqlite:///{database}")
+        with Results(f"sqlite:///{database}") as results:
+            assert {row["withheld"] for row in results.estimates()} == {why}
+            assert {row["value"] is None for row in results.estimates()} == {why is not None}
+            assert [row["n"] for row in results.table(WINDOWS)] == [devices]
+        # It is made again the second time.
+        _estimate_under(database, "1")
+
+
+@pytest.mark.parametrize("name", ["vector_thresholds", "sampled_bit"])
+def test_a_part_that_too_few_reports_are_about_is_withheld_by_itself(name: str) -> None:
+    """Each coordinate of a vector and each bit of a number is asked of some reports only."""
+    plan = every_plan()
+    metric, source, made = plan.metric(name), SeededSource(5), random.Random(5)
+    mechanism = metric.mechanism
+    counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+    for _ in range(40):
+        ids = source.words(4).reshape(2, 1, 2)
+        chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
+        symbol = metric.encode(KINDS[name].value(made))
+        payload = np.frombuffer(mechanism.draw(symbol, chain, pseudonym, source)[0], np.uint8)
+        counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, np.zeros(1, np.int64), 1)
+    key = WindowKey(plan.fingerprint, metric.index, 0)
+    (window,), rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
+    assert (window["n"], window["withheld"]) == (40, None)
+    few = [row for row in rows if row["n"] < 20]
+    assert 0 < len(few) < len(rows) or name == "vector_thresholds"
+    assert {row[column] for row in few for column in FROM_PAYLOADS} == {None}
+    assert [row["withheld"] for row in rows] == [reason(int(str(row["n"])), 20) for row in rows]
+
+
+def test_documents_of_before_are_still_read(tmp_path: Path) -> None:
+    plan = colour_plan(1)
+    key, value = Outputs(tmp_path, plan, colours(plan, 3)).documents()[0]
+    said = json.loads(value)
+    for part in (said["window"], *said["estimates"]):
+        part.pop("withheld")
+        part.pop("minimum_reports", None)
+    document = parse(key, json.dumps(said).encode())
+    assert isinstance(document, WindowDocument)
+    assert document.window["withheld"] is document.window["minimum_reports"] is None
+    assert {row["withheld"] for row in document.estimates} == {None}

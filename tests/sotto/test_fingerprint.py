@@ -1,0 +1,136 @@
+"""What names a plan on the wire: everything that decides about bytes, and nothing that does not."""
+
+import copy
+import hashlib
+import json
+
+import pytest
+from agreed_plans import DAY, canonical, compiled, metric_document, plan_document
+
+from sotto.compiled import CompiledPlan
+from sotto.errors import PlanError
+from sotto.registry import Registry
+
+#: Fields of which plans may differ and be the same on the wire, and other values of them.
+OUTSIDE = {"owner": "someone@fleet.example", "expires": 1_900_000_000_001, "retention": DAY}
+METRIC_OUTSIDE = {"unit": "cm", "question": "Do you?"}
+#: All others but the format, and other values.
+INSIDE = {
+    "collector": "other.example",
+    "plan": "arrivals",
+    "version": 2,
+    "period": 14 * DAY,
+    "resolution": 2 * 3_600_000,
+    "grace": 2 * DAY,
+    "shards": 16,
+    "ceilings": {"period": 12_000_000, "lifetime": 640_000_001},
+}
+METRIC_INSIDE = {
+    "name": "hue",
+    "type": "boolean",
+    "mechanism": {"name": "oue", "domain_size": 3},
+    "missing": True,
+    "window": 7 * DAY,
+    "repeat": {"kind": "every", "limit": 1},
+    "ladder": [{"epsilon": 500_000, "after": 0}],
+    "panel": 13,
+    "domain": ["a", "c"],
+    "outside": "a",
+    "range": [0.0, 2.0],
+}
+
+
+def rich():
+    """A document that has every field a compiled plan can have."""
+    document = plan_document()
+    document["metrics"][0]["panel"] = 2
+    document["metrics"][2]["unit"] = "mm"
+    document["metrics"].append(
+        metric_document(
+            "asked",
+            type="survey",
+            mechanism={"name": "warner"},
+            domain=None,
+            outside=None,
+            question="Did you?",
+        )
+    )
+    return document
+
+
+def fingerprint(document):
+    return CompiledPlan.from_json(canonical(document)).fingerprint
+
+
+def test_every_field_is_either_on_the_wire_or_not():
+    document = rich()
+    assert document.keys() == {"format", "metrics"} | INSIDE.keys() | OUTSIDE.keys()
+    fields = set().union(*(metric.keys() for metric in document["metrics"]))
+    assert fields == METRIC_INSIDE.keys() | METRIC_OUTSIDE.keys()
+
+
+@pytest.mark.parametrize("key", [*OUTSIDE, *METRIC_OUTSIDE])
+def test_what_decoding_does_not_need_is_not_in_the_fingerprint(key):
+    document, changed = rich(), rich()
+    if key in OUTSIDE:
+        changed[key] = OUTSIDE[key]
+    else:
+        place = next(metric for metric in changed["metrics"] if key in metric)
+        place[key] = METRIC_OUTSIDE[key]
+    assert document != changed
+    assert fingerprint(document) == fingerprint(changed)
+    first, second = (CompiledPlan.from_json(canonical(each)) for each in (document, changed))
+    assert first.digest != second.digest
+    # The later document takes the place of the earlier.
+    assert Registry([first, second]).plans == (second,)
+
+
+@pytest.mark.parametrize("key", [*INSIDE, *METRIC_INSIDE])
+def test_what_decides_about_bytes_is_in_the_fingerprint(key):
+    """Whatever else a change would break: the hash is taken of the document as it stands."""
+    document, changed = rich(), copy.deepcopy(rich())
+    if key in INSIDE:
+        changed[key] = INSIDE[key]
+    else:
+        place = next(metric for metric in changed["metrics"] if key in metric)
+        place[key] = METRIC_INSIDE[key]
+    assert hashed(document) != hashed(changed)
+
+
+def test_the_order_of_metrics_is_in_the_fingerprint():
+    document = rich()
+    changed = {**document, "metrics": document["metrics"][::-1]}
+    assert fingerprint(document) != fingerprint(changed)
+
+
+def hashed(document):
+    """The fingerprint as ``docs/formats.md`` describes it."""
+    covered = {key: value for key, value in document.items() if key in INSIDE}
+    covered["metrics"] = [
+        {key: value for key, value in metric.items() if key in METRIC_INSIDE}
+        for metric in document["metrics"]
+    ]
+    return hashlib.sha256(b"sotto.fingerprint\0" + canonical(covered)).digest()
+
+
+def test_a_fingerprint_is_the_hash_that_is_described():
+    plan = CompiledPlan.from_json(canonical(rich()))
+    assert plan.fingerprint == hashed(rich())
+    assert plan.fingerprint_hex == hashed(rich()).hex()
+
+
+def test_a_version_of_a_plan_has_one_fingerprint():
+    first, second = compiled(), compiled(grace=2 * DAY)
+    with pytest.raises(PlanError) as caught:
+        Registry([first, second])
+    said = str(caught.value)
+    assert "plan departures version 1 has two fingerprints" in said
+    assert first.fingerprint_hex in said
+    assert second.fingerprint_hex in said
+    assert "under a new version" in said
+    assert len(Registry([first, compiled(grace=2 * DAY, version=2)]).plans) == 2
+
+
+def test_a_plan_of_format_1_is_to_be_compiled_again():
+    with pytest.raises(PlanError, match="another format than 2: compile the plan again"):
+        CompiledPlan.from_json(canonical({**json.loads(compiled().to_json()), "format": 1}))
