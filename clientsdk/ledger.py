@@ -318,8 +318,9 @@ def _periods(
             reserved,
             spent,
             json.loads(tallies),
-            *degraded.get(number, (0, 0)),
-            signed.get(number),
+            degraded_reserved=degraded.get(number, (0, 0))[0],
+            degraded_spent=degraded.get(number, (0, 0))[1],
+            signed_pseudonym=signed.get(number),
         )
         for number, pseudonym, reserved, spent, tallies in rows
     )

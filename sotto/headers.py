@@ -29,7 +29,8 @@ def known_version(header: NDArray[np.void]) -> NDArray[np.bool_]:
     """Return which headers are of a version that can be read."""
     version = header["version"]
     known: NDArray[np.bool_] = (version == VERSION) | (version == SIGNED_VERSION)
-    return known & (header["flags"] == 0)
+    known &= header["flags"] == 0
+    return known
 
 
 def shards_said(

@@ -32,6 +32,7 @@ HEAVY = {
     "argparse",
     "asyncio",
     "concurrent.futures",
+    "cryptography",
     "dataclasses",
     "email",
     "hashlib",

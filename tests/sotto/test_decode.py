@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.coins import shard_of
-from sotto import runs
+from sotto import authentication, runs
 from sotto.compiled import CompiledPlan
 from sotto.decode import decode, encode_rows
 from sotto.errors import FormatError, ParameterError
@@ -459,3 +459,26 @@ def test_what_is_rejected_of_a_signed_message_is_kept_unsigned():
     assert (reject.reason, reject.message[2], reject.rows) == (Reason.IMPOSSIBLE_LEVEL, 1, 1)
     (again,) = check([reject.message], [NOW], MIXED).rejects
     assert again.reason is Reason.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_many_signed_messages_are_verified_each_for_itself(cores, monkeypatch):
+    """On several cores at once where there are many: which are forged is the same."""
+    monkeypatch.setattr(authentication, "_cores", lambda: cores)
+    used = []
+    pool = authentication.ThreadPoolExecutor
+    monkeypatch.setattr(
+        authentication, "ThreadPoolExecutor", lambda threads: used.append(threads) or pool(threads)
+    )
+    messages = []
+    for number in range(200):
+        message = bytearray(
+            signed(signed_row(SIGNERS[0])._replace(chain=number.to_bytes(16, "little")))
+        )
+        if number % 7 == 3:
+            message[-1 - number % 90] ^= 1
+        messages.append(bytes(message))
+    decoded = check(messages, [NOW] * 200, MIXED)
+    forged = [message for number, message in enumerate(messages) if number % 7 == 3]
+    assert sorted(reject.message for reject in decoded.rejects) == sorted(forged)
+    assert used == ([] if cores == 1 else [cores])
