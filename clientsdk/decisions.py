@@ -152,6 +152,10 @@ class Decisions:
             metric.panel,
         )
 
+    def ignore_panels(self) -> None:
+        """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
+        self.terms = {name: terms._replace(panels=1) for name, terms in self.terms.items()}
+
     def decide(self, connection: sqlite3.Connection, terms: Terms, now: int) -> Outcome | Place:
         """Return why nothing is recorded, or what is to be carried out.
 
