@@ -87,7 +87,7 @@ def test_a_withdrawal_takes_what_is_noted_and_its_charge_stays(client):
     ledger = client.ledger()
     assert (ledger.consent, ledger.pending, ledger.reserved) == (Consent.WITHDRAWN, (), 9 * COST)
     assert client.record("one", "a") is Outcome.NO_CONSENT
-    client.give_consent()
+    client.give_consent(again=True)
     record(client, 2)
     assert client.ledger().reserved == 11 * COST
 

@@ -184,7 +184,7 @@ def test_a_clock_beyond_all_times(tmp_path, now):
     assert (result.sent, result.lapsed, result.error) == (0, int(now > 0), None)
     assert (client.next_due() is None) == (now > 0)
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     assert client.ledger().reserved == COST
 
 
