@@ -64,16 +64,17 @@ class Client(Sending, Inspecting):
         recording until that time counts as made then, and if it lies beyond the plan's
         ``expires``, nothing is recorded any more and what was to be sent lapses.
     ceilings : Ceilings, optional
-        In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lower of these and
-        the plan's are pinned in a new store. In an existing one they can lower what is pinned,
-        and so can the plan; neither can raise it (see :meth:`renew_consent`).
+        In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lowest of these, the
+        settings', the environment's and the plan's are pinned in a new store. In an existing one
+        each can lower what is pinned, and none can raise it (see :meth:`renew_consent`).
     background : bool, optional
         Whether reports are sent without being asked for. If not, call :meth:`flush`.
     quota : Quota, optional
         How much may wait for being sent, and for how long.
     settings : Settings, optional
         All that is not given above; by default what the environment's variables say, read now
-        and never again.
+        and never again. Whatever is given, of ``SOTTO_DISABLED`` and ``SOTTO_CEILING_*`` and the
+        app's own the stricter holds.
 
     Raises
     ------
@@ -135,7 +136,7 @@ class Client(Sending, Inspecting):
         source = self._source()
         pinned = self.settings.lowered(self.plan.ceilings)
         if ceilings is not None:
-            pinned = lowered(checked_ceilings(ceilings), self.plan.ceilings)
+            pinned = self.settings.lowered(lowered(checked_ceilings(ceilings), self.plan.ceilings))
         path = None if state is None else checked_path(state)
         self._off = self.settings.disabled
         self._file = path

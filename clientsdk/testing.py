@@ -78,7 +78,7 @@ class SeededClient(Client):
     background : bool
         Whether to send without being asked, which no seed makes repeatable.
     settings : Settings, optional
-        By default all defaults, whatever the environment says.
+        By default all defaults. Of the environment only the three variables about privacy count.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
 WRONG_CELL = "wrong type"
-#: Of every device, whatever the environment says.
+#: Of every device, whatever the environment says but for the three variables about privacy.
 SETTINGS = Settings(background=False)
 
 
