@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from clientsdk import Client, Settings
+from clientsdk import NO_LIFETIME_BOUND, Client, Settings
 from sotto.cli.cells import WRONG_TYPE
 from sotto.cli.lanes import SortedLanes
 from sotto.cli.radio import Clock, Radio
@@ -189,8 +189,8 @@ class Fleet:
         start, end = self._recordings.starts[device : device + 2].tolist()
         clock = Clock(int(self._recordings.time[start]))
         radio = Radio(number, clock, self._network, self._lanes, self._plan.period)
-        with Client(
-            self._plan, state=None, publisher=radio, clock=clock, settings=SETTINGS
+        with _Device(
+            self._plan, state=NO_LIFETIME_BOUND, publisher=radio, clock=clock, settings=SETTINGS
         ) as client:
             client.give_consent()
             for entry in range(start, end):
@@ -254,6 +254,13 @@ class Fleet:
         """Return a random moment of the first slot in which something is due, not before it."""
         every = self._schedule.send_every
         return self._jitter.randrange(due, due - due % every + every)
+
+
+class _Device(Client):
+    """A client that lives for as long as its table says, and has no later life."""
+
+    def _warn_that_it_forgets(self) -> None:
+        """Do not: nothing of a simulated device is lost with the process."""
 
 
 def _witness(metric: CompiledMetric) -> Witness:

@@ -134,7 +134,7 @@ def test_a_wrong_type_is_told_of_and_notes_nothing(client):
 def test_a_forked_child_has_none_of_it():
     run(
         """
-client = device(metric("colour", "every", 99), state=None)
+client = device(metric("colour", "every", 99), state=NO_LIFETIME_BOUND)
 for _ in range(5):
     assert client.record("colour", "a") is Outcome.ACCEPTED
 def inherited():

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 from device_plans import HOUR, START, WEEK, metric, plan
 
-from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, Quota, Settings, complaints
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Ceilings,
+    Client,
+    MemoryPublisher,
+    Outcome,
+    Quota,
+    Settings,
+    complaints,
+)
 from clientsdk.settings import VARIABLES
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, SottoError, StoreError, ValueTypeError
@@ -59,7 +68,7 @@ def fresh(monkeypatch):
 
 
 def client_of(**options) -> Client:
-    options.setdefault("state", None)
+    options.setdefault("state", NO_LIFETIME_BOUND)
     options.setdefault("publisher", MemoryPublisher())
     options.setdefault("clock", FakeClock(START))
     return Client(plan(metric("colour")), **options)
@@ -263,9 +272,9 @@ def test_a_bad_privacy_setting_makes_no_client_and_no_file(monkeypatch, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_logger_is_left_alone_unless_a_variable_says_so(monkeypatch, caplog):
+def test_the_logger_is_left_alone_unless_a_variable_says_so(tmp_path, caplog):
     log = logging.getLogger("clientsdk")
-    client_of(settings=Settings()).close()
+    client_of(state=tmp_path / "device.db", settings=Settings()).close()
     assert log.level == logging.NOTSET
     try:
         client_of(settings=Settings(log="off")).close()
