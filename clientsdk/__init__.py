@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from clientsdk.client import Client
+from clientsdk.forgetful import NO_LIFETIME_BOUND
 from clientsdk.ledger import Consent, Ledger, LedgerPeriod, PendingChain
 from clientsdk.outcomes import FlushResult, Lapses, Outcome
 from clientsdk.permanent import PermanentCharge
@@ -25,6 +26,7 @@ _CHOICES = {
 }
 
 __all__ = [
+    "NO_LIFETIME_BOUND",
     "Broker",
     "Ceilings",
     "Client",

@@ -6,6 +6,7 @@ import os
 import re
 
 from clientsdk import complaints
+from clientsdk.forgetful import NO_LIFETIME_BOUND, Forgetful
 from clientsdk.publishers import Publisher
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import ParameterError, PlanError
@@ -60,17 +61,22 @@ def expected_plan(plan: CompiledPlan, expect: str | None) -> CompiledPlan:
     return plan
 
 
-def checked_path(state: str | os.PathLike[str]) -> str:
-    """Return where a device's file is to be.
+def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
+    """Return where a device's file is to be, None if the app has named that it wants none.
 
     Raises
     ------
     ParameterError
-        That is no path.
+        That is neither.
     """
-    path = os.fspath(state)
+    if state is NO_LIFETIME_BOUND:
+        return None
+    path = "" if state is None else os.fspath(state)
     if path in ("", ":memory:"):
-        raise ParameterError("state must be the path of a file, or None to keep all in memory")
+        raise ParameterError(
+            "state must be the path of a file; clientsdk.NO_LIFETIME_BOUND keeps everything in "
+            "memory, and then nothing bounds what a device gives in more than one process"
+        )
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from time import monotonic
@@ -19,6 +20,7 @@ from clientsdk.arguments import (
 )
 from clientsdk.background import Background
 from clientsdk.database import Access
+from clientsdk.forgetful import Forgetful
 from clientsdk.inspecting import Inspecting
 from clientsdk.ledger import Consent, lowered
 from clientsdk.outcomes import Outcome
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 #: As names of a module they are found sooner than as those of an Enum.
 ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL
 GIVEN = Consent.GIVEN
+_FORGETS = (
+    "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor does "
+    "what is not sent"
+)
 
 
 class Client(Sending, Inspecting):
@@ -56,9 +62,11 @@ class Client(Sending, Inspecting):
     ----------
     plan : CompiledPlan, bytes or path
         The compiled plan, its canonical JSON, or a file that holds it.
-    state : path or None
+    state : path or NO_LIFETIME_BOUND
         The device's file, made if absent. One file belongs to one collector; several clients and
-        processes may use it. None keeps everything in memory, for a device that forgets.
+        processes may use it. ``NO_LIFETIME_BOUND`` instead keeps everything in memory, warns once,
+        and bounds what is given in this process alone: the next one is a new device. None is an
+        error.
     publisher : Publisher
         Takes the messages. The client never closes it, since several clients may share it.
     clock : callable
@@ -67,16 +75,17 @@ class Client(Sending, Inspecting):
         recording until that time counts as made then, and if it lies beyond the plan's
         ``expires``, nothing is recorded any more and what was to be sent lapses.
     ceilings : Ceilings, optional
-        In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lower of these and
-        the plan's are pinned in a new store. In an existing one they can lower what is pinned,
-        and so can the plan; neither can raise it (see :meth:`renew_consent`).
+        In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lowest of these, the
+        settings', the environment's and the plan's are pinned in a new store. In an existing one
+        each can lower what is pinned, and none can raise it (see :meth:`renew_consent`).
     background : bool, optional
         Whether reports are sent without being asked for. If not, call :meth:`flush`.
     quota : Quota, optional
         How much may wait for being sent, and for how long.
     settings : Settings, optional
         All that is not given above; by default what the environment's variables say, read now
-        and never again.
+        and never again. Whatever is given, of ``SOTTO_DISABLED`` and ``SOTTO_CEILING_*`` and the
+        app's own the stricter holds.
     expect : str, optional
         The fingerprint of the plan that the app was made for, as ``sotto plan fingerprint`` prints
         it; another plan is refused. For plans that the app fetches.
@@ -108,13 +117,18 @@ class Client(Sending, Inspecting):
 
     Examples
     --------
+    >>> from clientsdk import NO_LIFETIME_BOUND
     >>> from clientsdk.publishers import MemoryPublisher
     >>> from clientsdk.testing import FakeClock, small_plan
     >>> plan, clock, publisher = small_plan(), FakeClock(), MemoryPublisher()
     >>> with Client(
-    ...     plan, state=None, publisher=publisher, clock=clock, background=False
+    ...     plan,
+    ...     state=NO_LIFETIME_BOUND,
+    ...     publisher=publisher,
+    ...     clock=clock,
+    ...     background=False,
     ... ) as client:
-    ...     client.give_consent()
+    ...     given = client.give_consent()
     ...     outcome = client.record("colour", "red")
     ...     clock.advance(days=2)
     ...     result = client.flush()
@@ -126,7 +140,7 @@ class Client(Sending, Inspecting):
         self,
         plan: CompiledPlan | bytes | str | os.PathLike[str],
         *,
-        state: str | os.PathLike[str] | None,
+        state: str | os.PathLike[str] | Forgetful,
         publisher: Publisher,
         clock: Callable[[], int] = now_ms,
         ceilings: Ceilings | None = None,
@@ -147,12 +161,14 @@ class Client(Sending, Inspecting):
         source = self._source()
         pinned = self.settings.lowered(self.plan.ceilings)
         if ceilings is not None:
-            pinned = lowered(checked_ceilings(ceilings), self.plan.ceilings)
-        path = None if state is None else checked_path(state)
+            pinned = self.settings.lowered(lowered(checked_ceilings(ceilings), self.plan.ceilings))
+        path = checked_path(state)
         self._off = self.settings.disabled
         self._file = path
         if self._off:
             path = None
+        elif path is None:
+            self._warn_that_it_forgets()
         quota = self.settings.quota
         period = self.plan.period_of(self._now())
         self._store = Store(path, self.plan, pinned, period, source, quota)
@@ -167,6 +183,9 @@ class Client(Sending, Inspecting):
             if self.settings.background and not self._off
             else None
         )
+
+    def _warn_that_it_forgets(self) -> None:
+        complaints.warn("memory", _FORGETS, quiet=math.inf)
 
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or say why not.

@@ -79,7 +79,7 @@ class Consenting(Parts):
         ----------
         ceilings : Ceilings, optional
             In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
-            plan's allow.
+            plan's allow; and those of the settings and the environment are not exceeded.
         again : bool
             As for :meth:`give_consent`: without it a withdrawal stands, and no ceiling changes.
 
@@ -95,6 +95,7 @@ class Consenting(Parts):
             error, as for :meth:`give_consent`.
         """
         agreed = self.plan.ceilings if ceilings is None else checked_ceilings(ceilings)
+        agreed = self.settings.lowered(agreed)
         given = self._agree(agreed, again)
         if given:
             tell_if_nothing_fits(self.plan, agreed)

@@ -1,8 +1,9 @@
 """How a client is configured: arguments over variables of the environment over defaults.
 
-Variables are read once, when a client is made. One that could weaken what a person was promised
-must be right: a switch or a ceiling that cannot be understood is an error. One that only tunes
-is told of once, and its default taken. No message repeats what a variable holds.
+Variables are read once, when a client is made. Three are about privacy: the switch and the two
+ceilings. Of them and of what the app passes, in whatever form, the stricter holds, and one that
+cannot be understood is an error. Any other that cannot is told of once, and its default taken. No
+message repeats what a variable holds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ _DIGITS = 12
 
 @frozen
 class Settings:
-    """What a client is configured with; made so, it knows nothing of the environment.
+    """What a client is configured with.
+
+    Settings that an app makes leave out the environment, but for the three variables about
+    privacy: a client that is given settings takes the stricter of both
+    (:meth:`stricter_with_environment`).
 
     Parameters
     ----------
@@ -94,6 +99,8 @@ class Settings:
     ) -> Settings:
         """Return settings from arguments, variables where there is none, and defaults.
 
+        Of the switch and the ceilings the stricter of argument and variable is taken.
+
         Parameters
         ----------
         environ : mapping, optional
@@ -110,9 +117,39 @@ class Settings:
         settings = cls(**arguments)
         for name, variable in VARIABLES.items():
             text = given.get(name)
-            if text is not None and variable.field not in arguments:
+            if text is not None and not variable.privacy and variable.field not in arguments:
                 settings = _with(settings, name, variable, text)
-        return settings
+        return settings.stricter_with_environment(given)
+
+    def stricter_with_environment(self, environ: Mapping[str, str] | None = None) -> Settings:
+        """Return these settings, with switch and ceilings at least as strict as the variables say.
+
+        Parameters
+        ----------
+        environ : mapping, optional
+            ``os.environ`` unless given.
+
+        Raises
+        ------
+        ParameterError
+            A variable about privacy is not as it should be.
+        """
+        given = os.environ if environ is None else environ
+        asked = Settings()
+        for name, variable in VARIABLES.items():
+            text = given.get(name)
+            if text is not None and variable.privacy:
+                asked = _with(asked, name, variable, text)
+        lifetime = _lower(self.ceiling_lifetime, asked.ceiling_lifetime)
+        period = _lower(self.ceiling_period, asked.ceiling_period)
+        if period is not None:
+            period = _lower(period, lifetime)
+        return replace(
+            self,
+            disabled=self.disabled or asked.disabled,
+            ceiling_period=period,
+            ceiling_lifetime=lifetime,
+        )
 
     def lowered(self, ceilings: Ceilings) -> Ceilings:
         """Return a plan's ceilings, lowered to what is set."""
@@ -130,7 +167,9 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
         An argument, or a variable about privacy, is not as it should be.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
-    return Settings.from_environment(**given) if settings is None else replace(settings, **given)
+    if settings is None:
+        return Settings.from_environment(**given)
+    return replace(settings, **given).stricter_with_environment()
 
 
 class Variable(NamedTuple):
@@ -145,13 +184,18 @@ class Variable(NamedTuple):
     allowed : str
         What it may hold, in words.
     privacy : bool
-        Whether a bad one is an error.
+        Whether a bad one is an error, and a stricter one holds whatever an app passes.
     """
 
     field: str
     put: Callable[[Settings, str], Settings]
     allowed: str
     privacy: bool = False
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    """Return the lower of two ceilings, either of which may be none."""
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _with(settings: Settings, name: str, variable: Variable, text: str) -> Settings:

@@ -12,6 +12,7 @@ import os
 from typing import NamedTuple
 
 from clientsdk.client import Client
+from clientsdk.forgetful import NO_LIFETIME_BOUND
 from clientsdk.outcomes import Outcome
 from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
@@ -80,7 +81,7 @@ class SeededClient(Client):
     background : bool
         Whether to send without being asked, which no seed makes repeatable.
     settings : Settings, optional
-        By default all defaults, whatever the environment says.
+        By default all defaults. Of the environment only the three variables about privacy count.
 
     Attributes
     ----------
@@ -113,7 +114,7 @@ class SeededClient(Client):
         self.publisher = MemoryPublisher() if publisher is None else publisher
         super().__init__(
             plan,
-            state=state,
+            state=NO_LIFETIME_BOUND if state is None else state,
             publisher=self.publisher,
             clock=self.clock,
             ceilings=ceilings,
@@ -126,6 +127,9 @@ class SeededClient(Client):
 
     def _source(self) -> Source:
         return self._seeded
+
+    def _warn_that_it_forgets(self) -> None:
+        """Do not: that is what tests and simulations want."""
 
 
 class Recorded(NamedTuple):

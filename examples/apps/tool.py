@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = parser.parse_args(arguments).command
     with make_client(home()) as client:
         if command == "agree":
-            client.give_consent()
+            client.give_consent(again=True)
         elif command == "disagree":
             client.withdraw_consent()
         else:

@@ -47,7 +47,8 @@ def create_app() -> FastAPI:
 
     @app.post("/agree")
     def agree() -> None:
-        client.give_consent()
+        # What a person says now, whatever was said before.
+        client.give_consent(again=True)
 
     return app
 

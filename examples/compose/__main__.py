@@ -13,7 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clientsdk import Broker, Client, CompiledPlan, KafkaPublisher, Publisher
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Broker,
+    Client,
+    CompiledPlan,
+    KafkaPublisher,
+    Publisher,
+)
 from sotto.log import now_ms
 from sotto.plan import load_plan
 
@@ -87,7 +94,10 @@ def send(
 def _device(
     plan: CompiledPlan, publisher: Publisher, clock: Callable[[], int], chance: random.Random
 ) -> Client:
-    client = Client(plan, state=None, publisher=publisher, clock=clock, background=False)
+    # Each run's devices are new ones.
+    client = Client(
+        plan, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock, background=False
+    )
     client.give_consent()
     client.record("theme", chance.choices([*THEMES], [*THEMES.values()])[0])
     client.record("start_time", chance.gammavariate(2, 1))

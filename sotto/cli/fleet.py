@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from clientsdk import Client, Settings
+from clientsdk import NO_LIFETIME_BOUND, Client, Settings
 from sotto.cli.cells import WRONG_TYPE
 from sotto.cli.lanes import SortedLanes
 from sotto.cli.radio import Clock, Radio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
 WRONG_CELL = "wrong type"
-#: Of every device, whatever the environment says.
+#: Of every device, whatever the environment says but for the three variables about privacy.
 SETTINGS = Settings(background=False)
 
 
@@ -46,14 +46,6 @@ class Faithful:
     def carry(self, device: int, sent: int, message: bytes) -> Iterable[tuple[int, bytes]]:
         """Return the message as it is."""
         return ((sent, message),)
-
-
-class _TrialClient(Client):
-    """A client that answers in every period, whatever its plan's panels."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._admission.decisions.ignore_panels()
 
 
 @dataclass(frozen=True)
@@ -200,9 +192,9 @@ class Fleet:
         start, end = self._recordings.starts[device : device + 2].tolist()
         clock = Clock(int(self._recordings.time[start]))
         radio = Radio(number, clock, self._network, self._lanes, self._plan.period)
-        make = _TrialClient if self._schedule.every_period else Client
+        make = _TrialDevice if self._schedule.every_period else _Device
         with make(
-            self._plan, state=None, publisher=radio, clock=clock, settings=SETTINGS
+            self._plan, state=NO_LIFETIME_BOUND, publisher=radio, clock=clock, settings=SETTINGS
         ) as client:
             client.give_consent()
             for entry in range(start, end):
@@ -266,6 +258,21 @@ class Fleet:
         """Return a random moment of the first slot in which something is due, not before it."""
         every = self._schedule.send_every
         return self._jitter.randrange(due, due - due % every + every)
+
+
+class _Device(Client):
+    """A client that lives for as long as its table says, and has no later life."""
+
+    def _warn_that_it_forgets(self) -> None:
+        """Do not: nothing of a simulated device is lost with the process."""
+
+
+class _TrialDevice(_Device):
+    """A device that answers in every period, whatever its plan's panels."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._admission.decisions.ignore_panels()
 
 
 def _witness(metric: CompiledMetric) -> Witness:

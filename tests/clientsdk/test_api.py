@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from enum import Enum
 
 import api_snapshot
 import pytest
@@ -21,7 +22,8 @@ def test_the_public_names_and_signatures_are_the_committed_ones():
 
 def test_every_public_name_is_there_and_no_other_is_made_up():
     for name in clientsdk.__all__:
-        assert getattr(clientsdk, name).__name__ == name
+        thing = getattr(clientsdk, name)
+        assert (thing.name if isinstance(thing, Enum) else thing.__name__) == name
     assert set(clientsdk.__all__) <= set(dir(clientsdk))
     with pytest.raises(AttributeError, match="no attribute 'Clients'"):
         clientsdk.Clients  # noqa: B018

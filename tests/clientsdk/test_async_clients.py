@@ -11,14 +11,14 @@ from device_plans import metric, reports
 from scripts import run
 from slow_publishers import PATIENCE, RESOLUTION, Noting, Stuck, quick_plan
 
-from clientsdk import Client, Outcome
+from clientsdk import NO_LIFETIME_BOUND, Client, Outcome
 from sotto.errors import ParameterError, StoreError
 
 ONE_RUNG = quick_plan(metric("colour", "every", 1000, ladder=[(500_000, 0)]))
 
 
 def device(publisher, **options):
-    client = Client(ONE_RUNG, state=None, publisher=publisher, **options)
+    client = Client(ONE_RUNG, state=NO_LIFETIME_BOUND, publisher=publisher, **options)
     client.give_consent()
     return client
 

@@ -20,7 +20,7 @@ from slow_publishers import (
     quick_plan,
 )
 
-from clientsdk import Client, MemoryPublisher, Outcome, background, backoff
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, background, backoff
 from clientsdk.errand import Errand
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
@@ -38,7 +38,7 @@ def hasty(monkeypatch):
     monkeypatch.setattr(backoff, "LONGEST", 0.01)
 
 
-def device(publisher, *, state=None, compiled=None, **options):
+def device(publisher, *, state=NO_LIFETIME_BOUND, compiled=None, **options):
     client = Client(compiled or quick_plan(), state=state, publisher=publisher, **options)
     client.give_consent()
     return client
@@ -103,7 +103,7 @@ def test_a_recording_that_is_refused_starts_what_an_earlier_process_left(path):
 
 
 def test_nothing_is_started_without_consent_nor_where_nothing_is_to_be_sent_by_itself():
-    client = Client(quick_plan(), state=None, publisher=Noting())
+    client = Client(quick_plan(), state=NO_LIFETIME_BOUND, publisher=Noting())
     client.record("colour", "a")
     assert senders() == []
     client.close()
@@ -256,9 +256,9 @@ def test_a_hint_of_the_receiver_is_heeded(monkeypatch):
 
 
 @pytest.mark.usefixtures("hasty")
-def test_one_warning_however_often_it_fails_and_nothing_of_a_foreign_error(caplog):
+def test_one_warning_however_often_it_fails_and_nothing_of_a_foreign_error(path, caplog):
     publisher = Failing(*(RuntimeError("Qzx7 a message") for _ in range(20)))
-    with device(publisher) as client:
+    with device(publisher, state=path) as client:
         client.record("colour", "a")
         publisher.wait_for(21)
     (told,) = [record for record in caplog.records if record.name == "clientsdk"]
@@ -389,9 +389,9 @@ def test_a_publisher_may_record_flush_and_close():
     assert outcomes == [Outcome.ACCEPTED, 1]
 
 
-def test_without_a_thread_to_be_had_values_are_kept(monkeypatch, caplog):
+def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
     publisher = Noting()
-    client = device(publisher)
+    client = device(publisher, state=path)
 
     def start(_):
         raise RuntimeError("can't start new thread")

@@ -165,13 +165,13 @@ class Device(RuleBasedStateMachine):
 
     @rule()
     def agree(self):
-        self.client.give_consent()
+        self.client.give_consent(again=True)
 
     @precondition(lambda self: self.pinned.period < 4_000_000)
     @rule(amount=AMOUNTS)
     def agree_to_more(self, amount):
         self.pinned = Ceilings(amount, 5 * amount)
-        self.client.renew_consent(self.pinned)
+        self.client.renew_consent(self.pinned, again=True)
 
     @precondition(lambda self: self.client.ledger().pending)
     @rule()

@@ -48,6 +48,8 @@ class Device(RuleBasedStateMachine):
             clock=self.clock,
             publisher=self.publisher,
         )
+        # Where file and mark are both in doubt it counts as withdrawn.
+        self.client.give_consent(again=True)
 
     def stop(self, clean):
         if clean:

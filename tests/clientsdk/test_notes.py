@@ -87,7 +87,7 @@ def test_a_withdrawal_takes_what_is_noted_and_its_charge_stays(client):
     ledger = client.ledger()
     assert (ledger.consent, ledger.pending, ledger.reserved) == (Consent.WITHDRAWN, (), 9 * COST)
     assert client.record("one", "a") is Outcome.NO_CONSENT
-    client.give_consent()
+    client.give_consent(again=True)
     record(client, 2)
     assert client.ledger().reserved == 11 * COST
 
@@ -134,7 +134,7 @@ def test_a_wrong_type_is_told_of_and_notes_nothing(client):
 def test_a_forked_child_has_none_of_it():
     run(
         """
-client = device(metric("colour", "every", 99), state=None)
+client = device(metric("colour", "every", 99), state=NO_LIFETIME_BOUND)
 for _ in range(5):
     assert client.record("colour", "a") is Outcome.ACCEPTED
 def inherited():

@@ -186,7 +186,7 @@ durable()
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_store_in_memory_stays_with_the_parent(path, kind):
     code = """
-client = device(metric("colour", "every", 9), state=None)
+client = device(metric("colour", "every", 9), state=NO_LIFETIME_BOUND)
 client.record("colour", "a")
 client.clock.advance(hours=3)
 def work():

@@ -9,7 +9,7 @@ import time
 import pytest
 from device_plans import DAY, HOUR, LADDER, START, WEEK, metric, number, plan, reports, string
 
-from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, draws, store
+from clientsdk import NO_LIFETIME_BOUND, Ceilings, Client, MemoryPublisher, Outcome, draws, store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError, UnknownMetricError, ValueTypeError
 
@@ -184,7 +184,7 @@ def test_a_clock_beyond_all_times(tmp_path, now):
     assert (result.sent, result.lapsed, result.error) == (0, int(now > 0), None)
     assert (client.next_due() is None) == (now > 0)
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     assert client.ledger().reserved == COST
 
 
@@ -275,10 +275,10 @@ def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):
     path = tmp_path / "plan.json"
     path.write_bytes(compiled.to_json())
     for given in (compiled, compiled.to_json(), path, str(path)):
-        with Client(given, state=None, publisher=MemoryPublisher()) as client:
+        with Client(given, state=NO_LIFETIME_BOUND, publisher=MemoryPublisher()) as client:
             assert client.plan == compiled
     with pytest.raises(PlanError, match="cannot be read"):
-        Client(tmp_path / "none.json", state=None, publisher=MemoryPublisher())
+        Client(tmp_path / "none.json", state=NO_LIFETIME_BOUND, publisher=MemoryPublisher())
 
 
 def test_a_closed_client_refuses_and_says_so():

@@ -141,7 +141,7 @@ def test_a_reservoir_emptied_by_withdrawal_charges_anew():
     client.record("colour", "a")
     cost = client.ledger().reserved
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     while not client.ledger().pending:
         client.record("colour", "a")
     assert client.ledger().reserved == 2 * cost

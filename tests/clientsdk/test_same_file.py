@@ -159,7 +159,7 @@ def test_a_reservoir_goes_on_after_consent_was_taken_back_and_given(path):
     client = device(path, metric("colour", "reservoir"))
     client.record("colour", "a")
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     assert {client.record("colour", "a") for _ in range(50)} == {Outcome.ACCEPTED}
     assert len(client.ledger().pending) <= 1
 

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 from device_plans import HOUR, START, WEEK, metric, plan
 
-from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, Quota, Settings, complaints
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Ceilings,
+    Client,
+    MemoryPublisher,
+    Outcome,
+    Quota,
+    Settings,
+    complaints,
+)
 from clientsdk.settings import VARIABLES
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, SottoError, StoreError, ValueTypeError
@@ -59,7 +68,7 @@ def fresh(monkeypatch):
 
 
 def client_of(**options) -> Client:
-    options.setdefault("state", None)
+    options.setdefault("state", NO_LIFETIME_BOUND)
     options.setdefault("publisher", MemoryPublisher())
     options.setdefault("clock", FakeClock(START))
     return Client(plan(metric("colour")), **options)
@@ -78,7 +87,8 @@ def test_a_variable_sets_what_it_says_unless_an_argument_does(name):
     (field,) = said
     default = getattr(Settings(), field)
     other = Settings.from_environment(environ={name: text}, **{field: default})
-    assert other == Settings()
+    # Of those about privacy the stricter holds.
+    assert other == (Settings(**said) if VARIABLES[name].privacy else Settings())
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name in BAD for text in BAD[name]])
@@ -161,11 +171,83 @@ def test_ceilings_of_variables_are_pinned_and_only_lower(monkeypatch):
     with client_of() as client:
         assert client.ledger().ceilings == Ceilings(3_000_000, 640_000_000)
     with client_of(ceilings=Ceilings(5_000_000, 7_000_000)) as client:
-        assert client.ledger().ceilings == Ceilings(5_000_000, 7_000_000)
+        assert client.ledger().ceilings == Ceilings(3_000_000, 7_000_000)
     monkeypatch.delenv("SOTTO_CEILING_PERIOD")
     monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2")
     with client_of() as client:
         assert client.ledger().ceilings == Ceilings(2_000_000, 2_000_000)
+
+
+WAYS = {
+    "nothing": lambda settings: {},
+    "settings": lambda settings: {"settings": settings},
+    "settings with an argument": lambda settings: {"settings": settings, "background": False},
+    "settings of the environment": lambda settings: {
+        "settings": Settings.from_environment(
+            **{name: getattr(settings, name) for name in Settings.__annotations__}
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("asked", [None, "0", "1"])
+@pytest.mark.parametrize("argument", [False, True])
+def test_the_stricter_switch_holds_whatever_is_passed(monkeypatch, tmp_path, way, asked, argument):
+    if asked is not None:
+        monkeypatch.setenv("SOTTO_DISABLED", asked)
+    options = WAYS[way](Settings(disabled=argument))
+    passed = argument and way != "nothing"
+    with client_of(state=tmp_path / "device.db", **options) as client:
+        assert client.settings.disabled == (passed or asked == "1")
+        client.give_consent()
+        off = client.record("colour", "a") is Outcome.DISABLED
+    assert off == (passed or asked == "1") == (not list(tmp_path.iterdir()))
+
+
+@pytest.mark.parametrize("way", [*WAYS, "ceilings", "ceilings and settings"])
+@pytest.mark.parametrize("asked", [(None, None), (1, None), (None, 3), (1, 3), (2, 2)])
+@pytest.mark.parametrize("argument", [(None, None), (2, None), (None, 2), (2, 5)])
+def test_the_lowest_ceilings_hold_whatever_is_passed(monkeypatch, way, asked, argument):
+    for name, amount in zip(("PERIOD", "LIFETIME"), asked, strict=True):
+        if amount is not None:
+            monkeypatch.setenv(f"SOTTO_CEILING_{name}", str(amount))
+    planned = plan(metric("colour")).ceilings
+    said = tuple(amount and amount * 1_000_000 for amount in argument)
+    if "ceilings" in way:
+        ceilings = Settings(ceiling_period=said[0], ceiling_lifetime=said[1]).lowered(planned)
+        options = {"ceilings": ceilings, **({"settings": Settings()} if "and" in way else {})}
+    else:
+        options = WAYS[way](Settings(ceiling_period=said[0], ceiling_lifetime=said[1]))
+    lifetimes = [planned.lifetime, asked[1] and asked[1] * 1_000_000]
+    periods = [planned.period, asked[0] and asked[0] * 1_000_000]
+    if way != "nothing":
+        lifetimes.append(said[1])
+        periods.append(said[0])
+    lifetime = min(filter(None, lifetimes))
+    lowest = Ceilings(min(lifetime, *filter(None, periods)), lifetime)
+    with client_of(**options) as client:
+        assert client.ledger().ceilings == lowest
+        # Nor does renewed consent exceed what the environment allows.
+        client.renew_consent(Ceilings(10**9, 10**9))
+        assert client.ledger().ceilings.lifetime <= (asked[1] or 1000) * 1_000_000
+        assert client.ledger().ceilings.period <= (asked[0] or 1000) * 1_000_000
+
+
+@pytest.mark.parametrize("way", [*WAYS, "ceilings"])
+@pytest.mark.parametrize(("name", "text"), [(n, BAD[n][-1]) for n in BAD if VARIABLES[n].privacy])
+def test_a_bad_variable_about_privacy_is_an_error_whatever_is_passed(monkeypatch, way, name, text):
+    options = {"ceilings": Ceilings(10**6, 10**6)} if way == "ceilings" else {}
+    made = options or WAYS[way](Settings())
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ParameterError, match=name):
+        client_of(**made)
+
+
+def test_seeded_clients_are_switched_off_too(monkeypatch):
+    monkeypatch.setenv("SOTTO_DISABLED", "1")
+    client = SeededClient(plan(metric("colour")), seed=1)
+    assert client.record("colour", "a") is Outcome.DISABLED
 
 
 def test_ceilings_of_variables_lower_those_of_a_store_for_good(monkeypatch, tmp_path):
@@ -190,9 +272,9 @@ def test_a_bad_privacy_setting_makes_no_client_and_no_file(monkeypatch, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_logger_is_left_alone_unless_a_variable_says_so(monkeypatch, caplog):
+def test_the_logger_is_left_alone_unless_a_variable_says_so(tmp_path, caplog):
     log = logging.getLogger("clientsdk")
-    client_of(settings=Settings()).close()
+    client_of(state=tmp_path / "device.db", settings=Settings()).close()
     assert log.level == logging.NOTSET
     try:
         client_of(settings=Settings(log="off")).close()

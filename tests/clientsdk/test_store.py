@@ -10,7 +10,15 @@ from contextlib import closing
 import pytest
 from device_plans import START, WEEK, metric, plan, reports
 
-from clientsdk import Ceilings, Client, Consent, MemoryPublisher, Outcome, complaints
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Ceilings,
+    Client,
+    Consent,
+    MemoryPublisher,
+    Outcome,
+    complaints,
+)
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PlanError, StoreError
 
@@ -372,6 +380,6 @@ def test_the_ledger_refuses_to_spend_what_was_not_reserved(path):
 def test_default_clock_and_publisher_that_is_not_closed():
     publisher = MemoryPublisher()
     publisher.close = lambda: pytest.fail("the publisher belongs to the app")
-    with Client(plan(expires=4 * 10**12), state=None, publisher=publisher) as client:
+    with Client(plan(expires=4 * 10**12), state=NO_LIFETIME_BOUND, publisher=publisher) as client:
         client.give_consent()
         assert client.record("colour", "a") is Outcome.ACCEPTED

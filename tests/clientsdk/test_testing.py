@@ -120,8 +120,10 @@ def test_a_watched_client_keeps_what_the_app_recorded():
 
 
 def test_tests_are_not_configured_by_the_environment(monkeypatch):
-    monkeypatch.setenv("SOTTO_DISABLED", "1")
-    assert SeededClient(small_plan(), seed=1).record("colour", "red") is Outcome.ACCEPTED
+    monkeypatch.setenv("SOTTO_CLOSE_TIMEOUT", "9")
+    client = SeededClient(small_plan(), seed=1)
+    assert client.settings == Settings()
+    assert client.record("colour", "red") is Outcome.ACCEPTED
     off = SeededClient(small_plan(), seed=1, settings=Settings(disabled=True))
     assert off.record("colour", "red") is Outcome.DISABLED
 

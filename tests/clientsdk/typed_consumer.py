@@ -7,6 +7,7 @@ from pathlib import Path
 import generated
 
 from clientsdk import (
+    NO_LIFETIME_BOUND,
     Client,
     CompiledPlan,
     EmbeddedLogPublisher,
@@ -51,7 +52,9 @@ def use(plan: CompiledPlan, state: Path, publisher: Publisher) -> FlushResult:
 
 async def use_in_a_loop(plan: CompiledPlan) -> int:
     settings = Settings(background=False)
-    async with Client(plan, state=None, publisher=Printing(), settings=settings) as client:
+    async with Client(
+        plan, state=NO_LIFETIME_BOUND, publisher=Printing(), settings=settings
+    ) as client:
         result = await client.aflush(timeout=0.5)
     return result.sent
 

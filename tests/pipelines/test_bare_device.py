@@ -29,12 +29,12 @@ def run(script: str, *arguments: str) -> str:
 def test_every_metric_is_recorded_and_sent(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_bytes(every_plan().to_json())
     script = """
-from clientsdk import Client, MemoryPublisher
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher
 from clientsdk.testing import FakeClock
 clock, publisher = FakeClock(), MemoryPublisher()
 values = {"category": "red", "boolean": True, "string": "home", "number": 12.5, "ordinal": 40.0,
           "survey": False, "vector": [0.5, 0, -2], "top_item": "map"}
-with Client(sys.argv[1], state=None, publisher=publisher, clock=clock) as client:
+with Client(sys.argv[1], state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock) as client:
     client.give_consent()
     for metric in client.plan.metrics:
         value = "ok" if metric.type == "ordinal" and metric.domain else values[metric.type]

@@ -64,10 +64,10 @@ MYPY = [
     *("--no-site-packages", "--ignore-missing-imports"),
 ]
 APP = """
-from clientsdk import Client, MemoryPublisher
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher
 from metrics import PLAN, Metrics
 
-client = Client(PLAN, state=None, publisher=MemoryPublisher())
+client = Client(PLAN, state=NO_LIFETIME_BOUND, publisher=MemoryPublisher())
 metrics = Metrics(client)
 """
 RIGHT = [

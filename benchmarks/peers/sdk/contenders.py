@@ -119,7 +119,7 @@ def sotto(
 
 OURS = (
     sotto("sotto, a category, durable"),
-    sotto("sotto, a category, in memory", state="None"),
+    sotto("sotto, a category, in memory", state="clientsdk.NO_LIFETIME_BOUND"),
     sotto("sotto, a string of 128 bits, durable", plan="STRING", value="'Iosevka'"),
     sotto("sotto, refused", plan="ONE"),
     Contender(
