@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import time
 from contextlib import suppress
+from time import monotonic
 
 from clientsdk import (
     claims,
@@ -184,7 +184,7 @@ class Store(Booking, Losses):
         """
         if not self._ready or self.path is None or self.consent is Consent.WITHDRAWN:
             return
-        now = time.monotonic()
+        now = monotonic()
         # What was noted when it was last looked may be lifted by now.
         if access is not DURABLE and now < self._look_again and not self._noted:
             return
@@ -229,7 +229,7 @@ class Store(Booking, Losses):
         That is where there is no consent, and where the plan has expired. In a transaction, what
         this process is given or deprived of later holds at once.
         """
-        stale = time.monotonic() + FORGET_AFTER
+        stale = monotonic() + FORGET_AFTER
         for metric in plan.metrics:
             self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
 

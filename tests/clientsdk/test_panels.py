@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import statistical
-from device_plans import CONSTANT, WEEK, items, metric, plan, reports
+from device_plans import CONSTANT, WEEK, items, metric, plan, reports, take_back_version_5
 from scripts import start
 
 from clientsdk import Ceilings, Outcome, panels
@@ -264,7 +264,7 @@ def test_agreeing_again_gives_no_second_turn(path):
     for _ in range(13):
         found += turns(client, 1)
         client.withdraw_consent()
-        client.give_consent()
+        client.give_consent(again=True)
     assert len(found) == 1
     assert panel_of(client) == before
     client.close()
@@ -362,8 +362,7 @@ def test_later_levels_are_released_out_of_turn():
 def test_a_store_of_version_4_draws_its_secret_when_it_is_brought_forward(path):
     device(metric("colour"), state=path).close()
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DROP TABLE panel")
-        connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
+        take_back_version_5(connection)
         connection.execute("PRAGMA user_version = 4")
     client = device(metric("colour"), state=path, seed=8)
     drawn = panel_of(client)

@@ -18,7 +18,7 @@ import pytest
 from device_plans import HOUR, START, WEEK, metric, plan, reports
 from statistical import check_at_least, check_binomial, check_counts, check_variance
 
-from clientsdk import Client, MemoryPublisher, Outcome, panels
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, panels
 from clientsdk.testing import FakeClock
 from mechanisms.frequency import frequencies
 from mechanisms.precision import precision
@@ -58,7 +58,9 @@ def lived(number: int) -> Life:
     rng = np.random.default_rng(number)
     outcomes: Counter[Outcome] = Counter()
     answers = {}
-    with Client(PLAN, state=None, publisher=publisher, clock=clock, background=False) as client:
+    with Client(
+        PLAN, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock, background=False
+    ) as client:
         client.give_consent()
         for period in range(N * CYCLES):
             clock.now = START + period * WEEK

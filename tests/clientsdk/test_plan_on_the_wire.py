@@ -17,7 +17,7 @@ from device_plans import (
     take_back_version_5,
 )
 
-from clientsdk import Client, MemoryPublisher, Outcome
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.digests import sha256
@@ -118,7 +118,13 @@ def test_an_app_pins_the_plan_that_it_was_made_for(tmp_path):
 @pytest.mark.parametrize("expect", ["", "abc", "g" * 64, "0" * 63, b"0" * 32, 7])
 def test_what_is_no_fingerprint_cannot_be_pinned(expect):
     with pytest.raises(ParameterError, match="expect must be a plan's fingerprint"):
-        Client(plan(), expect=expect, state=None, publisher=MemoryPublisher(), background=False)
+        Client(
+            plan(),
+            expect=expect,
+            state=NO_LIFETIME_BOUND,
+            publisher=MemoryPublisher(),
+            background=False,
+        )
 
 
 def make_older(path, under):

@@ -12,7 +12,7 @@ import pytest
 from device_plans import CONSTANT, START, WEEK, items, metric, number, plan, string
 from scripts import ROOT
 
-from clientsdk import Client, MemoryPublisher, Outcome, Settings, draws
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Settings, draws
 from clientsdk.testing import FakeClock, SeededClient
 from clientsdk.tracebacks import drop_locals
 from sotto.errors import UnknownMetricError, ValueTypeError
@@ -292,7 +292,9 @@ def test_without_randomness_values_are_refused_and_cost_nothing(
 
 def test_without_randomness_a_count_is_kept_until_it_can_be_drawn_from():
     clock, publisher = FakeClock(START), MemoryPublisher()
-    with Client(PLAN, state=None, publisher=publisher, clock=clock, background=False) as client:
+    with Client(
+        PLAN, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock, background=False
+    ) as client:
         client.give_consent()
         assert client.record("app", "w1") is Outcome.ACCEPTED
         clock.now = START + 2 * WEEK
