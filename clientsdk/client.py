@@ -250,7 +250,7 @@ class Client(Sending, Inspecting):
     def _refused(self, now: int) -> Outcome | None:
         """Return why nothing can be recorded now, None if the store is to decide."""
         store = self._store
-        if store.stopped or not self._consented():
+        if store.stopped or (store.consent is not GIVEN and not self._consented()):
             return NO_CONSENT
         if now >= self.plan.expires:
             store.deny(self.plan, Outcome.EXPIRED)
@@ -267,8 +267,6 @@ class Client(Sending, Inspecting):
     def _consented(self) -> bool:
         """Look whether another process was given consent; if not, look again a while later."""
         store = self._store
-        if store.consent is GIVEN:
-            return True
         with store.transaction(Access.READ):
             if not store.consented:
                 # While the store is locked: consent that this process is given comes later.

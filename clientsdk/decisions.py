@@ -171,10 +171,11 @@ class Decisions:
         store, plan = self._store, self._plan
         if now // plan.period != store.period:
             store.advance(connection, now // plan.period)
+            # A clock that was set back does not record before the ledger's period.
+            now = max(now, store.period * plan.period)
         if store.consent is not GIVEN:
             return Outcome.NO_CONSENT
-        # A clock that was set back does not record before the ledger's period.
-        if now >= plan.expires or store.period * plan.period >= plan.expires:
+        if now >= plan.expires:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
