@@ -22,6 +22,7 @@ longer named is removed. A crash before the rename leaves the last commit, one a
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import time
@@ -37,8 +38,7 @@ from pipelines.keyed import new_key
 from pipelines.manifest import Manifest
 from pipelines.shares import Share
 from sotto.compiled import CompiledPlan
-from sotto.errors import DrainError, PlanError
-from sotto.registry import names_of
+from sotto.errors import DrainError
 
 #: Seconds between two looks at whether a lock is free.
 _LOOK = 0.05
@@ -226,10 +226,12 @@ class StateDirectory:
         names: dict[str, str] = {}
         for path in sorted((self.path / "plans").glob("*.json")):
             try:
-                plan = CompiledPlan.from_json(path.read_bytes())
-            except PlanError as error:
-                raise DrainError(f"{path} cannot be read: {error}") from error
-            names |= names_of([plan])
+                document = json.loads(path.read_bytes())
+                names[path.stem] = f"{document['plan']} version {document['version']}"
+            except (ValueError, KeyError, TypeError) as error:
+                raise DrainError(
+                    f"{path} is damaged: it is no compiled plan; restore it, or remove it"
+                ) from error
         return names
 
     def commit(self, manifest: Manifest, checkpoint: Checkpoint) -> None:

@@ -14,7 +14,7 @@ from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.requeue import requeue
 from sotto.compiled import CompiledPlan
-from sotto.errors import PlanError
+from sotto.errors import DrainError, PlanError
 
 FIRST = plan(3, 4, category("colour", 3, 0.5, 1))
 #: What only devices that were given it say.
@@ -42,6 +42,15 @@ def test_another_fingerprint_of_a_version_is_refused_in_a_later_run(
     with pytest.raises(PlanError, match="has two fingerprints"):
         drain(source, state, [FIRST, MARKED])
     assert drain(source, state, [FIRST, replace(MARKED, version=4)]).drains == 0
+
+
+def test_a_plan_that_is_kept_and_damaged_is_named(tmp_path: Path) -> None:
+    source, state = log(tmp_path / "log", FIRST), tmp_path / "state"
+    drain(source, state, [FIRST])
+    kept = StateDirectory(state).plan(FIRST.fingerprint_hex)
+    kept.write_bytes(b"{}")
+    with pytest.raises(DrainError, match=rf"{kept.name} is damaged"):
+        drain(source, state, [FIRST])
 
 
 def test_a_later_document_takes_the_place_of_an_earlier(tmp_path: Path) -> None:
