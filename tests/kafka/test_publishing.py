@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from messages import SOMEBODY, message
+from messages import SOMEBODY, message, pseudonym
 
-from clientsdk import Broker, KafkaPublisher
+from clientsdk import Broker, KafkaPublisher, producing
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.errors import PublishError
 from sotto.wire import HEADER, MAX_MESSAGE, ROW, RUN, Row, decode_message, encode_message
@@ -80,6 +80,38 @@ def test_each_message_is_in_its_shards_partition_with_the_brokers_time(
     assert all(record.partition == record.value[-1] % topic.partitions for record in records)
     assert all(before - 1 <= record.timestamp <= after + 1 for record in records)
     assert {record.timestamp_type for record in records} == {1}
+
+
+def open_to(broker):
+    """How many connections this process has to a broker."""
+    (_, port) = broker.addresses[0]
+    links = (Path(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
+    own = {os.readlink(link) for link in links if link.is_symlink()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(
+        row[3] == "01"
+        and int(row[2].rpartition(":")[2], 16) == port
+        and f"socket:[{row[9]}]" in own
+        for row in rows
+    )
+
+
+def test_a_connection_without_messages_is_closed_and_opened_again(
+    broker, topic, read_all, monkeypatch
+):
+    monkeypatch.setattr(producing, "_IDLE", 1000)
+    publisher = KafkaPublisher(broker, topic)
+    for each in (1, 2):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    publisher.sync()
+    assert open_to(broker) >= 2
+    deadline = time.monotonic() + 30
+    while open_to(broker):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    publisher.publish(0, message(b"again", pseudonym=pseudonym(1)))
+    publisher.close()
+    assert len(read_all(broker, topic)) == 3
 
 
 def test_the_largest_message_passes(broker, topic, read_all):
