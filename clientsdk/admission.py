@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import cast
 
 from clientsdk import draws, permanent
-from clientsdk.decisions import Decisions, Entry, Occurrence, Place, Repetition, Terms
+from clientsdk.decisions import Decisions, Entry, Occurrence, Repetition, Terms
 from clientsdk.itemcounts import ItemCounts
 from clientsdk.outcomes import Outcome
 from clientsdk.spool import Chain
@@ -90,7 +90,11 @@ class Admission:
         with Transaction(store, WRITE) as connection:
             owed = store.owed
             decided = self.decisions.decide(connection, terms, now)
-            if not isinstance(decided, Outcome):
+            if isinstance(decided, int):
+                store.keep(connection, self._drawn(terms.metric, symbol, now))
+                store.book(connection, terms.tally, decided, terms.cost)
+                decided = ACCEPTED
+            elif not isinstance(decided, Outcome):
                 self._carry_out(connection, terms, decided, symbol, now)
                 decided = ACCEPTED
         if store.owed > owed:
@@ -121,21 +125,16 @@ class Admission:
         self,
         connection: sqlite3.Connection,
         terms: Terms,
-        decided: Place,
+        decided: Entry | Repetition | Occurrence,
         symbol: Symbol,
         now: int,
     ) -> None:
-        """Draw and store what was decided upon."""
-        store = self._store
-        moment = max(now, store.period * self._plan.period)
-        if isinstance(decided, int):
-            store.keep(connection, self._drawn(terms.metric, symbol, moment))
-            store.book(connection, terms.tally, decided, terms.cost)
-        elif isinstance(decided, Entry):
+        """Draw and store what was decided upon, where a value is no chain of its own."""
+        if isinstance(decided, Entry):
             # A chain that is not kept is drawn like one that is.
-            self._enter(connection, terms, decided, self._drawn(terms.metric, symbol, moment))
+            self._enter(connection, terms, decided, self._drawn(terms.metric, symbol, now))
         elif isinstance(decided, Repetition):
-            self._repeat(connection, terms, decided, symbol, moment)
+            self._repeat(connection, terms, decided, symbol, now)
         else:
             self._count(connection, terms, decided, cast(int, symbol))
 
@@ -156,7 +155,7 @@ class Admission:
         terms: Terms,
         decided: Repetition,
         symbol: Symbol,
-        moment: int,
+        now: int,
     ) -> None:
         """Draw a report from the permanent response, and that from the value if there is none.
 
@@ -164,7 +163,7 @@ class Admission:
         same whatever it is.
         """
         store, metric, source = self._store, terms.metric, draws.for_one(self._source)
-        chain_id, jitter = self._coins(source)
+        chain_id, jitter = draws.identifier(source), draws.below(source, self._plan.resolution)
         response = decided.response
         if response is None:
             response = metric.mechanism.draw_last(symbol, chain_id, store.name.pseudonym, source)
@@ -173,7 +172,7 @@ class Admission:
             payloads = metric.mechanism.weaker(response, source)
         except ParameterError:
             raise StoreError("a permanent response does not fit its mechanism") from None
-        store.keep(connection, self._chain(metric, moment, chain_id, jitter, payloads))
+        store.keep(connection, self._chain(metric, now, chain_id, jitter, payloads))
         store.book(connection, terms.tally, decided.seen, terms.cost, lifetime=decided.once)
 
     def _count(
@@ -188,27 +187,25 @@ class Admission:
         self._store.book(connection, terms.tally, decided.seen, decided.reserved - decided.held)
         self.counts.hold(count)
 
-    def _coins(self, source: Source) -> tuple[bytes, int]:
-        """Draw a chain id and its jitter, before the symbol is looked at."""
-        return draws.identifier(source), draws.below(source, self._plan.resolution)
-
-    def _drawn(self, metric: CompiledMetric, symbol: Symbol, moment: int) -> Chain:
+    def _drawn(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Chain:
         """Draw all that is stored for a value."""
         source = draws.for_one(self._source)
-        chain_id, jitter = self._coins(source)
+        # Before the symbol is looked at.
+        chain_id, jitter = draws.identifier(source), draws.below(source, self._plan.resolution)
         payloads = metric.mechanism.draw(symbol, chain_id, self._store.name.pseudonym, source)
-        return self._chain(metric, moment, chain_id, jitter, payloads)
+        return self._chain(metric, now, chain_id, jitter, payloads)
 
     def _chain(
         self,
         metric: CompiledMetric,
-        moment: int,
+        now: int,
         chain_id: bytes,
         jitter: int,
         payloads: tuple[bytes, ...],
     ) -> Chain:
-        store, resolution = self._store, self._plan.resolution
-        event = moment - moment % resolution
+        store, plan = self._store, self._plan
+        resolution, began = plan.resolution, store.period * plan.period
+        event = now - now % resolution if now > began else began
         return Chain(
             store.period,
             event + resolution + jitter + metric.ladder[0].after,

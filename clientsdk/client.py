@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,6 @@ from clientsdk.settings import Settings, configured
 from clientsdk.stats import Tally
 from clientsdk.store import Store
 from clientsdk.tracebacks import drop_locals
-from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError
@@ -170,9 +168,6 @@ class Client(Sending, Inspecting):
             else None
         )
 
-    def _source(self) -> Source:
-        return SystemSource()
-
     def record(self, metric: str, value: object) -> Outcome:
         """Randomize a value and store the outputs, or say why not.
 
@@ -255,25 +250,16 @@ class Client(Sending, Inspecting):
     def _refused(self, now: int) -> Outcome | None:
         """Return why nothing can be recorded now, None if the store is to decide."""
         store = self._store
-        if store.stopped or not self._consented():
+        if store.stopped or (store.consent is not GIVEN and not self._consented()):
             return NO_CONSENT
         if now >= self.plan.expires:
             store.deny(self.plan, Outcome.EXPIRED)
             return Outcome.EXPIRED
         return None
 
-    def _keep_up(self, now: int) -> None:
-        """Let periods pass and old secrets go; if that fails now, it is tried again."""
-        if not self._store.stopped:
-            with suppress(StoreError, OSError):
-                self._admission.counts.lapse(now)
-                self._store.keep_up(self.plan.period_of(now))
-
     def _consented(self) -> bool:
         """Look whether another process was given consent; if not, look again a while later."""
         store = self._store
-        if store.consent is GIVEN:
-            return True
         with store.transaction(Access.READ):
             if not store.consented:
                 # While the store is locked: consent that this process is given comes later.

@@ -2,45 +2,77 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+from contextlib import suppress
+from os.path import exists, realpath
+from typing import TYPE_CHECKING
 
-from clientsdk import complaints, recovery
+from clientsdk import complaints, mark, recovery
 from clientsdk.arguments import checked_ceilings, tell_if_nothing_fits
 from clientsdk.ledger import Consent
 from clientsdk.mark import UnmarkedError
 from clientsdk.parts import Parts
-from clientsdk.publishers import MemoryPublisher
-from clientsdk.settings import Settings
-from clientsdk.transactions import DURABLE
+from clientsdk.store import Store
+from clientsdk.transactions import DURABLE, READ
 from sotto.compiled import Ceilings
+from sotto.errors import StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 class Consenting(Parts):
     """What a client does about consent."""
 
-    def give_consent(self) -> None:
-        """Write down that the person agrees; from now on values are recorded.
+    @property
+    def consent(self) -> Consent:
+        """What the person has said, in whatever process, and however little of it could be written.
+
+        Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``.
 
         Raises
         ------
         StoreError
-            It could not be written; nothing is recorded. Or the kill switch is on.
+            The store cannot be read.
+        """
+        store = self._store
+        with store.transaction(READ):
+            said = store.consent
+        return Consent.WITHDRAWN if store.stopped or store.withdrawal_noted() else said
+
+    def give_consent(self, *, again: bool = False) -> bool:
+        """Write down that the person agrees; from now on values are recorded.
+
+        To be called where the person has said so, at every start if that is convenient. After a
+        withdrawal it does nothing but to warn once: an app that calls it at every start must not
+        undo what the person has said since.
+
+        Parameters
+        ----------
+        again : bool
+            Whether the person, having withdrawn, has agreed once more.
+
+        Returns
+        -------
+        bool
+            Whether consent is given now. It is not after a withdrawal, unless ``again``; nor where
+            the kill switch is on, since no file may be touched then.
+
+        Raises
+        ------
+        StoreError
+            It could not be written; nothing is recorded.
 
         Notes
         -----
         Another process on the same file notices within a twentieth of a second. If the disk
         takes the consent and not the mark beside the file, that is no error: values are recorded,
-        and sent once a mark can be written.
+        and sent once a mark can be written. After a withdrawal it is an error, since the mark may
+        hold the note of that.
         """
-        self._refuse_if_off("consent cannot be written")
-        with self._agreeing() as connection:
-            if not self._store.consented:
-                self._store.agree(connection, Consent.GIVEN)
+        return self._agree(None, again)
 
-    def renew_consent(self, ceilings: Ceilings | None = None) -> None:
+    def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
         """Write down that the person agrees to other ceilings, higher ones included.
 
         Parameters
@@ -48,39 +80,68 @@ class Consenting(Parts):
         ceilings : Ceilings, optional
             In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
             plan's allow.
+        again : bool
+            As for :meth:`give_consent`: without it a withdrawal stands, and no ceiling changes.
+
+        Returns
+        -------
+        bool
+            As for :meth:`give_consent`.
 
         Raises
         ------
         StoreError
-            It could not be written; nothing has changed. Or the kill switch is on. A mark that
-            cannot be written is no error, as for :meth:`give_consent`.
+            It could not be written; nothing has changed. A mark that cannot be written is no
+            error, as for :meth:`give_consent`.
         """
-        self._refuse_if_off("consent cannot be written")
         agreed = self.plan.ceilings if ceilings is None else checked_ceilings(ceilings)
-        with self._agreeing() as connection:
-            self._store.agree(connection, Consent.GIVEN)
-            self._store.pin(connection, agreed)
-        tell_if_nothing_fits(self.plan, agreed)
+        given = self._agree(agreed, again)
+        if given:
+            tell_if_nothing_fits(self.plan, agreed)
+        return given
 
-    @contextmanager
-    def _agreeing(self) -> Iterator[sqlite3.Connection]:
-        """Open the transaction in which something is agreed to.
+    def _agree(self, ceilings: Ceilings | None, again: bool) -> bool:
+        """Give consent, and pin ceilings if there are any, unless a withdrawal stands.
 
-        What a failing disk leaves unwritten of it may be the mark alone. Then the person has
-        agreed, and nothing leaves the device before a later mark can be written.
+        A note of the withdrawal is erased only while the file says the same, in a commit that
+        survives a loss of power. Whatever stops this in between leaves consent withdrawn.
         """
+        if self._off:
+            complaints.warn("switched off", _SWITCHED_OFF, quiet=math.inf)
+            return False
         self._withdraw_if_owed()
         store = self._store
-        owed = store.owed
+        note = mark.withdrawal(store.path) if store.path is not None else b""
+        if self.consent is Consent.WITHDRAWN:
+            if not again:
+                complaints.warn("consent", _WITHDRAWN, quiet=math.inf)
+                self._keep_up(self._now())
+                return False
+            with store.transaction(DURABLE):
+                # What was noted alone is in the file now, and what it recorded is erased.
+                pass
+        try:
+            self._write_agreement(ceilings, note)
+        except UnmarkedError as error:
+            complaints.warn("mark", "consent is given, and nothing can be sent: %s", str(error))
+            return True
+        return self.consent is Consent.GIVEN
+
+    def _write_agreement(self, ceilings: Ceilings | None, note: bytes) -> None:
+        store, owed = self._store, self._store.owed
         try:
             with store.transaction(DURABLE) as connection:
                 owed = store.owed
                 store.advance(connection, self.plan.period_of(self._now()))
-                yield connection
-        except UnmarkedError as error:
-            complaints.warn("mark", "consent is given, and nothing can be sent: %s", str(error))
-        if store.owed > owed:
-            store.scrub(compact=False)
+                if ceilings is not None or not store.consented:
+                    store.agree(connection, Consent.GIVEN)
+                if ceilings is not None:
+                    store.pin(connection, ceilings)
+                if note and store.path is not None:
+                    mark.lift_withdrawal(store.path, note)
+        finally:
+            if store.owed > owed:
+                store.scrub(compact=False)
 
     def withdraw_consent(self) -> bool:
         """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
@@ -91,55 +152,88 @@ class Consenting(Parts):
         A flush under way in another thread or process sends no further message. One that its
         publisher is taking when this returns may still go out; it was charged.
 
+        First this client stops, in memory. Then the withdrawal is noted in bytes that the mark
+        beside the file already has, which needs no space on the disk; the note holds for all
+        processes and across restarts, until consent is given ``again``. Then the file is written.
+        Where that fails, on a full disk for one, the note stands: whoever next opens the file,
+        records or sends writes the withdrawal and erases first, and does nothing else before.
+
         Returns
         -------
         bool
             Whether no trace is left in the file. If not, because another process was reading
-            it, erasing is tried again at each flush, at :meth:`close` and at the next start.
+            it or it could not be written, erasing is tried again at each flush, at :meth:`close`
+            and at the next start. Consent is withdrawn all the same.
 
         Raises
         ------
         StoreError
-            It, or the mark beside the file, could not be written. This client records and sends
-            nothing from now on and tries again at its next flush.
+            Neither the file nor the mark could be written, as where both may only be read. This
+            client records and sends nothing from now on and tries again at its next flush;
+            another process, or a later one, knows nothing of it. Say so to the person.
 
         Notes
         -----
         The kill switch does not keep a person from withdrawing: then this alone opens the file,
-        if there is one.
+        if there is one. A client that is switched off by its settings can therefore withdraw also
+        where the disk is so full that no other can be made.
         """
         if self._off:
             return self._withdraw_though_off()
-        asked = self._store.stop()
+        store = self._store
+        asked = store.stop()
         self._admission.counts.forget()
-        with self._store.transaction(DURABLE) as connection:
-            self._write_withdrawal(connection)
-        self._store.heed(asked)
-        return self._store.settle()
+        noted = _noted(store.path)
+        try:
+            with store.transaction(DURABLE) as connection:
+                self._write_withdrawal(connection)
+            store.heed(asked)
+        except UnmarkedError:
+            # It is in the file, and an older copy of that might not be noticed: once more later.
+            pass
+        except StoreError as error:
+            if not noted:
+                raise
+            complaints.warn("withdrawal", _ERASED_LATER, str(error))
+            return False
+        return store.settle()
 
     def _withdraw_though_off(self) -> bool:
-        path = self._file
-        if path is None:
+        if self._file is None:
             return True
-        if not os.path.exists(path):
+        path = realpath(self._file)
+        noted = (exists(path) or exists(path + mark.SUFFIX)) and _noted(path)
+        if not exists(path):
             # It may have been found damaged, and kept aside.
-            return recovery.erase_aside(os.path.realpath(path))
-        from clientsdk.client import Client
-
-        woken = Settings(background=False)
-        with Client(
-            self.plan, state=path, publisher=MemoryPublisher(), clock=self._clock, settings=woken
-        ) as client:
-            return client.withdraw_consent()
+            return recovery.erase_aside(path)
+        period = self.plan.period_of(self._now())
+        try:
+            store = Store(path, self.plan, self._store.ceilings, period, self._source())
+            try:
+                with suppress(UnmarkedError), store.transaction(DURABLE) as connection:
+                    store.agree(connection, Consent.WITHDRAWN)
+                return store.settle()
+            finally:
+                store.close()
+        except StoreError:
+            if not noted:
+                raise
+            return False
 
     def _withdraw_if_owed(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""
         store = self._store
         if store.stopped:
-            with store.transaction(DURABLE) as connection:
-                asked = store.asked
+            asked = store.asked
+            try:
+                with store.transaction(DURABLE) as connection:
+                    asked = store.asked
+                    if store.stopped:
+                        self._write_withdrawal(connection)
+            except StoreError:
                 if store.stopped:
-                    self._write_withdrawal(connection)
+                    _noted(store.path)
+                raise
             store.heed(asked)
             store.settle()
 
@@ -148,3 +242,19 @@ class Consenting(Parts):
         self._store.agree(connection, Consent.WITHDRAWN)
         # An item that another thread was counting meanwhile goes too.
         self._admission.counts.forget()
+
+
+def _noted(path: str | None) -> bool:
+    """Note a withdrawal beside a state file, if there is one; return whether that is done."""
+    with suppress(StoreError):
+        if path is not None:
+            mark.note_withdrawal(path)
+            return True
+    return False
+
+
+_SWITCHED_OFF = "consent is not written: the SDK is switched off (SOTTO_DISABLED or its settings)"
+_WITHDRAWN = (
+    "consent was withdrawn and stays so: give_consent(again=True) if the person has agreed again"
+)
+_ERASED_LATER = "consent is withdrawn; what the store holds is erased when it can be written: %s"

@@ -13,6 +13,7 @@ from clientsdk.database import Database
 from clientsdk.ledger import Consent
 from clientsdk.outcomes import Refusal
 from clientsdk.ratchet import Identity
+from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import StoreError
 
@@ -31,6 +32,7 @@ class Contents(Database):
     Attributes
     ----------
     consent : Consent
+        Withdrawn also where the file does not say so yet, and the mark beside it does.
     ceilings : Ceilings
     period : int
         The budget period of the ledger; never goes back.
@@ -66,6 +68,9 @@ class Contents(Database):
         How many commits that survive a loss of power there were, see :mod:`clientsdk.mark`.
     damaged, restored : int
         How often the file was found damaged or lost, and older than its mark.
+    erased : bool
+        Whether a withdrawal that was noted beside the file was found and written, by a transaction
+        that had something else to do: then traces are to be erased, see :meth:`Erasing.settle`.
     """
 
     consent: Consent
@@ -86,6 +91,10 @@ class Contents(Database):
     soonest: int
     room: int
     _ready: bool
+    _look_again: float
+    _noted: bool
+    erased: bool
+    _source: Source
     _collector: str
     _period_ms: int
     _plans: dict[int, CompiledPlan]

@@ -115,6 +115,9 @@ class Database:
     def _refresh(self, connection: sqlite3.Connection) -> None:
         """Read again whatever is kept in memory: the file may have changed, or be another."""
 
+    def _honour(self, connection: sqlite3.Connection, access: Access) -> None:
+        """Do what a note beside the file asks for, in the transaction that has just begun."""
+
     def _revive(self) -> None:
         # What is held here is held by a thread of the parent, in the middle of a transaction:
         # neither closing nor using its connection is safe then.
@@ -185,6 +188,8 @@ class Database:
         if version != self.version:
             self._refresh(connection)
             self.version = version
+        if self.path is not None:
+            self._honour(connection, access)
         return connection
 
     def commit(self, access: Access) -> None:

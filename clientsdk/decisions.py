@@ -152,6 +152,10 @@ class Decisions:
             metric.panel,
         )
 
+    def ignore_panels(self) -> None:
+        """Answer in every period, for trials of a plan: what is sent is sent under that plan."""
+        self.terms = {name: terms._replace(panels=1) for name, terms in self.terms.items()}
+
     def decide(self, connection: sqlite3.Connection, terms: Terms, now: int) -> Outcome | Place:
         """Return why nothing is recorded, or what is to be carried out.
 
@@ -167,10 +171,11 @@ class Decisions:
         store, plan = self._store, self._plan
         if now // plan.period != store.period:
             store.advance(connection, now // plan.period)
+            # A clock that was set back does not record before the ledger's period.
+            now = max(now, store.period * plan.period)
         if store.consent is not GIVEN:
             return Outcome.NO_CONSENT
-        # A clock that was set back does not record before the ledger's period.
-        if now >= plan.expires or store.period * plan.period >= plan.expires:
+        if now >= plan.expires:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)

@@ -9,10 +9,10 @@ from enum import StrEnum
 from os.path import realpath
 from typing import TYPE_CHECKING
 
-from clientsdk import schema
+from clientsdk import mark, schema
 from clientsdk.permanent import PermanentCharge, charges
 from mechanisms.digests import sha256
-from mechanisms.frozen import frozen, shown
+from mechanisms.frozen import frozen, replace, shown
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.documents import brought_forward
 from sotto.errors import PlanError, StoreError
@@ -247,9 +247,12 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
     try:
         with closing(_reader(path)) as connection:
             connection.execute("BEGIN")
-            return read(connection)
+            ledger = read(connection)
     except sqlite3.Error as error:
         raise StoreError(f"{path} cannot be read as a device's file: {error}") from error
+    # It may be that the file could not be written.
+    withdrawn = mark.withdrawal(realpath(path))
+    return replace(ledger, consent=Consent.WITHDRAWN) if withdrawn else ledger
 
 
 def _reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
@@ -270,7 +273,8 @@ def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
     row = connection.execute("SELECT * FROM plan WHERE id = ?", (number,)).fetchone()
     if row is None:
         raise StoreError("a plan that chains were drawn under is not in the device's store")
-    _, digest, body = row
+    # Their names were others in older files.
+    _, digest, body, *_ = row
     try:
         # A file of an older version is read as it is.
         plan = CompiledPlan.from_json(brought_forward(body) or body)

@@ -5,6 +5,12 @@ The mark has not: it is written after every commit that survives a loss of power
 the first byte of whatever that commit has charged for. It holds sums and counts, no secret, no
 pseudonym and no chain.
 
+Behind these it has room for one note more: that consent is withdrawn. The room is written when the
+mark is made, so that the note overwrites bytes that the file has already. On file systems that
+overwrite in place this takes no space, and succeeds where the disk is full. Any byte in that room
+that is not zero means that consent is withdrawn, so that a note that is written in part, or erased
+in part, means so too.
+
 A copy of file and mark together, as of a whole directory or disk, is not noticed here: the
 aggregator's audit sees what both copies send.
 """
@@ -37,6 +43,10 @@ _MAGIC = b"SOTTOMK1"
 _FIELDS = struct.Struct("<8s16s16sQqQQQQQQ")
 _SUM = 16
 _SLOT = 128
+#: Where the note of a withdrawal is, after both marks, and where the file ends.
+_NOTE = 2 * _SLOT
+_SIZE = _NOTE + _SLOT
+_WITHDRAWN = b"SOTTOWD1"
 
 
 class UnmarkedError(StoreError):
@@ -111,7 +121,66 @@ def read(path: str) -> Mark | None:
         raise _unusable(error) from error
     found = _parsed(content)
     # Nothing but zeros is what a loss of power leaves of one that had not come to the disk.
-    return found[1] if found is not None else (UNREADABLE if content.strip(b"\0") else None)
+    return found[1] if found is not None else (UNREADABLE if content[:_NOTE].strip(b"\0") else None)
+
+
+def withdrawal(path: str) -> bytes:
+    """Return the note of a withdrawal beside a state file, nothing if there is none.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be read now.
+    """
+    try:
+        with open(_beside(path), "rb", buffering=0) as file:
+            file.seek(_NOTE)
+            note = file.read(_SLOT) or b""
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _unusable(error) from error
+    return note if note.strip(b"\0") else b""
+
+
+def has_room(path: str) -> bool:
+    """Whether the mark beside a state file has the room for a note: older versions made none."""
+    try:
+        return os.path.getsize(_beside(path)) >= _SIZE
+    except OSError:
+        return False
+
+
+def note_withdrawal(path: str) -> None:
+    """Note that consent is withdrawn, in place; the note survives a loss of power.
+
+    If the mark is gone it is made. No two notes are the same.
+
+    Raises
+    ------
+    StoreError
+        It could not be written.
+    """
+    with locked(path, anyway=True) as descriptor:
+        made = os.fstat(descriptor).st_size == 0
+        _put(descriptor, _NOTE, (_WITHDRAWN + os.urandom(16)).ljust(_SLOT, b"\0"))
+        os.fsync(descriptor)
+        if made and os.name == "posix":
+            _sync_folder(os.path.dirname(path))
+
+
+def lift_withdrawal(path: str, note: bytes) -> None:
+    """Erase the note of a withdrawal, unless there is another by now.
+
+    Raises
+    ------
+    StoreError
+        It could not be erased.
+    """
+    with locked(path) as descriptor:
+        os.lseek(descriptor, _NOTE, os.SEEK_SET)
+        if os.read(descriptor, _SLOT) == note:
+            _put(descriptor, _NOTE, bytes(len(note)))
 
 
 def advance(path: str, mark: Mark) -> None:
@@ -145,8 +214,11 @@ def replace(path: str, mark: Mark, *, durable: bool = True) -> None:
 
 
 @contextmanager
-def locked(path: str) -> Iterator[int]:
+def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
     """Open the mark of a state file, made if absent, for one process at a time.
+
+    If the lock cannot be had within :data:`~clientsdk.schema.PATIENCE`, what follows is done
+    ``anyway`` or not at all.
 
     Raises
     ------
@@ -156,7 +228,7 @@ def locked(path: str) -> Iterator[int]:
     try:
         descriptor = os.open(_beside(path), os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _lock(descriptor)
+            _lock(descriptor, anyway)
             yield descriptor
         finally:
             try:
@@ -173,7 +245,7 @@ def _beside(path: str) -> str:
     return f"{path}{SUFFIX}"
 
 
-def _lock(descriptor: int) -> None:
+def _lock(descriptor: int, anyway: bool) -> None:
     deadline = time.monotonic() + schema.PATIENCE
     while fcntl is not None:
         try:
@@ -181,6 +253,8 @@ def _lock(descriptor: int) -> None:
             break
         except BlockingIOError:
             if time.monotonic() > deadline:
+                if anyway:
+                    break
                 raise
             time.sleep(schema.PAUSE)
 
@@ -202,9 +276,13 @@ def _write(path: str | None, descriptor: int, found: tuple[int, Mark] | None, ma
     """Write to the other place: whatever happens meanwhile, one of them can be read."""
     place = 0 if found is None else 1 - found[0]
     body = _FIELDS.pack(_MAGIC, *mark)
-    _put(descriptor, place, body + _checksum(body))
+    _put(descriptor, place * _SLOT, (body + _checksum(body)).ljust(_SLOT, b"\0"))
     if found is not None and found[1].generation >= mark.generation:
-        _put(descriptor, found[0], b"")
+        _put(descriptor, found[0] * _SLOT, bytes(_SLOT))
+    size = os.fstat(descriptor).st_size
+    if size < _SIZE:
+        # A mark that is new, or older than notes of withdrawals.
+        _put(descriptor, max(size, _NOTE), bytes(_SIZE - max(size, _NOTE)))
     if path is not None:
         os.fsync(descriptor)
         if found is None and os.name == "posix":
@@ -221,8 +299,8 @@ def _sync_folder(folder: str) -> None:
 
 
 def _put(descriptor: int, place: int, content: bytes) -> None:
-    os.lseek(descriptor, place * _SLOT, os.SEEK_SET)
-    if os.write(descriptor, content.ljust(_SLOT, b"\0")) < _SLOT:
+    os.lseek(descriptor, place, os.SEEK_SET)
+    if os.write(descriptor, content) < len(content):
         raise OSError("it was written in part")
 
 

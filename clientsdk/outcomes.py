@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     """The store takes nothing now.
 
     Its quota is used up, the disk is full, or it is without permission, damaged, locked, forked
-    or closed.
+    or closed. Or the operating system gives no randomness.
     """
     EXPIRED = "expired"
     """The plan has expired."""

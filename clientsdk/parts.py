@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from clientsdk import disabled
+from mechanisms.randomness import SystemSource
 from sotto.errors import StoreError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from clientsdk.settings import Settings
     from clientsdk.stats import Tally
     from clientsdk.store import Store
+    from mechanisms.randomness import Source
     from sotto.compiled import CompiledPlan
 
 _BEGINNING, _END = -(1 << 62), 1 << 62
@@ -41,6 +43,21 @@ class Parts:
     _tally: Tally
     _sender: Sender
     _background: Background | None
+
+    def _source(self) -> Source:
+        """Return where all that is drawn comes from."""
+        return SystemSource()
+
+    def _keep_up(self, now: int) -> None:
+        """Let periods pass and old secrets go; if that fails now, it is tried again."""
+        store = self._store
+        if not store.stopped:
+            with suppress(StoreError, OSError):
+                self._admission.counts.lapse(now)
+                store.keep_up(self.plan.period_of(now))
+        if store.erased:
+            store.erased = False
+            store.settle()
 
     def _settle(self, now: int) -> None:
         """Draw from what was counted in periods that are over; if that fails, again later."""

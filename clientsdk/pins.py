@@ -48,7 +48,8 @@ def number_of(connection: sqlite3.Connection, plan: CompiledPlan) -> int:
     row = connection.execute(find, (plan.digest,)).fetchone()
     if row is None:
         connection.execute(
-            "INSERT INTO plan (digest, body) VALUES (?, ?)", (plan.digest, plan.to_json())
+            "INSERT INTO plan (digest, body, expires) VALUES (?, ?, ?)",
+            (plan.digest, plan.to_json(), plan.expires),
         )
         row = connection.execute(find, (plan.digest,)).fetchone()
     return int(row[0])

@@ -17,6 +17,7 @@ from clientsdk.publishers import MemoryPublisher
 from clientsdk.sender import Sender
 from clientsdk.store import Store
 from clientsdk.words import epsilon, minute
+from mechanisms.randomness import SystemSource
 from sotto.wire import decode_message
 
 if TYPE_CHECKING:
@@ -149,6 +150,8 @@ class _Copy(Store):
         """Copy everything, in a transaction on the original."""
         vars(self).update({k: v for k, v in vars(original).items() if k not in vars(self)})
         self.refusals, self._plans = {}, dict(self._plans)
+        # What the copy draws is nobody's, and takes nothing from a seeded sequence.
+        self._source = SystemSource()
         connection.backup(self._connected())
 
     def due_after(self, moment: int) -> int | None:

@@ -1,11 +1,14 @@
 """The one-way ratchet behind a device's pseudonyms.
 
 A device keeps one secret. In each budget period it goes by a pseudonym derived from the
-collector, the period and the secret; when a period ends the secret is hashed forward and the old
-one erased, so that whoever takes the secret later cannot tell which past pseudonyms were this
-device's. The secret moves one step for each period that passes, recorded in or not: an older copy
-of a device's file therefore comes back under the pseudonyms that the device has already used, and
-the aggregator's audit sees both.
+collector, the period and the secret. When a new period begins the secret is hashed together with
+32 fresh random bytes, and the old one is erased. So neither the past nor the future follows from
+a secret: whoever takes one cannot tell which past pseudonyms were this device's, nor, from the
+next period on, which are.
+
+A copy of a device's file goes by the same pseudonym as the device until the period ends, so that
+the aggregator's audit sees both. In the next period they part: each draws fresh bytes of its own,
+and the copy is a second device.
 """
 
 from __future__ import annotations
@@ -17,34 +20,29 @@ from mechanisms.randomness import Source
 from sotto.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
 SECRET_BYTES = 32
-_LONGEST_WALK = 1 << 20
 
 
 def fresh(source: Source) -> bytes:
-    """Draw a device's first secret."""
+    """Draw 32 bytes: a device's first secret, or what a later one is mixed with."""
     return source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
 
 
-def advance(secret: bytes, periods: int) -> bytes:
-    """Return the secret ``periods`` periods later.
+def advance(secret: bytes, source: Source) -> bytes:
+    """Return the secret of a new period: one step, however many periods have passed.
 
     Parameters
     ----------
     secret : bytes
-        32 bytes.
-    periods : int
-        At least 0. A leap of more than 2**20 periods, which only a broken clock makes, walks
-        2**20 steps, so that its cost stays below a second.
+        The secret of the period before, 32 bytes, to be erased.
+    source : Source
+        Draws the 32 fresh bytes that are hashed with it.
 
-    Examples
-    --------
-    >>> secret = bytes(32)
-    >>> advance(advance(secret, 1), 2) == advance(secret, 3)
-    True
+    Privacy
+    -------
+    Of two secrets neither says anything about the other without those bytes, which are never
+    stored. Where the generator fails to be random, the secret still only runs forward.
     """
-    for _ in range(min(periods, _LONGEST_WALK)):
-        secret = sha256(b"sotto.ratchet\0" + secret)
-    return secret
+    return sha256(b"sotto.ratchet\0" + secret + fresh(source))
 
 
 def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
@@ -52,8 +50,9 @@ def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
 
     Privacy
     -------
-    Pseudonyms of different periods, or for different collectors, cannot be linked without the
-    secret of a period not later than both.
+    Pseudonyms of different periods cannot be linked, whatever secret is known, since each period
+    has fresh randomness of its own; nor can those for different collectors, without the secret of
+    the period.
     """
     return unsigned_pseudonym(_derived(b"sotto.pseudonym", collector, period, secret)[:16])
 

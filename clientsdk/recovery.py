@@ -121,7 +121,7 @@ def reconcile(
         if fresh and known is not None and known.budget != store.budget:
             raise PlanError("the mark beside the device's store is of another collector or period")
         complaints.warn("lost store", _LOST if fresh else _OLDER)
-        _make_up(store, connection, plan, period, found=known, fresh=fresh)
+        _make_up(store, path, connection, plan, period, found=known, fresh=fresh)
         store.count_loss(connection, known, damaged=fresh)
         if fresh or (found is not None and found.store != store.identity):
             store.wait_for_a_cycle(connection)
@@ -135,6 +135,7 @@ def reconcile(
 
 def _make_up(
     store: Store,
+    path: str,
     connection: sqlite3.Connection,
     plan: CompiledPlan,
     period: int,
@@ -149,7 +150,10 @@ def _make_up(
         period = max(period, found.period)
     store.advance(connection, period)
     if not fresh:
-        store.agree(connection, Consent.WITHDRAWN)
+        # A withdrawal that this file has not seen is noted in the store's own mark, if in any.
+        known = found is not None and found.store == store.identity and mark.has_room(path)
+        known = known and store.consent is not Consent.WITHDRAWN
+        store.agree(connection, Consent.NEVER_GIVEN if known else Consent.WITHDRAWN)
     ceilings = store.ceilings
     full = ceilings.period
     if found is not None:

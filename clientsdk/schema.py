@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
 import time
+from contextlib import suppress
 
 from mechanisms.digests import sha256
 from sotto.documents import brought_forward
@@ -108,7 +110,8 @@ _SINCE_4 = (
 )
 #: What those of version 4 lack: the secret that says in which periods the device answers, and what
 #: messages of a period are signed with. Their plans were told apart by the hash of the whole
-#: document, which was a fingerprint's then.
+#: document, which was a fingerprint's then, and did not say beside it when they expire (ms; NULL
+#: where the document does not say it).
 _SINCE_5 = (
     """CREATE TABLE panel (
         id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL, since INTEGER NOT NULL
@@ -117,6 +120,7 @@ _SINCE_5 = (
         period INTEGER PRIMARY KEY, pseudonym BLOB NOT NULL, seed BLOB NOT NULL
     )""",
     "ALTER TABLE plan RENAME COLUMN fingerprint TO digest",
+    "ALTER TABLE plan ADD COLUMN expires INTEGER",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 #: What SQLite raises; of damaged names of tables it says something that is no text.
@@ -257,17 +261,21 @@ def check(connection: sqlite3.Connection) -> int:
 
 
 def _bring_plans_forward(connection: sqlite3.Connection) -> None:
-    """Write plans of format 1 anew; one that cannot be honoured is left, and is never used."""
+    """Write plans of format 1 anew, and of all when they expire.
+
+    One that cannot be honoured is left, and is never used.
+    """
     for number, body in connection.execute("SELECT id, body FROM plan").fetchall():
-        try:
+        with suppress(PlanError):
             document = brought_forward(body)
-        except PlanError:
-            continue
-        if document is not None:
-            connection.execute(
-                "UPDATE plan SET digest = ?, body = ? WHERE id = ?",
-                (sha256(document), document, number),
-            )
+            if document is not None:
+                connection.execute(
+                    "UPDATE plan SET digest = ?, body = ? WHERE id = ?",
+                    (sha256(document), document, number),
+                )
+        with suppress(ValueError, TypeError, KeyError):
+            expires = int(json.loads(body)["expires"])
+            connection.execute("UPDATE plan SET expires = ? WHERE id = ?", (expires, number))
 
 
 def _opened(database: str) -> sqlite3.Connection:

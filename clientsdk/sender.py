@@ -352,7 +352,7 @@ class Sender:
         store = self._store
         with store.transaction(Access.READ):
             stands = store.consented and store.consents == batch.consents
-        return stands and not store.stopped
+        return stands and not store.stopped and not store.withdrawal_noted()
 
     def _mark_delivered(self, reports: list[Report]) -> None:
         """Erase the chains that are through; note of the others when their next rung is due."""

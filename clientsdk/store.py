@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import time
 from contextlib import suppress
-from time import monotonic
 
 from clientsdk import (
     claims,
@@ -30,13 +30,15 @@ from clientsdk.ledger import Consent, Ledger
 from clientsdk.losses import Losses
 from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.quota import Quota
-from clientsdk.transactions import DURABLE, READ, WRITE
+from clientsdk.transactions import DURABLE, READ, WRITE, Access
+from mechanisms.frozen import replace
 from mechanisms.randomness import Source
 from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
 
-#: Seconds for which it may go unnoticed that another process was given consent, or that a clock
-#: was set back to before the plan expired.
+#: Seconds for which it may go unnoticed that another process was given consent, that one has noted
+#: a withdrawal beside a file that it could not write (nothing is sent before that is looked for),
+#: or that a clock was set back to before the plan expired.
 FORGET_AFTER = 0.05
 
 
@@ -54,7 +56,7 @@ class Store(Booking, Losses):
     period : int
         The budget period in which a new store starts.
     source : Source
-        Draws the secret of a new store.
+        Draws the secret of a new store, and the fresh bytes that each later period's is made with.
     quota : Quota
 
     Raises
@@ -78,6 +80,7 @@ class Store(Booking, Losses):
     ) -> None:
         self.refusals = {}
         self.soonest = NEVER
+        self._source = source
         self._quota = Quota() if quota is None else quota
         self.room = 0
         self._collector = plan.collector
@@ -88,7 +91,7 @@ class Store(Booking, Losses):
         self.asked = self._heeded = 0
         for attempt in (1, 2):
             try:
-                self._begin_life(path, plan, ceilings, period, source)
+                self._begin_life(path, plan, ceilings, period)
                 break
             except schema.DamagedError:
                 if attempt == 2 or self.path is None:
@@ -97,11 +100,12 @@ class Store(Booking, Losses):
                     raise
 
     def _begin_life(
-        self, path: str | None, plan: CompiledPlan, ceilings: Ceilings, period: int, source: Source
+        self, path: str | None, plan: CompiledPlan, ceilings: Ceilings, period: int
     ) -> None:
         """Open the file, make what is not there, and make up for what it does not know."""
         super().__init__(path)
         self._ready = False
+        self._look_again, self._noted, self.erased = 0.0, False, False
         self._plans: dict[int, CompiledPlan] = {}
         self._vouched = 0
         try:
@@ -111,10 +115,12 @@ class Store(Booking, Losses):
             with self.transaction(WRITE if new else DURABLE) as connection:
                 fresh = schema.prepare(connection)
                 if fresh:
-                    pins.create(connection, plan, ceilings, period, source)
-                panels.prepare(connection, source)
+                    pins.create(connection, plan, ceilings, period, self._source)
+                panels.prepare(connection, self._source)
                 self._adopt(connection, plan, ceilings)
                 recovery.reconcile(self, connection, plan, period, fresh=fresh)
+                if self.path is not None:
+                    self._agree_with_mark(connection, self.path)
                 self.advance(connection, period)
             self.settle()
         except BaseException:
@@ -170,13 +176,60 @@ class Store(Booking, Losses):
             self._named = False
             self.owe_erasure(connection)
 
+    def _honour(self, connection: sqlite3.Connection, access: Access) -> None:
+        """Withdraw consent where the mark says that it is withdrawn, and the file does not yet.
+
+        A transaction that may not write only takes it as withdrawn; so do all that cannot, since
+        what they write is lost.
+        """
+        if not self._ready or self.path is None or self.consent is Consent.WITHDRAWN:
+            return
+        now = time.monotonic()
+        # What was noted when it was last looked may be lifted by now.
+        if access is not DURABLE and now < self._look_again and not self._noted:
+            return
+        self._look_again = now + FORGET_AFTER
+        try:
+            self._noted = self.withdrawal_noted()
+        except StoreError:
+            # Nothing can be sent while the mark cannot be written.
+            if access is DURABLE:
+                raise
+            return
+        if self._noted and access is READ:
+            self.consent = Consent.WITHDRAWN
+            self.refusals.clear()
+            # To be read again: the file says something else.
+            self.version = None
+        elif self._noted:
+            self.agree(connection, Consent.WITHDRAWN)
+            self.erased = True
+
+    def _agree_with_mark(self, connection: sqlite3.Connection, path: str) -> None:
+        """Let file and mark both say it, where either says that consent is withdrawn."""
+        self._honour(connection, DURABLE)
+        if self.consent is Consent.WITHDRAWN:
+            with suppress(StoreError):
+                if not mark.withdrawal(path):
+                    mark.note_withdrawal(path)
+
+    def withdrawal_noted(self) -> bool:
+        """Whether the mark says, at this moment, that consent is withdrawn.
+
+        Raises
+        ------
+        StoreError
+            The mark cannot be read now.
+        """
+        return self.path is not None and bool(mark.withdrawal(self.path))
+
     def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
         """Remember for a moment what becomes of every value, so that not each asks anew.
 
         That is where there is no consent, and where the plan has expired. In a transaction, what
         this process is given or deprived of later holds at once.
         """
-        stale = monotonic() + FORGET_AFTER
+        stale = time.monotonic() + FORGET_AFTER
         for metric in plan.metrics:
             self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
 
@@ -193,13 +246,15 @@ class Store(Booking, Losses):
     def advance(self, connection: sqlite3.Connection, period: int) -> bool:
         """Move on to ``period`` unless the store is there already or beyond; return whether moved.
 
-        The secret is hashed forward over the old one; pseudonyms, and the keys of those that have
-        one, are kept only for the chains of past periods that are still to be sent under them.
+        The secret is hashed forward, together with fresh randomness, over the old one; pseudonyms,
+        and the keys of those that have one, are kept only for the chains of past periods that are
+        still to be sent under them. Of several processes on a file one moves on, and the others
+        read what it has written.
         """
         if period <= self.period:
             return False
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
-        secret = ratchet.advance(secret, period - self.period)
+        secret = ratchet.advance(secret, self._source)
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))
         connection.execute("DELETE FROM reservoir")
@@ -241,4 +296,6 @@ class Store(Booking, Losses):
     def ledger(self) -> Ledger:
         """Return what was reserved and spent, at one moment."""
         with self.transaction(READ) as connection:
-            return ledger.read(connection, self.plan)
+            found = ledger.read(connection, self.plan)
+            withdrawn = self.withdrawal_noted()
+        return replace(found, consent=Consent.WITHDRAWN) if withdrawn else found

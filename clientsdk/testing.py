@@ -259,7 +259,7 @@ def reported(client: SeededClient) -> Reports:
     1
     >>> report = reported(client).of("colour").only()
     >>> report.rung, report.says
-    (2, "'blue'")
+    (2, "'red'")
     """
     if not isinstance(client.publisher, MemoryPublisher):
         raise TypeError(f"a MemoryPublisher is wanted, not {type(client.publisher).__name__}")

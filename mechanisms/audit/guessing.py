@@ -32,7 +32,7 @@ _LESS_SURE = 0.9
 #: An event this part as good as the best is taken if it happens more often.
 _NEARLY = 0.985
 #: A view has to promise more by this factor than one before it.
-_BETTER = 1.03
+_BETTER = 1.08
 
 
 @dataclass(frozen=True)

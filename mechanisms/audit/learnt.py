@@ -134,38 +134,33 @@ def _number(seen: Seen, number: Callable[[Seen], NDArray[np.float64]]) -> View:
 def _single(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
     """Return the most telling bit and byte of a rung, and those of all rungs together."""
     _, levels, width = seen.payloads.shape
-    place = _best_bit(seen, secrets)
-    rung, bit = divmod(place, 8 * width)
-    views: dict[str, View] = {f"bit {bit} of rung {rung + 1}": lambda seen: _bits(seen, [place])}
-    rung, byte = divmod(_best_byte(seen, secrets), width)
-    views[f"byte {byte} of rung {rung + 1}"] = lambda seen: seen.payloads[:, rung, byte].astype(
-        "u8"
-    )
+    every = list(range(levels))
+    level, bit = divmod(_best_bit(seen, secrets), 8 * width)
+    views = {f"bit {bit} of rung {level + 1}": _bits([level], bit)}
+    level, byte = divmod(_best_byte(seen, secrets), width)
+    views[f"byte {byte} of rung {level + 1}"] = _bytes([level], byte)
     if levels > 1:
-        joint = _best_joint_bit(seen, secrets)
-        places = [8 * width * rung + joint for rung in range(levels)]
-        views[f"bit {joint} of all rungs"] = lambda seen: _bits(seen, places)
+        bit = _best_joint_bit(seen, secrets)
+        views[f"bit {bit} of all rungs"] = _bits(every, bit)
         # Of payloads of a byte these are all bytes.
-        for column in {byte, joint >> 3} if width > 1 else ():
-            views[f"byte {column} of all rungs"] = _bytes_of(column)
+        for column in sorted({byte, bit >> 3}) if width > 1 else ():
+            views[f"byte {column} of all rungs"] = _bytes(every, column)
     return views
 
 
-def _bytes_of(column: int) -> View:
+def _bits(levels: list[int], bit: int) -> View:
     import numpy as np
 
-    return lambda seen: key_of(seen.payloads[:, :, column].astype(np.int64))
+    def view(seen: Seen) -> NDArray[np.uint64]:
+        return key_of(seen.payloads[:, levels, bit >> 3].astype(np.int64) >> (bit & 7) & 1)
+
+    return view
 
 
-def _bits(seen: Seen, places: list[int]) -> NDArray[np.uint64]:
-    """Return some bits of the planes as numbers."""
+def _bytes(levels: list[int], column: int) -> View:
     import numpy as np
 
-    key = np.zeros(len(seen.planes), dtype=np.uint64)
-    for place in places:
-        bit = seen.planes[:, place >> 3] >> (place & 7) & 1
-        key = key << np.uint64(1) | bit.astype(np.uint64)
-    return key
+    return lambda seen: key_of(seen.payloads[:, levels, column].astype(np.int64))
 
 
 def _best_bit(seen: Seen, secrets: NDArray[np.bool_]) -> int:
@@ -218,7 +213,7 @@ def _worth(table: NDArray[np.int64]) -> NDArray[np.float64]:
     share = table.max(axis=0) / total
     spread = _SURE * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
     limit: NDArray[np.float64] = (share + square / (2 * total) - spread) / (1 + square / total)
-    return limit.max(axis=1)
+    return np.asarray(limit.max(axis=1))
 
 
 def _words(payloads: NDArray[np.uint8]) -> NDArray[np.int64]:

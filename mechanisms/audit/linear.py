@@ -93,8 +93,8 @@ def _telling(means: NDArray[np.float64], variances: NDArray[np.float64]) -> NDAr
 
     gaps = np.abs(means[1] - means[0])
     sizes = gaps / np.sqrt(np.maximum(variances.sum(axis=0), 1e-12))
-    order = np.argsort(-sizes, kind="stable")[:_FEATURES]
-    return order[sizes[order] > _TELLING]
+    order: NDArray[np.int64] = np.argsort(-sizes, kind="stable")[:_FEATURES]
+    return order[: int((sizes > _TELLING).sum())]
 
 
 def _regress(features: NDArray[np.float64], secrets: NDArray[np.bool_]) -> NDArray[np.float64]:

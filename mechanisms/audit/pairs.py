@@ -162,8 +162,8 @@ def some_inputs(mechanism: LadderedMechanism, count: int, source: Source) -> lis
         return list(_some(inputs, count, source))
     missing = [None] if getattr(known, "missing", False) else []
     steps = _steps(mechanism)
-    places = {0, steps, *_some(steps + 1, count - 2 - len(missing), source)}
-    return [place / steps for place in sorted(places)] + missing
+    numbers = {0, steps, *_some(steps + 1, count - 2 - len(missing), source)}
+    return [number / steps for number in sorted(numbers)] + missing
 
 
 def _items(mechanism: TopItemLadder, source: Source) -> tuple[int, ...]:

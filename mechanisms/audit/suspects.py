@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Inputs that are compared, fewer where reports are very wide, and those that are compared again.
 _INPUTS, _AGAIN = 256, 16
 #: Shares of inputs and bits that are kept.
-_SHARES = 1 << 24
+_SHARES = 1 << 21
 #: A share counts if it is so many standard deviations from that of all inputs.
 _FAR = 4.0
 
@@ -60,7 +60,7 @@ def other_pairs(target: Drawer, chains: int) -> list[Pair]:
         About as many are drawn.
     """
     width = target.mechanism.levels * target.mechanism.payload_width
-    count = max(_AGAIN, min(_INPUTS, _SHARES // (16 * width)))
+    count = max(4, min(_INPUTS, _SHARES // (16 * width)))
     inputs = some_inputs(target.mechanism, count, target.source)
     if len(inputs) < 3:
         return []
@@ -78,8 +78,8 @@ def _suspicious(target: Drawer, inputs: list[Any], chains: int) -> Pair:
         far = _differences(logs, common)
         inputs = [inputs[place] for place in np.argsort(-far, kind="stable")[:_AGAIN]]
     logs, _ = _logs(target, inputs, chains)
-    table = np.array([_differences(logs, one[None]) for one in logs])
-    one, other = np.unravel_index(table.argmax(), table.shape)
+    table = np.array([_differences(logs, row[None]) for row in logs])
+    one, other = divmod(int(table.argmax()), len(inputs))
     if one == other:
         one, other = 0, 1
     return Pair((inputs[one], inputs[other]))
@@ -90,7 +90,7 @@ def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArr
     import numpy as np
 
     gaps: NDArray[np.float64] = np.abs(logs - other).max(axis=2)
-    return gaps.sum(axis=2).max(axis=1)
+    return np.asarray(gaps.sum(axis=2).max(axis=1))
 
 
 def _logs(
@@ -141,7 +141,7 @@ def _tally(planes: NDArray[np.uint8], inputs: int) -> NDArray[np.int64]:
     if width > 1:
         bits = np.unpackbits(planes, axis=2, bitorder="little")
         by_turn = bits.reshape(-1, inputs, count, 8 * width)
-        return by_turn.sum(axis=0, dtype=np.int64)
+        return np.asarray(by_turn.sum(axis=0, dtype=np.int64))
     rows = count * (np.arange(n) % inputs)[:, None] + np.arange(count)
     cells = 256 * rows + planes[:, :, 0]
     return np.bincount(cells.ravel(), minlength=256 * inputs * count).reshape(inputs, count, 256)

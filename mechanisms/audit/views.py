@@ -194,7 +194,8 @@ class Reader:
         if isinstance(chain, FiniteChain):
             symbols, weights = zip(*mechanism.prior(value, bytes(16)), strict=True)
             shares = np.array([weight / sum(weights) for weight in weights])
-            return np.log(shares @ np.exp(self._logs[level][list(symbols)][:, outputs]))
+            rows = np.exp(self._logs[level][list(symbols)][:, outputs])
+            return np.asarray(np.log(shares @ rows))
         if isinstance(mechanism, PermuteAndFlipLadder):
             selected = np.array([float(share) for share in mechanism.law(value)])
             kept, other = chain.releases[level]

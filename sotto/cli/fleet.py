@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clientsdk import Client, Settings
 from sotto.cli.cells import WRONG_TYPE
@@ -48,9 +48,17 @@ class Faithful:
         return ((sent, message),)
 
 
+class _TrialClient(Client):
+    """A client that answers in every period, whatever its plan's panels."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._admission.decisions.ignore_panels()
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """When devices send.
+    """When devices answer and send.
 
     Attributes
     ----------
@@ -59,10 +67,13 @@ class Schedule:
         anew for each slot, so that times of arrival do not tell devices apart.
     until : int or None
         Nothing happens from this time (ms) on; None: until everything is delivered.
+    every_period : bool
+        Whether devices answer in every period, whatever the plan's panels.
     """
 
     send_every: int = DAY
     until: int | None = None
+    every_period: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,7 +200,8 @@ class Fleet:
         start, end = self._recordings.starts[device : device + 2].tolist()
         clock = Clock(int(self._recordings.time[start]))
         radio = Radio(number, clock, self._network, self._lanes, self._plan.period)
-        with Client(
+        make = _TrialClient if self._schedule.every_period else Client
+        with make(
             self._plan, state=None, publisher=radio, clock=clock, settings=SETTINGS
         ) as client:
             client.give_consent()

@@ -6,7 +6,8 @@ metric of the plan, the cell in the column of that name (or in the one that --ma
 Values are randomized, held back and released as the plan says, and what devices send arrives in
 the log at the simulated times. Of a top item a row is one occurrence; of a constant metric the
 first row is what a device says in every period in which it has one. After its last row a device's
-clock runs on until its last rung is delivered, or to --until.
+clock runs on until its last rung is delivered, or to --until. Where the plan has panels a device
+records in its turns alone, as a real one; with --every-period it records always.
 
 Times are ISO 8601 (UTC unless they have an offset) or whole milliseconds since 1970; a Parquet
 timestamp is what it says. A row without a device, or without a time that can be read, is skipped.
@@ -72,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="a device wakes to send once in each slot of this length (default: 1d)",
     )
+    add(
+        "--every-period",
+        action="store_true",
+        help="devices answer in every period, whatever the plan's panels: to try a plan out",
+    )
     add("--until", metavar="TIME", help="stop all clocks then, delivered or not")
     add(
         "--devices",
@@ -103,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     every = parse_duration(args.send_every)
     if not every > 0:
         raise ParameterError("--send-every must be longer than nothing")
-    schedule = Schedule(every, moment(args.until))
+    schedule = Schedule(every, moment(args.until), args.every_period)
     recordings = read_recordings(args.input, plan, columns)
     replay = Replay(args.out, schedule, args.processes)
     with progress_bar(recordings.devices, args.quiet) as advance:

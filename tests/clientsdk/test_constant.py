@@ -21,6 +21,7 @@ from device_plans import (
     plan,
     reports,
     string,
+    take_back_version_5,
 )
 from statistical import check_counts
 
@@ -293,7 +294,7 @@ def test_after_consent_is_given_again_a_new_response_costs_again():
         assert weeks(client, 2, "a word", "word") == [Outcome.ACCEPTED] * 2
         assert client.ledger().reserved == life * certified(client, 1, "word")
         client.withdraw_consent()
-        client.give_consent()
+        client.give_consent(again=True)
         client.clock.advance(days=7)
     (charge,) = client.ledger().permanent
     assert charge == PermanentCharge("trial/word", 3 * certified(client, 1, "word"), False)
@@ -303,7 +304,7 @@ def test_after_a_withdrawal_the_lifetime_s_ceiling_decides():
     client = device(ceilings=Ceilings(3_000_000, 3_000_000))
     weeks(client, 1)
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     assert weeks(client, 2) == [Outcome.OVER_BUDGET] * 2
     assert client.ledger().reserved == certified(client, 2)
     client.renew_consent(Ceilings(4_000_000, 4_000_000))
@@ -314,7 +315,7 @@ def test_the_period_of_a_withdrawal_has_had_its_report():
     client = device()
     client.record("model", "a")
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     assert client.record("model", "a") is Outcome.PERIOD_FULL
 
 
@@ -414,9 +415,9 @@ def tables(path):
 def make_older(path):
     """Make a store one of version 2, which had no such tables."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("permanent", "degraded", "counting", "mark", "panel", "signing"):
+        take_back_version_5(connection)
+        for table in ("permanent", "degraded", "counting", "mark"):
             connection.execute(f"DROP TABLE {table}")
-        connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
         connection.execute("PRAGMA user_version = 2")
     path.with_name(path.name + SUFFIX).unlink()
     assert tables(path) == (2, "4fbc98a2c9c2322c")
@@ -443,6 +444,27 @@ def test_a_file_of_version_2_is_read_and_brought_forward(path):
     assert weeks(client, 3) == [Outcome.ACCEPTED] * 3
     assert client.ledger().reserved == ledger.reserved + certified(client, 2)
     client.withdraw_consent()
+    client.close()
+    assert tables(path) == current
+
+
+def test_a_file_of_version_4_is_brought_forward_and_says_when_its_plans_expire(path):
+    old = device(metric("colour"), state=path)
+    old.record("colour", "a")
+    ledger = old.ledger()
+    old.close()
+    current = tables(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        take_back_version_5(connection)
+        # A plan that no version can read stays as it is.
+        connection.execute("INSERT INTO plan VALUES (7, x'07', x'ff')")
+        connection.execute("PRAGMA user_version = 4")
+    assert read_file(path) == ledger
+    client = device(metric("colour"), state=path, seed=2, clock=old.clock)
+    assert client.ledger() == ledger
+    with client._store.transaction(Access.READ) as connection:
+        found = connection.execute("SELECT id, expires FROM plan ORDER BY id").fetchall()
+    assert found == [(1, client.plan.expires), (7, None)]
     client.close()
     assert tables(path) == current
 

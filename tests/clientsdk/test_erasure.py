@@ -147,7 +147,7 @@ def test_agreeing_again_starts_where_the_ledger_stopped(path):
     assert client.record("colour", "a") is Outcome.ACCEPTED
     name = client.ledger().periods[0].pseudonym
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     assert [client.record("colour", "a") for _ in range(2)] == [
         Outcome.ACCEPTED,
         Outcome.OVER_BUDGET,
@@ -197,8 +197,8 @@ def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monke
     client.clock.advance(hours=3)
     with monkeypatch.context() as patch:
         patch.setattr(type(client._store), "agree", _disk_full)
-        with pytest.raises(StoreError, match="full"):
-            client.withdraw_consent()
+        assert not client.withdraw_consent()
+        assert client.consent is Consent.WITHDRAWN
         assert client.record("colour", "a") is Outcome.NO_CONSENT
         with pytest.raises(StoreError, match="full"):
             client.flush()
@@ -215,8 +215,7 @@ def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monke
             super().publish(shard, message)
             with monkeypatch.context() as patch:
                 patch.setattr(type(client._store), "agree", _disk_full)
-                with pytest.raises(StoreError, match="full"):
-                    client.withdraw_consent()
+                assert not client.withdraw_consent()
 
     client = device(path, metric("colour", "every", 9), publisher=Withdrawing())
     for _ in range(5):
@@ -239,7 +238,7 @@ def test_what_was_wiped_is_not_sent_under_a_later_consent(path, monkeypatch, sam
             if len(self.messages) == 1:
                 who = client if same else other
                 who.withdraw_consent()
-                who.give_consent()
+                who.give_consent(again=True)
 
     client = device(path, metric("colour", "every", 9), publisher=Changing())
     other = device(path, metric("colour", "every", 9), seed=2, consent=False)
@@ -264,7 +263,7 @@ def test_a_flush_beside_a_withdrawal_does_not_withdraw_what_was_given_again(path
 
     store.agree = slow
     client.withdraw_consent()
-    client.give_consent()
+    client.give_consent(again=True)
     flushing.join()
     assert client.ledger().consent is Consent.GIVEN
     assert client.record("colour", "a") is Outcome.ACCEPTED
@@ -360,6 +359,7 @@ def _late_steps():
     return {
         "withdraw": lambda client: client.withdraw_consent(),
         "give": lambda client: client.give_consent(),
+        "give again": lambda client: client.give_consent(again=True),
         "renew": lambda client: client.renew_consent(),
         "record": lambda client: client.record("colour", "a"),
     }

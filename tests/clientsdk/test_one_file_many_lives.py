@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 from device_plans import DAY, START, WEEK, metric, plan, reports
 
 from clientsdk import Ceilings, MemoryPublisher, Outcome
-from clientsdk.mark import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
 from sotto.wire import decode_message
@@ -94,22 +92,6 @@ def test_a_new_period_and_a_withdrawal_rewrite_the_whole_file(tmp_path):
     assert seen.count("VACUUM") == 1
     client.withdraw_consent()
     assert seen.count("VACUUM") == 2
-
-
-def test_an_older_copy_comes_back_under_the_same_pseudonym(tmp_path):
-    """However many periods either has seen: so the aggregator's audit counts both together."""
-    path, copy = tmp_path / "device.db", tmp_path / "copy.db"
-    clock = FakeClock(START)
-    SeededClient(plan(), seed=1, state=path, clock=clock).close()
-    for suffix in ("", SUFFIX):
-        shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
-    device = SeededClient(plan(), seed=2, state=path, clock=clock)
-    for _ in range(5):
-        clock.advance(days=7)
-        device.record("colour", "a")
-    restored = SeededClient(plan(), seed=3, state=copy, clock=clock)
-    restored.record("colour", "a")
-    assert restored.ledger().periods[-1].pseudonym == device.ledger().periods[-1].pseudonym
 
 
 def test_pseudonyms_do_not_gather_in_a_device_that_sends_everything_in_time(tmp_path):

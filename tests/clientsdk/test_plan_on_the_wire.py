@@ -6,7 +6,16 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from device_plans import DAY, START, WEEK, metric, number, plan, reports
+from device_plans import (
+    DAY,
+    START,
+    WEEK,
+    metric,
+    number,
+    plan,
+    reports,
+    take_back_version_5,
+)
 
 from clientsdk import Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
@@ -116,9 +125,8 @@ def make_older(path, under):
     """Make a store one of version 3, its plan of format 1."""
     body = under.to_json().replace(b'"format":2', b'"format":1')
     with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("mark", "panel"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("ALTER TABLE plan RENAME COLUMN digest TO fingerprint")
+        connection.execute("DROP TABLE mark")
+        take_back_version_5(connection)
         connection.execute("UPDATE plan SET fingerprint = ?, body = ?", (sha256(body), body))
         connection.execute("PRAGMA user_version = 3")
     for beside in path.parent.iterdir():

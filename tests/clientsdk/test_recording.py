@@ -51,7 +51,7 @@ def test_without_consent_a_value_asks_no_file_for_a_moment(monkeypatch, tmp_path
     assert client.record("colour", "a") is Outcome.ACCEPTED
     client.withdraw_consent()
     assert client.record("colour", "a") is Outcome.NO_CONSENT
-    client.renew_consent()
+    client.renew_consent(again=True)
     assert client.record("colour", "a") is Outcome.PERIOD_FULL
     assert client.stats().refused == {Outcome.NO_CONSENT: 11, Outcome.PERIOD_FULL: 1}
 

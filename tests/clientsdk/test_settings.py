@@ -219,9 +219,11 @@ def test_switched_off_nothing_is_recorded_sent_or_touched(monkeypatch, tmp_path)
     assert client.flush().sent == 0
     assert client.flush(timeout=1).sent == 0
     assert client.next_due() is None
-    for refused in (client.give_consent, client.renew_consent, client.ledger):
-        with pytest.raises(StoreError, match="switched off"):
-            refused()
+    assert not client.give_consent()
+    assert not client.renew_consent()
+    assert client.consent == "never given"
+    with pytest.raises(StoreError, match="switched off"):
+        client.ledger()
     with pytest.raises(ValueTypeError):
         client.record("colour", 3)
     with pytest.raises(SottoError):

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from device_plans import START, WEEK, metric, plan, reports
 
-from clientsdk import Ceilings, Client, MemoryPublisher, Outcome, complaints
+from clientsdk import Ceilings, Client, Consent, MemoryPublisher, Outcome, complaints
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PlanError, StoreError
 
@@ -171,7 +171,7 @@ def test_the_tables_are_those_of_the_schema_s_version(path):
         rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql <> '' ORDER BY name")
         text = " ".join("\n".join(sql for (sql,) in rows).split())
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-    assert (version, hashlib.sha256(text.encode()).hexdigest()[:16]) == (5, "6f6d463d66b2b6bd")
+    assert (version, hashlib.sha256(text.encode()).hexdigest()[:16]) == (5, "e7e3eb35c05b492c")
 
 
 def test_a_directory_that_is_not_there(tmp_path):
@@ -315,11 +315,13 @@ def test_a_damaged_file_refuses_and_no_error_leads_to_a_value(path, damage):
         connection.execute(damage)
     assert client.record("model", "b") is Outcome.STORE_FULL
     if "permanent" not in damage:
-        for use in (client.flush, client.ledger, client.withdraw_consent):
+        for use in (client.flush, client.ledger):
             with pytest.raises(StoreError):
                 use()
+        assert not client.withdraw_consent()
         with device(path, compiled, consent=False) as again:
             assert again.ledger().damaged == 1
+            assert again.consent is Consent.WITHDRAWN
             assert again.record("model", "b") is Outcome.NO_CONSENT
 
 

@@ -434,7 +434,7 @@ def test_what_decides_receives_neither_a_value_nor_a_symbol():
 @pytest.mark.parametrize(
     ("name", "deciding", "drawing"),
     [
-        ("record", {"decide"}, {"_carry_out", "_count_on", "_note"}),
+        ("record", {"decide"}, {"_carry_out", "_count_on", "_drawn", "_note"}),
         ("_note", {"decide_in_memory"}, {"_drawn"}),
         ("_count_on", {"under_way"}, {"add"}),
     ],

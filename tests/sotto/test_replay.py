@@ -498,6 +498,32 @@ class TestCommand:
         assert len(lines) == 3
         assert all(len(line.split(",")[2]) == 32 for line in lines)
 
+    def test_devices_answer_in_their_turns_or_for_a_trial_in_every_period(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A row a week for 40 weeks: each device has one turn in each cycle of four."""
+        given = self.arguments(tmp_path, table(3, 40, WEEK))
+        text = PLAN.replace("period: 7d", "period: 7d\npanel: 1/4", 1)
+        (tmp_path / "plan.yaml").write_text(text)
+        for options, accepted in ((), False), (("--every-period",), True):
+            out = tmp_path / f"log-{accepted}"
+            assert main([*given, "--out", str(out), *options]) == 0
+            rows = {}
+            for line in capsys.readouterr().out.splitlines():
+                name, *cells = line.split()
+                rows[name] = cells
+            heads = rows["recorded"]
+            told = dict(zip(heads, rows["colour"], strict=True))
+            if accepted:
+                assert told == {"accepted": "120"}
+            else:
+                # The table begins and ends within a cycle.
+                assert 3 * 9 <= int(told["accepted"]) <= 3 * 11
+                assert int(told["accepted"]) + int(told["not_in_panel"]) == 120
+            # The aggregator is given the same plan.
+            fingerprint = parse_plan(text).compile().fingerprint
+            assert {decode_message(body).fingerprint for _, body in messages(out)} == {fingerprint}
+
     def test_another_column(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         text = table(1, 3).replace("colour", "color")
         given = self.arguments(tmp_path, text)
