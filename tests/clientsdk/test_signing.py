@@ -9,7 +9,19 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from device_plans import CONSTANT, DAY, START, WEEK, counted, items, metric, plan, reports, string
+from device_plans import (
+    CONSTANT,
+    DAY,
+    START,
+    WEEK,
+    counted,
+    items,
+    metric,
+    plan,
+    reports,
+    string,
+    take_back_version_5,
+)
 
 from clientsdk import MemoryPublisher, Outcome, ratchet, schema
 from clientsdk.errand import Errand
@@ -383,7 +395,7 @@ def test_a_file_of_version_4_is_brought_forward(path):
     client.record("colour", "a")
     client.close()
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DROP TABLE signing")
+        take_back_version_5(connection)
         connection.execute("UPDATE pseudonym SET value = ?", (name,))
         connection.execute("PRAGMA user_version = 4")
     before = read_file(path)
