@@ -26,7 +26,7 @@ from clientsdk.publishers import Buffered, Publisher
 from clientsdk.ratchet import Identity
 from clientsdk.spool import Chain
 from clientsdk.store import Store
-from clientsdk.turns import ElsewhereError, Rest, Turn
+from clientsdk.turns import ElsewhereError, Rest, Turn, Whose
 from mechanisms.coins import shard_of
 from mechanisms.randomness import SystemSource
 from sotto.compiled import CompiledMetric, CompiledPlan
@@ -161,9 +161,9 @@ class Sender:
         error: SottoError | None = None
         self._unreadable.clear()
         try:
-            period, more = self._choose(now, errand) if errand.alone else (None, True)
+            whose, more = self._choose(now, errand) if errand.alone else (None, True)
             while more and error is None:
-                batch = self._charge(now, period)
+                batch = self._charge(now, whose)
                 errand.lapses += batch.lapses
                 delivered, error = self._publish(batch, errand)
                 self._mark_delivered(delivered)
@@ -173,31 +173,48 @@ class Sender:
             error = failure
         return error or next(iter(self._unreadable.values()), None)
 
-    def _choose(self, now: int, errand: Errand) -> tuple[int | None, bool]:
-        """Return a period of which something is due, and whether anything may be sent now.
+    def _choose(self, now: int, errand: Errand) -> tuple[Whose | None, bool]:
+        """Return a pseudonym of which something is due, and whether anything may be sent now.
 
         While others rest it is the one that was chosen last; later each is as likely as any
         other. If several are due, the others begin to rest before anything is sent: an attempt
         that seems to fail may have arrived.
         """
         with self._store.transaction(Access.READ) as connection:
-            periods = spool.due_periods(connection, self._moment(now))
-            slack = self._slack(connection, now) if len(periods) > 1 else 0
+            due = sorted(self._due(connection, now))
+            slack = self._slack(connection, now) if len(due) > 1 else 0
         rest = self._turn.rest
         # Where the clock was set back, it would last too long.
         if rest is not None and now < rest.until <= now + errand.window:
             errand.rest = (rest.until - now) / 1000
-            return rest.period, rest.period in periods or not periods
-        if not periods:
+            return rest.whose, rest.whose in due or not due
+        if not due:
             return None, True
-        chosen = periods[draws.below(SystemSource(), len(periods))]
-        if len(periods) > 1:
+        chosen = due[draws.below(SystemSource(), len(due))]
+        if len(due) > 1:
             # Half of the time that is left is enough for all of them.
-            window = min(errand.window, max(0, slack) // (2 * len(periods)))
+            window = min(errand.window, max(0, slack) // (2 * len(due)))
             until = now + int(window * backoff.chance())
             self._turn.rest = Rest(chosen, until)
             errand.rest = (until - now) / 1000
         return chosen, True
+
+    def _due(self, connection: sqlite3.Connection, now: int) -> set[Whose]:
+        """Return the pseudonyms of which something is due."""
+        return {
+            Whose(period, plan is not None and plan.signed)
+            for period, number in spool.due_plans(connection, self._moment(now))
+            for plan in (self._plan(connection, number),)
+        }
+
+    def _of_others(self, connection: sqlite3.Connection, whose: Whose, moment: int) -> set[int]:
+        """Return the plans whose chains of that period go under its other pseudonym."""
+        return {
+            number
+            for period, number in spool.due_plans(connection, moment)
+            for plan in (self._plan(connection, number),)
+            if period == whose.period and plan is not None and plan.signed is not whose.signed
+        }
 
     def _slack(self, connection: sqlite3.Connection, now: int) -> int:
         """Return how many milliseconds are left until the first of what is due is too late."""
@@ -225,8 +242,8 @@ class Sender:
         with self._store.transaction(Access.READ) as connection:
             return spool.count_due(connection, self._moment(now))
 
-    def _charge(self, now: int, period: int | None) -> Batch:
-        """Charge for what is due, in all periods or one, and erase what has lapsed."""
+    def _charge(self, now: int, whose: Whose | None) -> Batch:
+        """Charge for what is due, of all pseudonyms or one, and erase what has lapsed."""
         store = self._store
         reports: list[Report] = []
         lapsed: list[Chain] = []
@@ -237,7 +254,9 @@ class Sender:
             if store.stopped or not store.consented:
                 return Batch(reports, Lapses(), store.consents, False, signers)
             moment = self._moment(now)
-            chains = spool.due(connection, moment, BATCH, self._unreadable, period)
+            others = set() if whose is None else self._of_others(connection, whose, moment)
+            without, period = others.union(self._unreadable), whose and whose.period
+            chains = spool.due(connection, moment, BATCH, without, period)
             names = spool.identities(connection) if chains else {}
             for chain in chains:
                 plan = self._plan(connection, chain.plan)

@@ -89,14 +89,12 @@ def due(
     return [Chain(*row) for row in rows]
 
 
-def due_periods(connection: sqlite3.Connection, moment: int) -> list[int]:
-    """Return the periods of which a chain has a rung that is due."""
-    rows = connection.execute(
-        "SELECT period FROM pseudonym WHERE EXISTS"
-        " (SELECT 1 FROM chain WHERE chain.period = pseudonym.period AND due <= ?)",
+def due_plans(connection: sqlite3.Connection, moment: int) -> list[tuple[int, int]]:
+    """Return the periods of which a chain has a rung that is due, with the plans of such chains."""
+    return connection.execute(
+        "SELECT DISTINCT period, plan FROM pseudonym JOIN chain USING (period) WHERE due <= ?",
         (moment,),
-    )
-    return [int(period) for (period,) in rows]
+    ).fetchall()
 
 
 def oldest_due(connection: sqlite3.Connection, moment: int) -> list[tuple[int, int, int, int]]:

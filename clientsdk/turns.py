@@ -28,17 +28,24 @@ except ImportError:  # pragma: no cover
 #: What follows the name of the state file.
 SUFFIX = "-sending"
 _PAUSE = 0.01
-_REST = struct.Struct("<qq")
+_REST = struct.Struct("<qq?")
 
 
 class ElsewhereError(PublishError):
     """Another process is sending what is due."""
 
 
-class Rest(NamedTuple):
-    """Reports of another budget period than ``period`` rest until then, ms since the epoch."""
+class Whose(NamedTuple):
+    """A pseudonym of this device: that of a budget period, in messages that are signed or not."""
 
     period: int
+    signed: bool
+
+
+class Rest(NamedTuple):
+    """Reports of another pseudonym than ``whose`` rest until then, ms since the epoch."""
+
+    whose: Whose
     until: int
 
 
@@ -93,7 +100,8 @@ class Turn:
             with suppress(OSError):
                 data = os.pread(self._descriptor, _REST.size, 0)
                 if len(data) == _REST.size:
-                    return Rest(*_REST.unpack(data))
+                    period, until, signed = _REST.unpack(data)
+                    return Rest(Whose(period, signed), until)
         return self._rest
 
     @rest.setter
@@ -101,7 +109,8 @@ class Turn:
         self._rest = rest
         if self._descriptor is not None:
             with suppress(OSError):
-                os.pwrite(self._descriptor, _REST.pack(*rest), 0)
+                (period, signed), until = rest
+                os.pwrite(self._descriptor, _REST.pack(period, until, signed), 0)
 
     def before_fork(self) -> None:
         """Do nothing: the turn stays with the parent."""

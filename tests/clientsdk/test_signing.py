@@ -24,6 +24,7 @@ from device_plans import (
 )
 
 from clientsdk import MemoryPublisher, Outcome, ratchet, schema
+from clientsdk.errand import Errand
 from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.decode import decode
@@ -408,3 +409,25 @@ def test_a_file_of_version_4_is_brought_forward(path):
     client.close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+
+
+def test_two_pseudonyms_of_a_period_are_not_sent_together(path, monkeypatch):
+    """What the sender sends in one go by itself is of one pseudonym; the other rests."""
+    monkeypatch.setattr("clientsdk.backoff.chance", lambda: 1.0)
+    clock, publisher = FakeClock(START), MemoryPublisher()
+    options = {"state": path, "clock": clock, "publisher": publisher}
+    with device(plan="open", authentication="none", **options) as client:
+        client.record("colour", "a")
+    with device(plan="closed", **options) as client:
+        client.record("colour", "a")
+        clock.advance(hours=3)
+
+        def alone():
+            return client._do_errand(Errand(alone=True, window=3_600_000)).sent
+
+        assert alone() == 1
+        assert alone() == 0
+        clock.advance(hours=1)
+        assert alone() == 1
+    assert {message[2] for message in sent_by(client)} == {1, 2}
+    assert len({frozenset(names_of(message)) for message in sent_by(client)}) == 2
