@@ -1,11 +1,11 @@
 """What LOLOHA's memoization costs if a value changes once.
 
-A device hashes its value to one of g cells, by a hash function of its own that everybody knows. It
-keeps one permanent randomized response for every cell that it meets, and reports in every
-collection a fresh randomized response to the permanent one. The claim is g times the epsilon of a
-permanent response, because there are g of them. That holds for what each *says*. But which of them
-a report is about depends on the value too: once both are learnt from enough reports, their order
-tells that the value changed, and when, and that costs more with every report.
+A device hashes its value to one of g cells, by a public hash function of its own. It keeps one
+permanent randomized response for every cell, and reports in every collection a fresh randomized
+response to the permanent one of its present cell. The claim is g times the epsilon of a permanent
+response, because there are g of them. That bounds what the permanent responses disclose. But which
+of them a report is about depends on the value too, and that is disclosed anew by every report:
+after enough reports it is plain that the value changed, and when.
 
 References
 ----------

@@ -45,32 +45,23 @@ class Reader:
     mechanism: LadderedMechanism
     pair: Pair
 
-    def log_ratios(
-        self, payloads: NDArray[np.uint8], chains: NDArray[np.uint64]
+    def log_ratio(
+        self, reports: NDArray[np.uint8], chains: NDArray[np.uint64], level: int
     ) -> NDArray[np.float64]:
         """Return logarithms of likelihood ratios.
 
         Parameters
         ----------
-        payloads : ndarray, shape (n, levels, payload_width), uint8
+        reports : ndarray, shape (n, payload_width), uint8
         chains : ndarray, shape (n, 2), uint64
             Their ids, from which the public coins are hashed.
+        level : int
+            The rung of the reports.
 
         Returns
         -------
-        ndarray, shape (n, levels), float64
-        """
-        import numpy as np
-
-        levels = range(payloads.shape[1])
-        return np.stack([self.log_ratio(payloads[:, k], chains, k) for k in levels], axis=1)
-
-    def log_ratio(
-        self, reports: NDArray[np.uint8], chains: NDArray[np.uint64], level: int
-    ) -> NDArray[np.float64]:
-        """Return those of ``(n, payload_width)`` reports of one rung, ``(n,)``.
-
-        Of a report that no input has, from a faulty sampler, it is 0.
+        ndarray, shape (n,), float64
+            0 for a report that no input has, from a faulty sampler.
         """
         import numpy as np
 

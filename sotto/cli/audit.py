@@ -5,7 +5,8 @@ that the sampler compares its random words with. Attacked is a lower bound: two 
 apart from whole chains that the sampler draws with the operating system's randomness, by somebody
 who knows the mechanism and the public coins and sees every rung. A fair secret bit decides which
 input a chain hides; the best distinguishing event is found on a fifth of the chains, and its right
-guesses among the others are bounded by the limit of Clopper and Pearson.
+guesses among the others are bounded by the limit of Clopper and Pearson. Three pairs of inputs are
+attacked: the one of the largest certified loss, one that a search found suspicious, one at random.
 
 Without a plan all mechanisms of the library are audited, and the claims of papers that are false.
 The status is 1 if a mechanism does not keep its word, and 0 otherwise.
@@ -58,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=200_000,
         metavar="N",
-        help="chains that an attack draws of each of its two inputs; default 200000",
+        help="chains that an attack draws of each of the two inputs with the largest loss; those "
+        "for other inputs come to less than the same again; default 200000",
     )
     parser.add_argument(
         "--confidence", type=float, default=0.95, help="of each attacked amount; default 0.95"

@@ -247,7 +247,8 @@ def explained(attacker: Attacker | None) -> list[str]:
         lines += [
             f"'Attacked' is a lower bound, each with confidence {attacker.confidence:g}, from "
             f"{attacker.trials:,} chains of either",
-            "input, fewer where they take long. By chance it may exceed what is certified; of the",
-            "verdicts of an audit none is wrong but once in a million times.",
+            "input of the worst pair, fewer where they take long. By chance it may",
+            "exceed what is certified; of the verdicts none is wrong but once in a",
+            "million times.",
         ]
     return lines
