@@ -6,6 +6,7 @@ that a restart after a crash takes exactly those again, however far the log has 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sotto.errors import DrainError
 
-FORMAT = 1
+FORMAT = 2
 
 
 class WorkItem(NamedTuple):
@@ -141,8 +142,12 @@ def load_marks(value: Mapping[str, tuple[int, str]]) -> dict[str, Mark]:
 
 
 def dump(value: Mapping[str, object]) -> bytes:
-    """Return a JSON document as it is stored: equal documents, equal bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    """Return a JSON document as it is stored: equal documents, equal bytes.
+
+    The key ``digest`` is added: the SHA-256, in hexadecimal, of the document without it.
+    """
+    digest = hashlib.sha256(_canonical(value)).hexdigest()
+    return _canonical({**value, "digest": digest}) + b"\n"
 
 
 def load(content: bytes, name: str, known: int) -> Any:
@@ -151,13 +156,30 @@ def load(content: bytes, name: str, known: int) -> Any:
     Raises
     ------
     DrainError
-        It is not one.
+        It is not one, or a byte of it is not as :func:`dump` wrote it.
+
+    Examples
+    --------
+    >>> stored = dump({"format": 1, "clock": 5})
+    >>> load(stored, "example.json", 1)
+    {'clock': 5, 'format': 1}
+    >>> load(stored.replace(b"5", b"6", 1), "example.json", 1)
+    Traceback (most recent call last):
+    ...
+    sotto.errors.DrainError: example.json is damaged: its digest does not match its content
     """
     try:
         value = json.loads(content)
         found = value["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DrainError(f"{name} is damaged") from error
+        value.pop("digest", None)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DrainError(f"{name} is damaged: it is not the JSON of a document") from error
     if found != known:
         raise DrainError(f"{name} has format {found}; this version reads {known}")
+    if dump(value) != content:
+        raise DrainError(f"{name} is damaged: its digest does not match its content")
     return value
+
+
+def _canonical(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -14,7 +14,7 @@ from pipelines import files
 from pipelines.intent import dump, load
 from sotto.errors import DrainError
 
-FORMAT = 1
+FORMAT = 2
 NAME = "drain.json"
 
 

@@ -17,7 +17,7 @@ from pipelines.shares import Share
 from pipelines.written import Tally, Written, numbers_of
 from sotto.registry import Registry
 
-FORMAT = 1
+FORMAT = 2
 
 #: Of so many last generations the lineage is kept.
 LINEAGE = 256
@@ -84,7 +84,7 @@ class Manifest:
         Digests, the last that of this generation, each of the one before and of what the
         generation took: two copies of a state directory that went different ways differ in them.
     tally : Tally
-        What became of all reports read; of those since a directory had none, if it is older.
+        What became of all reports read.
     share : Share or None
         Which share of the topics' partitions is taken, for ever; None for all of a source.
     requeued : mapping
@@ -146,7 +146,7 @@ class Manifest:
         Raises
         ------
         DrainError
-            It is not one, or of an unknown format.
+            It is not one, of an unknown format, or damaged.
         """
         value = load(content, "MANIFEST.json", FORMAT)
         return cls(
@@ -164,9 +164,9 @@ class Manifest:
             quarantine=tuple(_quarantined(*entry) for entry in value["quarantine"]),
             expired=value["expired"],
             lineage=tuple(value["lineage"]),
-            tally=Tally(*value.get("tally", ())),
-            share=Share.parse(value["share"]) if value.get("share") else None,
-            requeued=value.get("requeued", {}),
+            tally=Tally(*value["tally"]),
+            share=Share.parse(value["share"]) if value["share"] else None,
+            requeued=value["requeued"],
         )
 
     def digest(self, generation: int) -> str | None:

@@ -26,7 +26,7 @@ from pipelines.publishedfields import KEYS
 from pipelines.results import Projection
 from sotto.errors import DrainError
 
-FORMAT = 1
+FORMAT = 2
 NAME = "published.json"
 
 
