@@ -86,6 +86,8 @@ class Admission(PlainValues):
             if period != store.period:
                 store.advance(connection, period)
                 now = max(now, store.period * plan.period)
+            if now >= store.expiry:
+                store.lapsed += store.expire(connection, now)
             if store.consent is not GIVEN:
                 outcome = Outcome.NO_CONSENT
             elif now >= plan.expires:

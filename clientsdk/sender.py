@@ -199,6 +199,7 @@ class Sender:
             if store.stopped or not store.consented:
                 return Batch(reports, Lapses(), store.consents, more=False)
             moment = self._moment(now)
+            reasons["expired"] += store.expire(connection, now) if now >= store.expiry else 0
             chains = spool.due(connection, moment, BATCH, self._unreadable, period)
             pseudonyms = spool.pseudonyms(connection) if chains else {}
             for chain in chains:
@@ -218,8 +219,11 @@ class Sender:
             if lapsed:
                 # Rungs that were never released must not be left in the log either.
                 spool.erase(connection, lapsed)
-                store.forget_pseudonyms(connection)
+                store.forget_periods(connection)
                 store.owe_erasure(connection)
+        # With those that were erased before anything was to be sent.
+        reasons["expired"] += store.lapsed
+        store.lapsed = 0
         return Batch(reports, Lapses(**reasons), store.consents, more=len(chains) == BATCH)
 
     def _lapse(self, chain: Chain, plan: CompiledPlan, moment: int) -> str | None:
@@ -302,7 +306,7 @@ class Sender:
             spool.postpone(connection, waiting)
             spool.erase(connection, through)
             if through:
-                self._store.forget_pseudonyms(connection)
+                self._store.forget_periods(connection)
 
 
 def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:
