@@ -170,8 +170,7 @@ class Client(Sending, Inspecting):
         elif path is None:
             self._warn_that_it_forgets()
         quota = self.settings.quota
-        period = self.plan.period_of(self._now())
-        self._store = Store(path, self.plan, pinned, period, source, quota)
+        self._store = Store(path, self.plan, pinned, self._now(), source, quota)
         tell_if_nothing_fits(self.plan, self._store.ceilings)
         self._refusals = disabled.refusals(self.plan) if self._off else self._store.refusals
         self._admission = Admission(self._store, self.plan, source)

@@ -207,9 +207,8 @@ class Consenting(Parts):
         if not exists(path):
             # It may have been found damaged, and kept aside.
             return recovery.erase_aside(path)
-        period = self.plan.period_of(self._now())
         try:
-            store = Store(path, self.plan, self._store.ceilings, period, self._source())
+            store = Store(path, self.plan, self._store.ceilings, self._now(), self._source())
             try:
                 with suppress(UnmarkedError), store.transaction(DURABLE) as connection:
                     store.agree(connection, Consent.WITHDRAWN)

@@ -68,6 +68,10 @@ class Contents(Database):
         How many commits that survive a loss of power there were, see :mod:`clientsdk.mark`.
     damaged, restored : int
         How often the file was found damaged or lost, and older than its mark.
+    expiry : int
+        When the next plan of the store expires (ms), whose chains are to be erased then.
+    lapsed : int
+        Chains that were erased so, and not yet told of by a flush.
     erased : bool
         Whether a withdrawal that was noted beside the file was found and written, by a transaction
         that had something else to do: then traces are to be erased, see :meth:`Erasing.settle`.
@@ -94,6 +98,9 @@ class Contents(Database):
     _look_again: float
     _noted: bool
     erased: bool
+    expiry: int
+    lapsed: int
+    _swept: int
     _source: Source
     _collector: str
     _period_ms: int
@@ -125,8 +132,16 @@ class Contents(Database):
             self._read_mark(connection)
         except (TypeError, ValueError, AttributeError):
             raise schema.DamagedError(DAMAGED) from None
+        self._note_expiries(connection)
         self.refusals.clear()
         self.room = 0
+
+    def _note_expiries(self, connection: sqlite3.Connection) -> None:
+        """Note when the next plan expires of which chains may be here."""
+        (soonest,) = connection.execute(
+            "SELECT min(expires) FROM plan WHERE expires > ?", (self._swept,)
+        ).fetchone()
+        self.expiry = NEVER if soonest is None else soonest
 
     def _read(self, connection: sqlite3.Connection) -> None:
         """Read what is kept in memory; of a damaged file something else than StoreError comes."""

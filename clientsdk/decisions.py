@@ -173,6 +173,8 @@ class Decisions:
             store.advance(connection, now // plan.period)
             # A clock that was set back does not record before the ledger's period.
             now = max(now, store.period * plan.period)
+        if now >= store.expiry:
+            store.lapsed += store.expire(connection, now)
         if store.consent is not GIVEN:
             return Outcome.NO_CONSENT
         if now >= plan.expires:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import suppress
 
-from clientsdk import recovery, schema, spool
+from clientsdk import notes, recovery, schema, spool
 from clientsdk.contents import Contents
-from clientsdk.ledger import Consent
+from clientsdk.ledger import ALL_METRICS, Consent
 from clientsdk.transactions import READ, WRITE, Hold
 from sotto.errors import StoreError
 
@@ -15,9 +16,28 @@ from sotto.errors import StoreError
 class Erasing(Contents):
     """A store that knows what is still to be erased from its file."""
 
-    def forget_pseudonyms(self, connection: sqlite3.Connection) -> None:
-        """Erase the pseudonyms of past periods that have no chain left, and their keys."""
-        spool.forget(connection, self.period)
+    def forget_periods(self, connection: sqlite3.Connection) -> bool:
+        """Erase, of past periods that have no chain left, pseudonym, key and which metrics there were.
+
+        How many values were recorded remains, as one sum, with what they cost.
+
+        Returns
+        -------
+        bool
+            Whether there was anything to be erased.
+        """
+        erased = spool.forget(connection, self.period)
+        # Every tally by metric has a slash in its name.
+        rows = connection.execute(
+            "SELECT period, tallies FROM ledger WHERE period < ? AND tallies LIKE '%/%'"
+            " AND NOT EXISTS (SELECT 1 FROM chain WHERE chain.period = ledger.period)",
+            (self.period,),
+        ).fetchall()
+        connection.executemany(
+            "UPDATE ledger SET tallies = ? WHERE period = ?",
+            [(_folded(tallies), period) for period, tallies in rows],
+        )
+        return erased or bool(rows)
 
     def owe_erasure(self, connection: sqlite3.Connection) -> None:
         """Note that rows deleted in this transaction must leave no trace in the file."""
@@ -99,3 +119,8 @@ class Erasing(Contents):
         finally:
             connection.execute("ROLLBACK")
         self.version = version
+
+
+def _folded(tallies: str) -> str:
+    """Return the tallies of all metrics as one."""
+    return notes.written({ALL_METRICS: sum(json.loads(tallies).values())})

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+#: Under which the recordings of all metrics are summed up, of periods that are through.
+ALL_METRICS = "all metrics"
+
+
 class Consent(StrEnum):
     """Whether the person has agreed; nothing is recorded or sent unless it is ``GIVEN``."""
 
@@ -49,7 +53,8 @@ class LedgerPeriod:
         Sum of the certified epsilons of the newest rungs that may have left the device.
     recordings : dict
         Values recorded a metric, by ``"plan/metric"``. For a reservoir, those that took part; for
-        a top item, how often counting was begun.
+        a top item, how often counting was begun. Once a period is over and nothing of it waits
+        any more, one number for all: by :data:`ALL_METRICS`.
     degraded_reserved, degraded_spent : int
         What of ``reserved`` and ``spent`` was drawn from permanent responses: it counts in the
         period, and the lifetime has been charged for the responses instead.

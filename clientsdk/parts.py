@@ -54,7 +54,7 @@ class Parts:
         if not store.stopped:
             with suppress(StoreError, OSError):
                 self._admission.counts.lapse(now)
-                store.keep_up(self.plan.period_of(now))
+                store.keep_up(now)
         if store.erased:
             store.erased = False
             store.settle()
@@ -63,6 +63,8 @@ class Parts:
         """Draw from what was counted in periods that are over; if that fails, again later."""
         with suppress(StoreError, OSError):
             self._admission.counts.settle(now)
+        if now >= self._store.expiry:
+            self._keep_up(now)
 
     def _now(self) -> int:
         # Further off no time, and no sum of two, would be a number that the file can hold.

@@ -29,7 +29,7 @@ _OLDER = "the device's store is older than its mark, or without it: its period c
 _MOST = UNKNOWN >> 1
 
 
-def set_aside(path: str, place: tuple[int, int] | None) -> bool:
+def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
     """Rename a damaged file, with its log, unless another process has done it.
 
     Parameters
@@ -37,6 +37,8 @@ def set_aside(path: str, place: tuple[int, int] | None) -> bool:
     path : str
     place : tuple of int, optional
         Device and inode of the file that was found damaged.
+    now : int
+        Milliseconds since the epoch; kept as the time of the file's last change.
 
     Returns
     -------
@@ -57,8 +59,30 @@ def set_aside(path: str, place: tuple[int, int] | None) -> bool:
     with mark.locked(path):
         there = os.stat(path)
         if (there.st_dev, there.st_ino) == place:
-            _rename(path)
+            _rename(path, now)
     return True
+
+
+def erase_old(path: str, now: int, age: int) -> None:
+    """Overwrite and remove what was kept aside for longer than ``age`` milliseconds.
+
+    Nothing is ever read from such a file. A clock that was set back since then makes it look as
+    if it came from the future: then its time begins anew, so that it is kept no longer than the
+    age once more. One that leaps forward makes it go early, which loses nothing but a file to look
+    into. What cannot be erased now is tried again.
+    """
+    for file in _aside(path):
+        with suppress(OSError):
+            since = os.stat(file).st_mtime_ns // 1_000_000
+            if since > now:
+                _stamp(file, now)
+            elif now - since > age:
+                _erase(file)
+
+
+def is_aside(path: str) -> bool:
+    """Whether any file is kept aside."""
+    return bool(_aside(path))
 
 
 def erase_aside(path: str) -> bool:
@@ -201,7 +225,7 @@ def _aside(path: str) -> list[str]:
     return []
 
 
-def _rename(path: str) -> None:
+def _rename(path: str, now: int) -> None:
     """Move a file and its log out of the way, both under the same new name."""
     taken = _aside(path)
     for number in range(1, KEPT + 1):
@@ -214,10 +238,17 @@ def _rename(path: str) -> None:
         with suppress(FileNotFoundError):
             if target:
                 os.replace(path + suffix, target + suffix)
+                _stamp(target + suffix, now)
             else:
                 _erase(path + suffix)
     with suppress(FileNotFoundError):
         os.unlink(f"{path}-shm")
+
+
+def _stamp(file: str, now: int) -> None:
+    # A clock may be anywhere in time, and a file system holds some of it only.
+    with suppress(OSError, OverflowError):
+        os.utime(file, ns=(now * 1_000_000, now * 1_000_000))
 
 
 def _erase(file: str) -> None:

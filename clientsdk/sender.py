@@ -254,6 +254,7 @@ class Sender:
             if store.stopped or not store.consented:
                 return Batch(reports, Lapses(), store.consents, False, signers)
             moment = self._moment(now)
+            reasons["expired"] += store.expire(connection, now) if now >= store.expiry else 0
             others = set() if whose is None else self._of_others(connection, whose, moment)
             without, period = others.union(self._unreadable), whose and whose.period
             chains = spool.due(connection, moment, BATCH, without, period)
@@ -278,8 +279,11 @@ class Sender:
             if lapsed:
                 # Rungs that were never released must not be left in the log either.
                 spool.erase(connection, lapsed)
-                store.forget_pseudonyms(connection)
+                store.forget_periods(connection)
                 store.owe_erasure(connection)
+        # With those that were erased before anything was to be sent.
+        reasons["expired"] += store.lapsed
+        store.lapsed = 0
         return Batch(reports, Lapses(**reasons), store.consents, len(chains) == BATCH, signers)
 
     def _lapse(self, chain: Chain, plan: CompiledPlan, name: Identity, moment: int) -> str | None:
@@ -369,7 +373,7 @@ class Sender:
             spool.postpone(connection, waiting)
             spool.erase(connection, through)
             if through:
-                self._store.forget_pseudonyms(connection)
+                self._store.forget_periods(connection)
 
 
 def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:

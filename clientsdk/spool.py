@@ -180,14 +180,17 @@ def remember(connection: sqlite3.Connection, period: int, identity: Identity) ->
     )
 
 
-def forget(connection: sqlite3.Connection, period: int) -> None:
-    """Erase what was kept of periods before ``period`` that have no chain left."""
-    for table in ("pseudonym", "signing"):
+def forget(connection: sqlite3.Connection, period: int) -> bool:
+    """Erase what was kept of periods before ``period`` that have no chain left, if anything was."""
+    erased = [
         connection.execute(
             f"DELETE FROM {table} WHERE period < ? AND NOT EXISTS"
             f" (SELECT 1 FROM chain WHERE chain.period = {table}.period)",
             (period,),
         )
+        for table in ("pseudonym", "signing")
+    ]
+    return any(each.rowcount > 0 for each in erased)
 
 
 def mark(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:

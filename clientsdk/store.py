@@ -53,8 +53,8 @@ class Store(Booking, Losses):
         A new store is pinned to its collector and period length.
     ceilings : Ceilings
         Pinned in a new store; they lower those of an existing one and never raise them.
-    period : int
-        The budget period in which a new store starts.
+    now : int
+        Milliseconds since the epoch; a new store starts in the budget period of that time.
     source : Source
         Draws the secret of a new store, and the fresh bytes that each later period's is made with.
     quota : Quota
@@ -74,7 +74,7 @@ class Store(Booking, Losses):
         path: str | None,
         plan: CompiledPlan,
         ceilings: Ceilings,
-        period: int,
+        now: int,
         source: Source,
         quota: Quota | None = None,
     ) -> None:
@@ -91,19 +91,21 @@ class Store(Booking, Losses):
         self.asked = self._heeded = 0
         for attempt in (1, 2):
             try:
-                self._begin_life(path, plan, ceilings, period)
+                self._begin_life(path, plan, ceilings, now)
                 break
             except schema.DamagedError:
                 if attempt == 2 or self.path is None:
                     raise
-                if not recovery.set_aside(self.path, self._place):
+                if not recovery.set_aside(self.path, self._place, now):
                     raise
 
     def _begin_life(
-        self, path: str | None, plan: CompiledPlan, ceilings: Ceilings, period: int
+        self, path: str | None, plan: CompiledPlan, ceilings: Ceilings, now: int
     ) -> None:
         """Open the file, make what is not there, and make up for what it does not know."""
         super().__init__(path)
+        period = plan.period_of(now)
+        self.expiry, self._swept, self.lapsed = NEVER, -NEVER, 0
         self._ready = False
         self._look_again, self._noted, self.erased = 0.0, False, False
         self._plans: dict[int, CompiledPlan] = {}
@@ -122,6 +124,11 @@ class Store(Booking, Losses):
                 if self.path is not None:
                     self._agree_with_mark(connection, self.path)
                 self.advance(connection, period)
+                self.expire(connection, now)
+                self._erase_old_aside(connection, now)
+                if self.forget_periods(connection):
+                    # Of a file from before they were forgotten.
+                    self.owe_erasure(connection)
             self.settle()
         except BaseException:
             # What was interrupted may still hold the store, until the interrupt has gone through.
@@ -173,6 +180,7 @@ class Store(Booking, Losses):
             connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
             claims.abandon(connection)
             permanent.erase(connection)
+            self.forget_periods(connection)
             self._named = False
             self.owe_erasure(connection)
 
@@ -264,22 +272,61 @@ class Store(Booking, Losses):
         self.reserved, self._named = 0, False
         self._tally({})
         self.refusals.clear()
-        self.forget_pseudonyms(connection)
+        self.forget_periods(connection)
         self.owe_erasure(connection)
+        self._erase_old_aside(connection, period * self._period_ms)
         return True
 
-    def keep_up(self, period: int) -> None:
-        """Move on to ``period`` where nothing else is to be done, outside any transaction.
+    def expire(self, connection: sqlite3.Connection, now: int) -> int:
+        """Erase all chains of plans that have expired; return how many there were.
+
+        That is what the sender does with each when it is due; here none waits for that. Permanent
+        responses stay: the plan's next version goes on with them, and would otherwise draw, and
+        charge for, others.
+        """
+        moment = max(now, self.period * self._period_ms)
+        plans = connection.execute("SELECT id FROM plan WHERE expires <= ?", (moment,)).fetchall()
+        gone = sum(
+            connection.execute("DELETE FROM chain WHERE plan = ?", number).rowcount
+            for number in plans
+        )
+        if gone:
+            # Until this is committed it is not done: it is looked once more next time.
+            self.forget_periods(connection)
+            self.owe_erasure(connection)
+        else:
+            self._swept = max(self._swept, moment)
+            self._note_expiries(connection)
+        return gone
+
+    def _erase_old_aside(self, connection: sqlite3.Connection, now: int) -> None:
+        """Erase the files kept aside in which nothing can be that an aggregator would take."""
+        if self.path is not None and recovery.is_aside(self.path):
+            ages = [self._period_ms]
+            for (number,) in connection.execute("SELECT id FROM plan").fetchall():
+                with suppress(StoreError):
+                    ages.append(self.plan(connection, number).horizon)
+            recovery.erase_old(self.path, now, max(ages))
+
+    def keep_up(self, now: int) -> None:
+        """Let periods begin and plans expire, where nothing else is to be done.
+
+        Outside any transaction.
 
         Raises
         ------
         StoreError
             It could not be written.
         """
-        if period > self.period:
+        period = now // self._period_ms
+        if period > self.period or now >= self.expiry:
             with self.transaction(WRITE) as connection:
+                owed = self.owed
                 self.advance(connection, period)
-            self.scrub(compact=False)
+                gone = self.expire(connection, now)
+            self.lapsed += gone
+            if self.owed > owed:
+                self.scrub(compact=False)
 
     def plan(self, connection: sqlite3.Connection, number: int) -> CompiledPlan:
         """Return the plan that the store has under ``number``.

@@ -317,7 +317,7 @@ def test_a_damaged_file_refuses_and_no_error_leads_to_a_value(path, damage):
     client = device(path, compiled)
     client.record("model", "a")
     client.clock.advance(days=7)
-    client._store.keep_up(2001)
+    client._store.keep_up(2001 * WEEK)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO ledger VALUES (2001, 0, 0, '{}')")
         connection.execute(damage)

@@ -592,7 +592,7 @@ def test_what_was_drawn_and_could_not_be_stored_is_stored_later(path, drawn, pre
     client = device(state=path)
     client.record("app", "b")
     client.clock.now = START + WEEK
-    client._store.keep_up(2001)
+    client._store.keep_up(2001 * WEEK)
     sound = client._store._connection
     client._store._connection = Failing(sound, prefix, after=False)
     with pytest.raises(StoreError):
@@ -628,7 +628,7 @@ def test_a_commit_that_came_through_without_saying_so_draws_no_second_chain(path
     client = device(state=path)
     client.record("app", "b")
     client.clock.now = START + WEEK
-    client._store.keep_up(2001)
+    client._store.keep_up(2001 * WEEK)
     sound = client._store._connection
     client._store._connection = Failing(sound, "COMMIT", after=True)
     with pytest.raises(StoreError):
