@@ -197,7 +197,7 @@ def consent_is_withdrawn_and_given_again_elsewhere(world):
     world.record(world.here)
     world.there.withdraw_consent()
     world.record(world.here)
-    world.there.give_consent()
+    world.there.give_consent(again=True)
     world.record(world.here)
     world.wait(1)
     world.record(world.here, 2)
