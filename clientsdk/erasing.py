@@ -17,7 +17,7 @@ class Erasing(Contents):
     """A store that knows what is still to be erased from its file."""
 
     def forget_periods(self, connection: sqlite3.Connection) -> bool:
-        """Erase, of past periods that have no chain left, the pseudonym and which metrics there were.
+        """Erase, of past periods that have no chain left, pseudonym and tallies by metric.
 
         How many values were recorded remains, as one sum, with what they cost.
 

@@ -75,6 +75,7 @@ def test_a_lane_that_another_holds_is_an_error_of_publishing(tmp_path):
             seed=1,
             clock=FakeClock(START),
             publisher=EmbeddedLogPublisher(tmp_path, lane="one"),
+            leaks_values=True,
         )
         client.record("colour", "a")
         client.clock.advance(hours=3)
@@ -88,7 +89,11 @@ def test_a_lane_that_another_holds_is_an_error_of_publishing(tmp_path):
 def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monkeypatch):
     publisher = EmbeddedLogPublisher(tmp_path, lane="one")
     client = SeededClient(
-        plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
+        plan(metric("colour")),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+        leaks_values=True,
     )
     client.record("colour", "a")
     client.clock.advance(hours=3)
@@ -154,7 +159,11 @@ def _broken(*_):
 def test_a_device_reports_through_the_log(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never", clock=FakeClock(START))
     client = SeededClient(
-        plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
+        plan(metric("colour")),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+        leaks_values=True,
     )
     client.record("colour", "a")
     for _ in range(9):

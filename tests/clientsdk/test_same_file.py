@@ -166,7 +166,7 @@ def test_a_reservoir_goes_on_after_consent_was_taken_back_and_given(path):
 
 @pytest.mark.parametrize("state", [":memory:", ""])
 def test_a_state_that_is_no_file(state):
-    with pytest.raises(ParameterError, match="None"):
+    with pytest.raises(ParameterError, match="NO_LIFETIME_BOUND"):
         device(state)
 
 

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.slow
 
 def device(seed, publisher):
     """A device with one report that is due."""
-    client = SeededClient(small_plan(), seed=seed, clock=FakeClock(), publisher=publisher)
+    client = SeededClient(
+        small_plan(), seed=seed, clock=FakeClock(), publisher=publisher, leaks_values=True
+    )
     client.record("colour", "red")
     client.clock.advance(hours=3)
     return client
