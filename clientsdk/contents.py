@@ -101,6 +101,7 @@ class Contents(Database):
     expiry: int
     lapsed: int
     _swept: int
+    _numbered: int
     _source: Source
     _collector: str
     _period_ms: int
@@ -132,7 +133,6 @@ class Contents(Database):
             self._read_mark(connection)
         except (TypeError, ValueError, AttributeError):
             raise schema.DamagedError(DAMAGED) from None
-        self._note_expiries(connection)
         self.refusals.clear()
         self.room = 0
 
@@ -185,6 +185,9 @@ class Contents(Database):
         """
         pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
         plans = dict(connection.execute("SELECT id, digest FROM plan").fetchall())
+        if len(plans) != self._numbered:
+            self._numbered = len(plans)
+            self._note_expiries(connection)
         if pinned != (self.identity, self._collector, self._period_ms) or any(
             plans.get(number) != plan.digest for number, plan in self._plans.items()
         ):

@@ -105,7 +105,7 @@ class Store(Booking, Losses):
         """Open the file, make what is not there, and make up for what it does not know."""
         super().__init__(path)
         period = plan.period_of(now)
-        self.expiry, self._swept, self.lapsed = NEVER, -NEVER, 0
+        self.expiry, self._swept, self._numbered, self.lapsed = NEVER, -NEVER, 0, 0
         self._ready = False
         self._look_again, self._noted, self.erased = 0.0, False, False
         self._plans: dict[int, CompiledPlan] = {}

@@ -76,6 +76,10 @@ class SeededClient(Client):
     state, clock, publisher, ceilings, quota
         As for :class:`~clientsdk.Client`; by default a store in memory, a :class:`FakeClock` and
         a :class:`~clientsdk.MemoryPublisher`.
+    leaks_values : bool
+        Whether the publisher may be another than a :class:`~clientsdk.MemoryPublisher`. What such a
+        client sends tells the true values to anyone who knows the seed, so never give it any of a
+        person.
     consent : bool
         Whether to give consent.
     background : bool
@@ -87,6 +91,11 @@ class SeededClient(Client):
     ----------
     clock : FakeClock or callable
     publisher : Publisher
+
+    Raises
+    ------
+    ParameterError
+        The publisher is another, and ``leaks_values`` does not say that this is meant.
 
     Examples
     --------
@@ -103,6 +112,7 @@ class SeededClient(Client):
         state: str | os.PathLike[str] | None = None,
         publisher: Publisher | None = None,
         clock: FakeClock | None = None,
+        leaks_values: bool = False,
         ceilings: Ceilings | None = None,
         consent: bool = True,
         background: bool = False,
@@ -112,6 +122,11 @@ class SeededClient(Client):
         self._seeded = SeededSource(seed)
         self.clock = FakeClock() if clock is None else clock
         self.publisher = MemoryPublisher() if publisher is None else publisher
+        if not leaks_values and not isinstance(self.publisher, MemoryPublisher):
+            raise ParameterError(
+                f"publisher must be a MemoryPublisher, not {type(self.publisher).__name__}: what a "
+                "seeded client sends tells the true values; leaks_values=True if that is meant"
+            )
         super().__init__(
             plan,
             state=NO_LIFETIME_BOUND if state is None else state,
@@ -145,7 +160,7 @@ class WatchedClient(SeededClient):
 
     Parameters
     ----------
-    plan, seed, state, publisher, clock, consent, settings
+    plan, seed, state, publisher, clock, leaks_values, consent, settings
         As for :class:`SeededClient`; the seed is 0 unless given.
 
     Attributes
@@ -170,6 +185,7 @@ class WatchedClient(SeededClient):
         state: str | os.PathLike[str] | None = None,
         publisher: Publisher | None = None,
         clock: FakeClock | None = None,
+        leaks_values: bool = False,
         consent: bool = True,
         settings: Settings | None = None,
     ) -> None:
@@ -180,6 +196,7 @@ class WatchedClient(SeededClient):
             state=state,
             publisher=publisher,
             clock=clock,
+            leaks_values=leaks_values,
             consent=consent,
             settings=settings,
         )

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.kills.life import LENGTH, WEEK, plan
-from clientsdk.ledger import Ledger, read_file
+from clientsdk.ledger import ALL_METRICS, Ledger, LedgerPeriod, read_file
 from sotto.wire import decode_message
 
 _HEAD = 2 * LENGTH.size
@@ -62,9 +62,12 @@ class Witness:
         self._read_published()
         acknowledged = _size(self._folder / "acks")
         ledger = read_file(self._folder / "device.db")
+        counted = self._counted()
+        # Of a period that is through, all is published before the ledger says so.
+        self._read_published()
         self._check_ledger(ledger, acknowledged)
         spent = {period.number: period.spent for period in ledger.periods}
-        for period, cost in self._counted().items():
+        for period, cost in counted.items():
             _hold(cost <= spent.get(period, 0), "the aggregator counts more than was spent")
         return ledger
 
@@ -102,8 +105,18 @@ class Witness:
             promised[chain.period] += chain.reserved
         for number, cost in promised.items():
             _hold(cost <= after.get(number, (0, 0))[0], "a chain without a charge")
-        taken = sum(each.recordings.get("kills/colour", 0) for each in ledger.periods)
+        taken = sum(map(self._colours, ledger.periods))
         _hold(taken >= acknowledged, "an acknowledged value is lost")
+
+    def _colours(self, period: LedgerPeriod) -> int:
+        """Return how many colours were recorded; a period that is through has only a sum of all."""
+        if ALL_METRICS not in period.recordings:
+            return period.recordings.get("kills/colour", 0)
+        colour = self._plan.metric("colour").index
+        return sum(
+            metric == colour and event // WEEK == period.number
+            for _, metric, event in self._bindings.values()
+        )
 
     def _read_published(self) -> None:
         path = self._folder / "published"

@@ -14,6 +14,9 @@ timestamp is what it says. A row without a device, or without a time that can be
 An empty cell is a missing value where the plan has "missing: true"; where it has not, and where a
 cell is of the wrong type, nothing is recorded. All of that is counted and printed. Randomness is
 the operating system's: no two replays are alike.
+
+What --devices writes joins each device of the table with its pseudonyms, and so with every report
+of it in the log. It re-identifies: keep it as the table itself is kept, or do not ask for it.
 """
 
 from __future__ import annotations
@@ -41,6 +44,12 @@ examples:
   sotto replay --plan plan.yaml --input flights.csv.gz --device-column tailnum \\
                --time-column scheduled --out build/log --devices build/devices.csv
 """
+
+
+_REIDENTIFIES = (
+    "warning: {} joins each device of the input with its pseudonyms, and so with all its reports "
+    "in the log. It re-identifies: keep it as the input is kept."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--devices",
         type=Path,
         metavar="OUT.csv",
-        help="write the devices' own ledgers, to compare with the aggregator's audit",
+        help="write the devices' own ledgers, to compare with the aggregator's audit; it "
+        "re-identifies, so keep it as the input is kept",
     )
     add("--quiet", action="store_true", help="no progress bar")
 
@@ -116,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
         played = replay.run(plan, recordings, advance)
     if args.devices:
         write_audit(args.devices, played.audit)
+        print(_REIDENTIFIES.format(args.devices), file=sys.stderr)
     print("\n".join(summary(plan, recordings, played)))
     print(f"{args.out}: done in {time.perf_counter() - started:.1f} s")
     return 0

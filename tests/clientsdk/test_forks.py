@@ -11,7 +11,7 @@ import pytest
 from device_plans import counted, metric, plan, reports, string
 from scripts import HERE, ROOT, published, run
 
-from clientsdk.ledger import read_file
+from clientsdk.ledger import ALL_METRICS, read_file
 
 VAST = {"period": 10**12, "lifetime": 10**12}
 
@@ -96,7 +96,7 @@ client.close()
     run(FORK + code, path, tmp_path / "log", kind, timeout=120)
     metrics = metric("colour", "every", 1000), string("word", kind="every", limit=1000)
     ledger, sent = check(path, tmp_path / "log", *metrics)
-    assert ledger.periods[0].recordings == {"trial/colour": 86, "trial/word": 76}
+    assert ledger.periods[0].recordings == {ALL_METRICS: 86 + 76}
     assert len({each.chain for each in sent}) == 86 + 76
 
 

@@ -127,7 +127,7 @@ def test_an_interrupt_leaves_no_mark_locked(path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("state", ["path", "None"])
+@pytest.mark.parametrize("state", ["path", "NO_LIFETIME_BOUND"])
 def test_interrupts_at_any_instant(path, state):
     """Thousands of them; in the end everything still works and the ledger holds."""
     code = """

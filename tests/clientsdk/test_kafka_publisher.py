@@ -110,7 +110,11 @@ def test_compression_changes_no_byte(cluster, compression):
 def test_a_client_sends_through_it(cluster):
     publisher = KafkaPublisher(cluster, TOPIC)
     client = SeededClient(
-        plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
+        plan(metric("colour")),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+        leaks_values=True,
     )
     client.record("colour", "a")
     client.clock.advance(hours=3)
@@ -131,7 +135,11 @@ def test_nothing_is_connected_before_the_first_message():
 def test_a_dead_broker_is_told_at_once_and_the_reports_stay():
     publisher = KafkaPublisher("127.0.0.1:1", TOPIC, timeout=5)
     client = SeededClient(
-        plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
+        plan(metric("colour")),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+        leaks_values=True,
     )
     client.record("colour", "a")
     client.clock.advance(hours=3)

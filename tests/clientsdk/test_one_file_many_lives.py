@@ -137,7 +137,12 @@ def test_a_delivery_does_not_count_for_a_rung_that_another_client_charged_meanwh
             raise PublishError("no broker")
 
     other = SeededClient(
-        plan(), seed=2, state=path, clock=FakeClock(START + DAY * 2), publisher=Refusing()
+        plan(),
+        seed=2,
+        state=path,
+        clock=FakeClock(START + DAY * 2),
+        publisher=Refusing(),
+        leaks_values=True,
     )
 
     class Slow(MemoryPublisher):
@@ -145,7 +150,9 @@ def test_a_delivery_does_not_count_for_a_rung_that_another_client_charged_meanwh
             super().publish(shard, message)
             assert other.flush().remaining == 1
 
-    client = SeededClient(plan(), seed=1, state=path, clock=clock, publisher=Slow())
+    client = SeededClient(
+        plan(), seed=1, state=path, clock=clock, publisher=Slow(), leaks_values=True
+    )
     client.record("colour", "a")
     clock.advance(hours=3)
     client.flush()

@@ -76,7 +76,11 @@ def test_two_publishers_have_two_lanes(tmp_path):
 def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monkeypatch):
     publisher = EmbeddedLogPublisher(tmp_path)
     client = SeededClient(
-        plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
+        plan(metric("colour")),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+        leaks_values=True,
     )
     client.record("colour", "a")
     client.clock.advance(hours=3)
@@ -144,7 +148,11 @@ def _broken(*_):
 def test_a_device_reports_through_the_log(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never", clock=FakeClock(START))
     client = SeededClient(
-        plan(metric("colour")), seed=1, clock=FakeClock(START), publisher=publisher
+        plan(metric("colour")),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+        leaks_values=True,
     )
     client.record("colour", "a")
     for _ in range(9):

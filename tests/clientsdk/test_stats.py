@@ -38,6 +38,7 @@ def client(tmp_path):
         state=tmp_path / "device.db",
         clock=FakeClock(START),
         publisher=Sulking(),
+        leaks_values=True,
     )
 
 

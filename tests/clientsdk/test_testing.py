@@ -101,7 +101,11 @@ def test_reports_of_other_plans_and_other_publishers_are_not_guessed_at(client, 
     with pytest.raises(ParameterError, match="message 0 was made under another plan"):
         reported(other)
     with pytest.raises(TypeError, match="not EmbeddedLogPublisher"):
-        reported(SeededClient(small_plan(), seed=1, publisher=EmbeddedLogPublisher(tmp_path)))
+        reported(
+            SeededClient(
+                small_plan(), seed=1, publisher=EmbeddedLogPublisher(tmp_path), leaks_values=True
+            )
+        )
 
 
 def test_a_watched_client_keeps_what_the_app_recorded():
@@ -126,6 +130,31 @@ def test_tests_are_not_configured_by_the_environment(monkeypatch):
     assert client.record("colour", "red") is Outcome.ACCEPTED
     off = SeededClient(small_plan(), seed=1, settings=Settings(disabled=True))
     assert off.record("colour", "red") is Outcome.DISABLED
+
+
+class Elsewhere:
+    """Takes messages, and does not keep them in memory alone."""
+
+    def publish(self, shard, message):
+        raise AssertionError
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("kind", [SeededClient, WatchedClient])
+def test_a_seeded_client_sends_nothing_elsewhere_unless_told_so(kind, tmp_path):
+    path = tmp_path / "device.db"
+    with pytest.raises(ParameterError, match="leaks_values=True"):
+        kind(small_plan(), seed=1, publisher=Elsewhere(), state=path)
+    assert not path.exists()
+    told = kind(small_plan(), seed=1, publisher=Elsewhere(), state=path, leaks_values=True)
+    assert told.record("colour", "red") is Outcome.ACCEPTED
+
+    class Kept(MemoryPublisher):
+        pass
+
+    assert kind(small_plan(), seed=1, publisher=Kept()).record("colour", "red") == "accepted"
 
 
 # No app in production can reach a seed.

@@ -32,7 +32,9 @@ def publish(broker: Broker, topic: ReportTopic, devices: int, first: int = 0) ->
     accepted = 0
     for seed in range(first, first + devices):
         clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
-        client = SeededClient(small_plan(), seed=seed, clock=clock, publisher=publisher)
+        client = SeededClient(
+            small_plan(), seed=seed, clock=clock, publisher=publisher, leaks_values=True
+        )
         client.record("colour", "red" if seed % 3 else "blue")
         for hours in (3, 26):
             clock.advance(hours=hours)

@@ -29,7 +29,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, Path(__file_
 
 def device(seed, publisher):
     """A device with one report that is due."""
-    client = SeededClient(small_plan(), seed=seed, clock=FakeClock(), publisher=publisher)
+    client = SeededClient(
+        small_plan(), seed=seed, clock=FakeClock(), publisher=publisher, leaks_values=True
+    )
     client.record("colour", "red")
     client.clock.advance(hours=3)
     return client

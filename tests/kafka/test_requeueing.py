@@ -45,7 +45,7 @@ def publish(broker, topic, plan: CompiledPlan, first: int) -> None:
     publisher = KafkaPublisher(broker, topic)
     for seed in range(first, first + DEVICES):
         clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
-        client = SeededClient(plan, seed=seed, clock=clock, publisher=publisher)
+        client = SeededClient(plan, seed=seed, clock=clock, publisher=publisher, leaks_values=True)
         client.record("colour", "red")
         for hours in (3, 26):
             clock.advance(hours=hours)

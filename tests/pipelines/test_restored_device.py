@@ -19,7 +19,12 @@ def _life(folder: Path, log: Path, clock: FakeClock, seed: int) -> str:
     """Record the period's one value and send both rungs; return the pseudonym."""
     publisher = EmbeddedLogPublisher(log, clock=clock)
     with SeededClient(
-        small_plan(), seed=seed, state=folder / "device.db", publisher=publisher, clock=clock
+        small_plan(),
+        seed=seed,
+        state=folder / "device.db",
+        publisher=publisher,
+        clock=clock,
+        leaks_values=True,
     ) as client:
         assert client.record("colour", "red") is Outcome.ACCEPTED
         (pseudonym,) = (each.pseudonym for each in client.ledger().periods)

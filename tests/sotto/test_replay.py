@@ -497,6 +497,14 @@ class TestCommand:
         assert head == ",".join(AUDIT_HEAD)
         assert len(lines) == 3
         assert all(len(line.split(",")[2]) == 32 for line in lines)
+        assert f"warning: {tmp_path / 'd.csv'} joins each device" in err
+        assert "It re-identifies" in err
+
+    def test_no_warning_where_no_devices_are_written(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(self.arguments(tmp_path, table(2, 5))) == 0
+        assert "re-identifies" not in "".join(capsys.readouterr())
 
     def test_devices_answer_in_their_turns_or_for_a_trial_in_every_period(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
