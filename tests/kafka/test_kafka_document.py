@@ -16,15 +16,16 @@ pytestmark = pytest.mark.slow
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "kafka.md").read_text("utf-8")
 
 
-def test_its_commands_about_topics_work(local, tmp_path, monkeypatch, capsys):
+def test_its_commands_about_topics_work(local, secured, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (plan,) = re.findall(r"```yaml\n(collector:.*?)```", DOCUMENT, re.DOTALL)
     (tmp_path / "plan.yaml").write_text(plan, encoding="utf-8")
     assert main(["plan", "compile", "plan.yaml"]) == 0
-    commands = re.findall(r"^sotto (topics .*)$", DOCUMENT, re.MULTILINE)
-    assert len(commands) == 5
+    commands = re.findall(r"^sotto (topics .*)$", DOCUMENT.replace("\\\n", " "), re.MULTILINE)
+    assert len(commands) == 6
     for command in commands:
         typed = command.replace("build/kafka/plain/client.json", str(local.client_file))
+        typed = typed.replace("build/kafka/tls/client.json", str(secured.client_file))
         assert main(shlex.split(typed)) == 0, capsys.readouterr().err
 
 

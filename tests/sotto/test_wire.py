@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sotto.errors import FormatError
-from sotto.wire import MAX_MESSAGE, Message, Row, Run, decode_message, encode_message
+from sotto.wire import (
+    MAX_MESSAGE,
+    Message,
+    Row,
+    Run,
+    decode_message,
+    encode_message,
+    pseudonym_of,
+)
 
 ids = st.binary(min_size=16, max_size=16)
 
@@ -126,3 +134,32 @@ def test_a_huge_count_is_no_work():
     header = encode_message(bytes(32), 0, [(0, [ROW])])[:44]
     with pytest.raises(FormatError, match="within a run"):
         decode_message(header + b"\xff\xff\xff\xff" + bytes(42))
+
+
+def outcome(call, data):
+    """What a function returns, or how it refuses."""
+    try:
+        return call(data)
+    except FormatError as error:
+        return str(error)
+
+
+def pseudonym_decoded(data):
+    found = {row.pseudonym for run in decode_message(data).runs for row in run.rows}
+    if len(found) != 1:
+        raise FormatError(f"a device's message bears one pseudonym, not {len(found)}")
+    return found.pop()
+
+
+@given(messages(), ids, st.booleans(), st.integers(0, 400), st.binary(max_size=3))
+def test_the_pseudonym_of_a_message_is_that_of_all_its_rows(message, one, same, cut, more):
+    """Of whole, cut and prolonged ones; what is refused is what decoding refuses."""
+    runs = [
+        (run.metric, [row._replace(pseudonym=one) if same else row for row in run.rows])
+        for run in message.runs
+    ]
+    whole = encode_message(message.fingerprint, message.shard, runs)
+    for data in (whole, whole[:cut], whole + more):
+        assert outcome(pseudonym_of, data) == outcome(pseudonym_decoded, data)
+    if same:
+        assert pseudonym_of(whole) == one
