@@ -262,7 +262,10 @@ class Store(Booking, Losses):
         if period <= self.period:
             return False
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
-        secret = ratchet.advance(secret, self._source)
+        try:
+            secret = ratchet.advance(secret, self._source)
+        except OSError as error:
+            raise StoreError(f"the operating system gives no random bytes: {error}") from error
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))
         connection.execute("DELETE FROM reservoir")

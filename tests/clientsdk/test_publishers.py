@@ -183,6 +183,7 @@ def test_no_lane_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
         seed=1,
         clock=FakeClock(START),
         publisher=publisher,
+        leaks_values=True,
     )
     for _ in range(3):
         client.record("colour", "a")
