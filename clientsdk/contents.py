@@ -95,8 +95,6 @@ class Contents(Database):
     soonest: int
     room: int
     _ready: bool
-    _look_again: float
-    _noted: bool
     erased: bool
     expiry: int
     lapsed: int

@@ -8,6 +8,7 @@ import threading
 import time
 from os import getpid
 from threading import get_ident
+from time import monotonic
 
 from clientsdk import forks, notes, schema
 from clientsdk.notes import Note
@@ -50,6 +51,8 @@ class Database:
         #: Of the file, as far as memory agrees with it; None if it may not.
         self.version: int | None = None
         self._synchronous = WRITE
+        #: When to look next for a note beside the file, on the monotonic clock.
+        self._look_again = 0.0
         #: What is recorded and not in the tables, of a store in memory.
         self.notes: list[Note] = []
         self._place: tuple[int, int] | None = None
@@ -188,7 +191,7 @@ class Database:
         if version != self.version:
             self._refresh(connection)
             self.version = version
-        if self.path is not None:
+        if self.path is not None and (access is DURABLE or monotonic() >= self._look_again):
             self._honour(connection, access)
         return connection
 

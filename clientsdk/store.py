@@ -40,6 +40,8 @@ from sotto.errors import PlanError, StoreError
 #: a withdrawal beside a file that it could not write (nothing is sent before that is looked for),
 #: or that a clock was set back to before the plan expired.
 FORGET_AFTER = 0.05
+#: As a name of a module it is found sooner than as one of an Enum.
+WITHDRAWN = Consent.WITHDRAWN
 
 
 class Store(Booking, Losses):
@@ -107,7 +109,7 @@ class Store(Booking, Losses):
         period = plan.period_of(now)
         self.expiry, self._swept, self._numbered, self.lapsed = NEVER, -NEVER, 0, 0
         self._ready = False
-        self._look_again, self._noted, self.erased = 0.0, False, False
+        self.erased = False
         self._plans: dict[int, CompiledPlan] = {}
         self._vouched = 0
         try:
@@ -190,26 +192,23 @@ class Store(Booking, Losses):
         A transaction that may not write only takes it as withdrawn; so do all that cannot, since
         what they write is lost.
         """
-        if not self._ready or self.path is None or self.consent is Consent.WITHDRAWN:
+        if not self._ready or self.path is None or self.consent is WITHDRAWN:
             return
-        now = monotonic()
-        # What was noted when it was last looked may be lifted by now.
-        if access is not DURABLE and now < self._look_again and not self._noted:
-            return
-        self._look_again = now + FORGET_AFTER
         try:
-            self._noted = self.withdrawal_noted()
+            noted = self.withdrawal_noted()
         except StoreError:
             # Nothing can be sent while the mark cannot be written.
             if access is DURABLE:
                 raise
             return
-        if self._noted and access is READ:
+        if not noted:
+            self._look_again = monotonic() + FORGET_AFTER
+        elif access is READ:
             self.consent = Consent.WITHDRAWN
             self.refusals.clear()
             # To be read again: the file says something else.
             self.version = None
-        elif self._noted:
+        else:
             self.agree(connection, Consent.WITHDRAWN)
             self.erased = True
 
