@@ -128,7 +128,9 @@ def send_reports(files):
     publisher = KafkaPublisher(broker_of(files, "devices"), REPORTS)
     for seed in range(6):
         clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
-        client = SeededClient(small_plan(), seed=seed, clock=clock, publisher=publisher)
+        client = SeededClient(
+            small_plan(), seed=seed, clock=clock, publisher=publisher, leaks_values=True
+        )
         client.record("colour", "red")
         for hours in (3, 26):
             clock.advance(hours=hours)
