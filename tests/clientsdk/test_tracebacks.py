@@ -160,6 +160,7 @@ def interrupted(client, name, value, instant, error):
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "before"), RECORDINGS, ids=lambda each: str(each).replace(" ", "")
 )

@@ -84,6 +84,7 @@ SOUND: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SOUND.values(), ids=SOUND)
 def test_bounds_cover_at_their_confidence(spec: dict[str, Any]) -> None:
     """However many views and pairs are tried; and no verdict is false."""

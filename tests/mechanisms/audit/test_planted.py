@@ -179,6 +179,7 @@ class TestAnInputThatIsNotOfTheAuditedPair:
         assert proved(mechanism, sampler, 50_000)
 
 
+@pytest.mark.slow
 class TestPackedAnswers:
     @pytest.mark.parametrize("sampled", [8, 32, 64])
     def test_one_is_always_yes(self, sampled: int) -> None:
