@@ -21,10 +21,11 @@ LIMIT = 8
 class EmbeddedLogPublisher:
     """Appends messages to an embedded log (:mod:`sotto.log`), in a new lane for each pseudonym.
 
-    Lanes have random names, and none takes messages of two pseudonyms or of two processes: what
-    is in the log joins nothing that its messages do not. At most eight lanes are open; beyond
-    them the least recently used one is closed, and its pseudonym gets another if it comes back.
-    Tools that write for many devices use :class:`sotto.log.LogWriter`.
+    Lanes have random names, and none takes messages of two pseudonyms or of two processes. Nothing
+    but messages is in them, and closing them changes no time of a file or directory: what is in
+    the log joins nothing that its messages and their times do not. At most eight lanes are open;
+    beyond them the least recently used one is closed, and its pseudonym gets another if it comes
+    back. Tools that write for many devices use :class:`sotto.log.LogWriter`.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ class EmbeddedLogPublisher:
                     self._doubtful = True
             name = os.urandom(8).hex()
             self._open[pseudonym] = LogWriter(
-                self._directory, name, clock=self._clock, fsync=self._fsync
+                self._directory, name, clock=self._clock, fsync=self._fsync, locked=False
             )
         self._open.move_to_end(pseudonym)
         return self._open[pseudonym]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import time
+from pathlib import Path
 
 import pytest
 from device_plans import DAY, START, WEEK, counted, metric, plan, reports
 from messages import message, pseudonym
+from scripts import start
 
 from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher
 from clientsdk.logpublisher import LIMIT
@@ -204,6 +208,52 @@ def test_no_lane_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
     assert len(set().union(*found.values())) >= 5
     assert all(re.fullmatch("[0-9a-f]{16}", name) for name in found)
     assert all(path.suffix == ".seg" for lane in lanes(tmp_path) for path in lane.iterdir())
+
+
+def times_of(directory):
+    """When the directory and what is in each lane were changed, as the file system knows it."""
+    paths = [Path(directory), *lanes(directory)]
+    paths += [path for lane in lanes(directory) for path in lane.iterdir()]
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths}
+
+
+@pytest.mark.parametrize("fsync", ["batch", "always", "never"])
+def test_closing_changes_no_time_in_the_log(tmp_path, fsync):
+    log = tmp_path / "log"
+    publisher = EmbeddedLogPublisher(log, fsync=fsync)
+    for each in range(3):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    before = times_of(log)
+    wait_for_a_later_time_than(before, tmp_path / "probe")
+    publisher.close()
+    assert times_of(log) == before
+    assert len(before) == 1 + 3 * 2
+
+
+def wait_for_a_later_time_than(times, probe):
+    """Wait until the file system's clock, which may be a coarse one, has moved on."""
+    latest = max(max(each) for each in times.values())
+    deadline = time.monotonic() + 10
+    while True:
+        probe.write_bytes(b"")
+        if probe.stat().st_mtime_ns > latest:
+            return
+        assert time.monotonic() < deadline
+
+
+def test_a_process_that_is_killed_leaves_nothing_but_segments(tmp_path):
+    code = """
+import signal
+publisher = EmbeddedLogPublisher(path)
+for each in (b"a", b"b"):
+    publisher.publish(0, message(pseudonym=each * 16))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    process = start(code, tmp_path)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    found = lanes(tmp_path)
+    assert [[path.suffix for path in lane.iterdir()] for lane in found] == [[".seg"]] * 2
 
 
 def test_one_pseudonym_stays_in_its_lane_and_the_one_used_longest_ago_makes_room(tmp_path):
