@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from device_plans import DAY, START, WEEK, counted, metric, plan, reports
 from messages import message, pseudonym
 from scripts import start
 
-from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher
+from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher, logpublisher
 from clientsdk.logpublisher import LIMIT
 from clientsdk.publishers import Buffered
 from clientsdk.testing import FakeClock, SeededClient
@@ -129,6 +131,51 @@ def test_after_a_fault_in_publishing_a_new_lane_takes_everything(
     publisher.close()
     assert len(lanes(tmp_path)) == 2
     assert [r.body for r in records(tmp_path) if hasattr(r, "body")].count(message(b"before")) == 2
+
+
+@pytest.fixture
+def other():
+    """A thread other than the test's, as an executor."""
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def breaking(publisher, name):
+    """An fsync that fails for the open lane of a pseudonym."""
+    real, broken = os.fsync, os.fstat(publisher._open[name]._segment).st_ino
+
+    def fsync(descriptor):
+        return _broken() if os.fstat(descriptor).st_ino == broken else real(descriptor)
+
+    return fsync
+
+
+@pytest.mark.parametrize("how", ["sync", "room", "publish", "close"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_who_published_to_a_lane_that_failed_learns_it(tmp_path, monkeypatch, other, how, shared):
+    """Whoever does what makes it fail."""
+    monkeypatch.setattr(logpublisher, "LIMIT", 2)
+    publisher = EmbeddedLogPublisher(tmp_path, fsync="always" if how == "publish" else "batch")
+    first, second, third = (message(pseudonym=pseudonym(each)) for each in range(3))
+    other.submit(publisher.publish, 0, first).result()
+    if shared:
+        publisher.publish(0, first)
+    publisher.publish(0, second)
+    with monkeypatch.context() as patch:
+        patch.setattr("sotto.log.os.fsync", breaking(publisher, pseudonym(0)))
+        if how == "room":
+            publisher.publish(0, third)
+        elif how == "publish":
+            with pytest.raises(PublishError, match="not written"):
+                publisher.publish(0, first)
+        last = publisher.close if how == "close" else publisher.sync
+        with pytest.raises(PublishError, match="before a fault") if shared else nullcontext():
+            last()
+    with pytest.raises(PublishError, match="before a fault"):
+        other.submit(publisher.sync).result()
+    publisher.sync()
+    other.submit(publisher.sync).result()
+    publisher.close()
 
 
 def test_a_full_disk_keeps_the_lane(tmp_path, monkeypatch):
