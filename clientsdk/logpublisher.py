@@ -7,15 +7,23 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sotto.clocks import now_ms
 from sotto.errors import FormatError, PublishError
 from sotto.log import LogWriter
 from sotto.wire import pseudonym_of
 
-#: How many pseudonyms have an open lane at one time.
-LIMIT = 8
+#: How many lanes are open at one time, and how many closed ones are remembered.
+LIMIT = 64
+REMEMBERED = 4096
+
+
+class _Closed(NamedTuple):
+    """A lane that was closed, and the position after its last record."""
+
+    name: str
+    position: int
 
 
 class EmbeddedLogPublisher:
@@ -23,9 +31,10 @@ class EmbeddedLogPublisher:
 
     Lanes have random names, and none takes messages of two pseudonyms or of two processes. Nothing
     but messages is in them, and closing them changes no time of a file or directory: what is in
-    the log joins nothing that its messages and their times do not. At most eight lanes are open;
-    beyond them the least recently used one is closed, and its pseudonym gets another if it comes
-    back. Tools that write for many devices use :class:`sotto.log.LogWriter`.
+    the log joins nothing that its messages and their times do not. At most 64 lanes are open;
+    beyond them the least recently used one is closed, and opened again when its pseudonym comes
+    back, unless 4096 others have been closed since. Tools that write for many devices use
+    :class:`sotto.log.LogWriter`.
 
     Parameters
     ----------
@@ -52,6 +61,8 @@ class EmbeddedLogPublisher:
         self._lock = threading.Lock()
         #: By pseudonym, the least recently used first.
         self._open: OrderedDict[bytes, LogWriter] = OrderedDict()
+        #: By pseudonym, the one that was closed first before the others.
+        self._closed: OrderedDict[bytes, _Closed] = OrderedDict()
         #: By pseudonym, the threads that published since its lane was last forced to disk.
         self._unsynced: dict[bytes, set[int]] = {}
         # Threads with messages that no sync can confirm, and why: their next one fails, and they
@@ -130,21 +141,39 @@ class EmbeddedLogPublisher:
         if pseudonym not in self._open:
             while len(self._open) >= LIMIT:
                 self._retire(next(iter(self._open)))
-            name = os.urandom(8).hex()
-            self._open[pseudonym] = LogWriter(
-                self._directory, name, clock=self._clock, fsync=self._fsync, locked=False
-            )
+            writer = self._reopened(pseudonym) or self._lane(os.urandom(8).hex())
+            self._open[pseudonym] = writer
         self._open.move_to_end(pseudonym)
         return self._open[pseudonym]
 
+    def _reopened(self, pseudonym: bytes) -> LogWriter | None:
+        """Open the lane that a pseudonym had, unless it is not as it was left."""
+        closed = self._closed.pop(pseudonym, None)
+        if closed is None:
+            return None
+        writer = self._lane(closed.name)
+        if writer.position == closed.position:
+            return writer
+        # Somebody has removed it, or cut it: positions of a lane never count anything twice.
+        with suppress(PublishError):
+            writer.retire()
+        return None
+
+    def _lane(self, name: str) -> LogWriter:
+        return LogWriter(self._directory, name, clock=self._clock, fsync=self._fsync, locked=False)
+
     def _retire(self, pseudonym: bytes) -> None:
-        """Close a lane."""
+        """Close a lane, to be opened again if its pseudonym comes back."""
+        writer = self._open.pop(pseudonym)
         try:
-            self._open.pop(pseudonym).retire()
+            writer.retire()
         except PublishError as error:
             self._doubt(pseudonym, error)
-        else:
-            self._unsynced.pop(pseudonym, None)
+            return
+        self._unsynced.pop(pseudonym, None)
+        self._closed[pseudonym] = _Closed(writer.path.name, writer.position)
+        while len(self._closed) > REMEMBERED:
+            self._closed.popitem(last=False)
 
     def _drop_if_broken(self, pseudonym: bytes) -> None:
         """After a failure: keep a writer that may be used again, as one on a full disk may."""
@@ -163,7 +192,7 @@ class EmbeddedLogPublisher:
         if self._process != os.getpid():
             self._lock = threading.Lock()
             writers, self._open = self._open, OrderedDict()
-            self._unsynced = {}
+            self._closed, self._unsynced = OrderedDict(), {}
             self._doubtful = {}
             self._process = os.getpid()
             for writer in writers.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -303,18 +304,45 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [[path.suffix for path in lane.iterdir()] for lane in found] == [[".seg"]] * 2
 
 
-def test_one_pseudonym_stays_in_its_lane_and_the_one_used_longest_ago_makes_room(tmp_path):
+def test_a_pseudonym_keeps_its_lane_however_many_others_there_are(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
-    for each in [*range(LIMIT), 0, LIMIT, 0, 1]:
-        publisher.publish(0, message(pseudonym=pseudonym(each)))
-    publisher.sync()
-    found = held(tmp_path)
-    assert len(found) == LIMIT + 2
-    assert sorted(min(each) for each in found.values()) == sorted(
-        map(pseudonym, [*range(LIMIT + 1), 1])
-    )
+    for _ in range(3):
+        for each in range(LIMIT + 1):
+            publisher.publish(0, message(pseudonym=pseudonym(each)))
+            assert len(publisher._open) <= LIMIT
+        publisher.sync()
     publisher.close()
-    assert held(tmp_path) == found
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    publisher.close()
+    found = held(tmp_path)
+    assert sorted(min(each) for each in found.values()) == sorted(map(pseudonym, range(LIMIT + 1)))
+    assert len(records(tmp_path)) == 3 * (LIMIT + 1) + 1
+
+
+def test_of_the_lanes_that_were_closed_the_last_ones_are_remembered(tmp_path, monkeypatch):
+    monkeypatch.setattr(logpublisher, "LIMIT", 1)
+    monkeypatch.setattr(logpublisher, "REMEMBERED", 2)
+    publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
+    for each in (0, 1, 2, 3, 2, 0):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    publisher.close()
+    found = held(tmp_path)
+    assert sorted(map(min, found.values())) == sorted(map(pseudonym, (0, 0, 1, 2, 3)))
+    assert len(records(tmp_path)) == 6
+
+
+def test_a_lane_that_was_removed_is_not_begun_again(tmp_path, monkeypatch):
+    """An aggregator knows it by its name, and up to where it has read."""
+    monkeypatch.setattr(logpublisher, "LIMIT", 1)
+    publisher = EmbeddedLogPublisher(tmp_path)
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    (removed,) = lanes(tmp_path)
+    publisher.publish(0, message(pseudonym=pseudonym(1)))
+    shutil.rmtree(removed)
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    publisher.close()
+    assert sorted(map(min, held(tmp_path).values())) == sorted(map(pseudonym, (0, 1)))
+    assert removed not in lanes(tmp_path)
 
 
 def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):
