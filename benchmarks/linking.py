@@ -1,11 +1,12 @@
 """How well arrival times join two pseudonyms of a device that comes back from an outage.
 
-Every device of a fleet has reports due under the pseudonyms of two periods. The sender in the
-background sends one of them, either as likely, when the device comes back, and the other a while
-later that is uniform between nothing and a window. The observer knows all that, sees when each
-pseudonym's message arrives and of which period it is, and guesses for every pseudonym of the one
-period which of the other is the same device's: by the marginals of the matching (Sinkhorn's
-scaling of the likelihoods), and by the most likely matching as a whole; the better one counts.
+Every device of a fleet has reports due under the pseudonyms of two periods, none of them about to
+be too late. The sender in the background sends one of them, either as likely, when the device comes
+back, and the other a while later that is uniform between nothing and a window. The observer knows
+all that, sees when each pseudonym's message arrives and of which period it is, and guesses for
+every pseudonym of the one period which of the other is the same device's: by the marginals of the
+matching (Sinkhorn's scaling of the likelihoods), and by the most likely matching as a whole; the
+better one counts.
 """
 
 from __future__ import annotations

@@ -7,24 +7,34 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sotto.clocks import now_ms
 from sotto.errors import FormatError, PublishError
 from sotto.log import LogWriter
 from sotto.wire import pseudonym_of
 
-#: How many pseudonyms have an open lane at one time.
-LIMIT = 8
+#: How many lanes are open at one time, and how many closed ones are remembered.
+LIMIT = 64
+REMEMBERED = 4096
+
+
+class _Closed(NamedTuple):
+    """A lane that was closed, and the position after its last record."""
+
+    name: str
+    position: int
 
 
 class EmbeddedLogPublisher:
     """Appends messages to an embedded log (:mod:`sotto.log`), in a new lane for each pseudonym.
 
-    Lanes have random names, and none takes messages of two pseudonyms or of two processes: what
-    is in the log joins nothing that its messages do not. At most eight lanes are open; beyond
-    them the least recently used one is closed, and its pseudonym gets another if it comes back.
-    Tools that write for many devices use :class:`sotto.log.LogWriter`.
+    Lanes have random names, and none takes messages of two pseudonyms or of two processes. Nothing
+    but messages is in them, and closing them changes no time of a file or directory: what is in
+    the log joins nothing that its messages and their times do not. At most 64 lanes are open;
+    beyond them the least recently used one is closed, and opened again when its pseudonym comes
+    back, unless 4096 others have been closed since. Tools that write for many devices use
+    :class:`sotto.log.LogWriter`.
 
     Parameters
     ----------
@@ -51,10 +61,13 @@ class EmbeddedLogPublisher:
         self._lock = threading.Lock()
         #: By pseudonym, the least recently used first.
         self._open: OrderedDict[bytes, LogWriter] = OrderedDict()
-        #: Those of them that took messages since the last sync.
-        self._unsynced: set[bytes] = set()
-        # Messages were taken that no sync will vouch for: the next one fails, and they come again.
-        self._doubtful = False
+        #: By pseudonym, the one that was closed first before the others.
+        self._closed: OrderedDict[bytes, _Closed] = OrderedDict()
+        #: By pseudonym, the threads that published since its lane was last forced to disk.
+        self._unsynced: dict[bytes, set[int]] = {}
+        # Threads with messages that no sync can confirm, and why: their next one fails, and they
+        # send again.
+        self._doubtful: dict[int, str] = {}
 
     def publish(self, shard: int, message: bytes) -> None:
         """Append a message to the lane of its pseudonym.
@@ -71,80 +84,116 @@ class EmbeddedLogPublisher:
             raise PublishError(f"these bytes are no message of a device: {error}") from None
         with self._lock:
             writer = self._writer(pseudonym)
-            self._unsynced.add(pseudonym)
             try:
                 writer.append(message)
             except PublishError:
                 self._drop_if_broken(pseudonym)
                 raise
+            self._unsynced.setdefault(pseudonym, set()).add(threading.get_ident())
 
     def sync(self) -> None:
-        """Force to disk what was published, unless ``fsync`` is ``"never"``."""
+        """Force to disk what was published, unless ``fsync`` is ``"never"``.
+
+        Raises
+        ------
+        PublishError
+            Something that this thread published may not have reached the disk. What other
+            threads published is an error of their own next call.
+        """
         self._check_process()
         with self._lock:
-            if self._doubtful:
-                self._doubtful = False
-                raise PublishError("messages before a fault of the log may not have reached it")
             for pseudonym in tuple(self._unsynced):
                 try:
                     self._open[pseudonym].sync()
-                except PublishError:
-                    self._drop(pseudonym)
-                    raise
-                self._unsynced.discard(pseudonym)
+                except PublishError as error:
+                    self._drop(pseudonym, error)
+                else:
+                    del self._unsynced[pseudonym]
+            self._raise_doubt()
 
     def close(self) -> None:
-        """Force to disk what was published and let the lanes go."""
+        """Force to disk what was published and let the lanes go.
+
+        Raises
+        ------
+        PublishError
+            As :meth:`sync` does; the lanes are closed all the same.
+        """
         self._check_process()
         with self._lock:
-            failed: PublishError | None = None
             while self._open:
-                try:
-                    self._retire(next(iter(self._open)))
-                except PublishError as error:
-                    failed = failed or error
-            if failed is not None:
-                raise failed
+                self._retire(next(iter(self._open)))
+            self._raise_doubt()
+
+    def _doubt(self, pseudonym: bytes, error: PublishError) -> None:
+        """Note that what is unsynced in a lane may be lost, for each thread that published it."""
+        threads = self._unsynced.pop(pseudonym, set())
+        self._doubtful.update(dict.fromkeys(threads, str(error)))
+
+    def _raise_doubt(self) -> None:
+        """Raise if something that this thread published may be lost."""
+        why = self._doubtful.pop(threading.get_ident(), None)
+        if why is not None:
+            raise PublishError(f"messages before a fault of the log may not have reached it: {why}")
 
     def _writer(self, pseudonym: bytes) -> LogWriter:
         """Return the open lane of a pseudonym."""
         if pseudonym not in self._open:
             while len(self._open) >= LIMIT:
-                try:
-                    self._retire(next(iter(self._open)))
-                except PublishError:
-                    self._doubtful = True
-            name = os.urandom(8).hex()
-            self._open[pseudonym] = LogWriter(
-                self._directory, name, clock=self._clock, fsync=self._fsync
-            )
+                self._retire(next(iter(self._open)))
+            writer = self._reopened(pseudonym) or self._lane(os.urandom(8).hex())
+            self._open[pseudonym] = writer
         self._open.move_to_end(pseudonym)
         return self._open[pseudonym]
 
+    def _reopened(self, pseudonym: bytes) -> LogWriter | None:
+        """Open the lane that a pseudonym had, unless it is not as it was left."""
+        closed = self._closed.pop(pseudonym, None)
+        if closed is None:
+            return None
+        writer = self._lane(closed.name)
+        if writer.position == closed.position:
+            return writer
+        # Somebody has removed it, or cut it: positions of a lane never count anything twice.
+        with suppress(PublishError):
+            writer.retire()
+        return None
+
+    def _lane(self, name: str) -> LogWriter:
+        return LogWriter(self._directory, name, clock=self._clock, fsync=self._fsync, locked=False)
+
     def _retire(self, pseudonym: bytes) -> None:
-        """Close a lane, with what it has been given."""
-        self._unsynced.discard(pseudonym)
-        self._open.pop(pseudonym).retire()
+        """Close a lane, to be opened again if its pseudonym comes back."""
+        writer = self._open.pop(pseudonym)
+        try:
+            writer.retire()
+        except PublishError as error:
+            self._doubt(pseudonym, error)
+            return
+        self._unsynced.pop(pseudonym, None)
+        self._closed[pseudonym] = _Closed(writer.path.name, writer.position)
+        while len(self._closed) > REMEMBERED:
+            self._closed.popitem(last=False)
 
     def _drop_if_broken(self, pseudonym: bytes) -> None:
         """After a failure: keep a writer that may be used again, as one on a full disk may."""
         try:
             self._open[pseudonym].sync()
-        except PublishError:
-            self._doubtful = True
-            self._drop(pseudonym)
+        except PublishError as error:
+            self._drop(pseudonym, error)
 
-    def _drop(self, pseudonym: bytes) -> None:
+    def _drop(self, pseudonym: bytes, error: PublishError) -> None:
         """Let go of a writer that takes nothing more; the next message opens a new lane."""
+        self._doubt(pseudonym, error)
         with suppress(PublishError):
-            self._retire(pseudonym)
+            self._open.pop(pseudonym).retire()
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
             self._lock = threading.Lock()
             writers, self._open = self._open, OrderedDict()
-            self._unsynced = set()
-            self._doubtful = False
+            self._closed, self._unsynced = OrderedDict(), {}
+            self._doubtful = {}
             self._process = os.getpid()
             for writer in writers.values():
                 # Without touching the lanes: they are the parent's.

@@ -11,7 +11,6 @@ charged twice: what is charged belongs to the chain.
 from __future__ import annotations
 
 import sqlite3
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -176,36 +175,52 @@ class Sender:
     def _choose(self, now: int, errand: Errand) -> tuple[Whose | None, bool]:
         """Return a pseudonym of which something is due, and whether anything may be sent now.
 
-        While others rest it is the one that was chosen last; later each is as likely as any
-        other. If several are due, the others begin to rest before anything is sent: an attempt
-        that seems to fail may have arrived.
+        While others rest it is the one that was chosen last; later the most urgent one or, if
+        none is urgent, each is as likely as any other. If several are due, the others begin to
+        rest before anything is sent: an attempt that seems to fail may have arrived. A pseudonym
+        whose chains are all too late has nothing to send: they are erased, and nothing rests.
         """
         with self._store.transaction(Access.READ) as connection:
-            due = sorted(self._due(connection, now))
-            slack = self._slack(connection, now) if len(due) > 1 else 0
+            due = self._due(connection, now)
+        slack = {whose: left for whose, left in due.items() if left is not None}
+        for lapsed in sorted(due.keys() - slack.keys()):
+            errand.lapses += self._charge(now, lapsed).lapses
         rest = self._turn.rest
         # Where the clock was set back, it would last too long.
         if rest is not None and now < rest.until <= now + errand.window:
             errand.rest = (rest.until - now) / 1000
-            return rest.whose, rest.whose in due or not due
-        if not due:
-            return None, True
-        chosen = due[draws.below(SystemSource(), len(due))]
-        if len(due) > 1:
-            # Half of the time that is left is enough for all of them.
-            window = min(errand.window, max(0, slack) // (2 * len(due)))
-            until = now + int(window * backoff.chance())
+            return rest.whose, rest.whose in slack or not due
+        if not slack:
+            return None, not due
+        # Half of the time that is left is enough for all of them.
+        windows = {whose: left // (2 * len(slack)) for whose, left in slack.items()}
+        chosen = _first(windows, errand.window)
+        del windows[chosen]
+        if windows:
+            until = now + int(min(errand.window, *windows.values()) * backoff.chance())
             self._turn.rest = Rest(chosen, until)
             errand.rest = (until - now) / 1000
         return chosen, True
 
-    def _due(self, connection: sqlite3.Connection, now: int) -> set[Whose]:
-        """Return the pseudonyms of which something is due."""
-        return {
-            Whose(period, plan is not None and plan.signed)
-            for period, number in spool.due_plans(connection, self._moment(now))
-            for plan in (self._plan(connection, number),)
-        }
+    def _due(self, connection: sqlite3.Connection, now: int) -> dict[Whose, int | None]:
+        """Return the pseudonyms with due chains, and how many milliseconds each still has.
+
+        That is the time until its first chain is too late. Chains that already are too late do
+        not count; a pseudonym that has no others has None.
+        """
+        moment = self._moment(now)
+        oldest = -(2**63) if self._age is None else moment - self._age
+        due: dict[Whose, int | None] = {}
+        for period, number, metric, event, first in spool.due_events(connection, moment, oldest):
+            plan = self._plan(connection, number)
+            whose = Whose(period, plan is not None and plan.signed)
+            before = due.setdefault(whose, None)
+            left = -1 if plan is None or first is None else _time_left(plan, metric, event, moment)
+            if self._age is not None and first is not None:
+                left = min(left, first + self._age - moment)
+            if left >= 0:
+                due[whose] = left if before is None else min(before, left)
+        return due
 
     def _of_others(self, connection: sqlite3.Connection, whose: Whose, moment: int) -> set[int]:
         """Return the plans whose chains of that period go under its other pseudonym."""
@@ -215,17 +230,6 @@ class Sender:
             for plan in (self._plan(connection, number),)
             if period == whose.period and plan is not None and plan.signed is not whose.signed
         }
-
-    def _slack(self, connection: sqlite3.Connection, now: int) -> int:
-        """Return how many milliseconds are left until the first of what is due is too late."""
-        moment, ends = self._moment(now), [sys.maxsize]
-        for number, metric, event, due in spool.oldest_due(connection, moment):
-            plan = self._plan(connection, number)
-            if plan is not None and 0 <= metric < len(plan.metrics):
-                ends += [event + plan.metrics[metric].horizon, plan.expires]
-            if self._age is not None:
-                ends.append(due + self._age)
-        return min(ends) - moment
 
     def _moment(self, now: int) -> int:
         # A clock that was set back does not take the ledger's period back.
@@ -374,6 +378,29 @@ class Sender:
             spool.erase(connection, through)
             if through:
                 self._store.forget_periods(connection)
+
+
+def _time_left(plan: CompiledPlan, metric: int, event: int, moment: int) -> int:
+    """Return how many milliseconds a chain may still be sent, below 0 if it is too late."""
+    if plan.expired(moment) or not 0 <= metric < len(plan.metrics):
+        return -1
+    return min(event + plan.metrics[metric].horizon, plan.expires) - moment
+
+
+def _first(windows: dict[Whose, int], window: int) -> Whose:
+    """Return the pseudonym that goes first.
+
+    Parameters
+    ----------
+    windows : dict of Whose to int
+        How long each may rest, in milliseconds. One that may not rest for ``window`` is urgent:
+        the most urgent one goes first. If none is, each is as likely as any other.
+    window : int
+    """
+    urgent = min(windows, key=windows.__getitem__)
+    if windows[urgent] < window:
+        return urgent
+    return sorted(windows)[draws.below(SystemSource(), len(windows))]
 
 
 def due_time(chain: Chain, plan: CompiledPlan, after: int) -> int:

@@ -97,12 +97,19 @@ def due_plans(connection: sqlite3.Connection, moment: int) -> list[tuple[int, in
     ).fetchall()
 
 
-def oldest_due(connection: sqlite3.Connection, moment: int) -> list[tuple[int, int, int, int]]:
-    """Return plan, metric, first event and first due time of the chains that are due, by metric."""
+def due_events(
+    connection: sqlite3.Connection, moment: int, oldest: int
+) -> list[tuple[int, int, int, int, int | None]]:
+    """Return period, plan, metric, event and first due time of the chains that are due.
+
+    Those of one event are one row. Due times before ``oldest`` do not count: where a row has no
+    other, it is None.
+    """
     return connection.execute(
-        "SELECT plan, metric, min(event), min(due) FROM pseudonym JOIN chain USING (period)"
-        " WHERE due <= ? GROUP BY plan, metric",
-        (moment,),
+        "SELECT period, plan, metric, event, min(CASE WHEN due >= ? THEN due END)"
+        " FROM pseudonym JOIN chain USING (period) WHERE due <= ?"
+        " GROUP BY period, plan, metric, event",
+        (oldest, moment),
     ).fetchall()
 
 

@@ -42,6 +42,10 @@ class LogWriter:
         When bytes are forced to disk: at :meth:`sync`, at the end of a segment and at
         :meth:`close`; at every record too; or not at all. A process that dies loses nothing that
         was appended; a machine that loses power loses what was not forced to disk.
+    locked : bool
+        Whether to hold the file ``lock`` in the lane, which keeps other writers out. Without it
+        nothing but segments is ever in the lane, and closing it changes none of its times: for a
+        lane under a random name that the caller has drawn and nobody else writes to.
 
     Raises
     ------
@@ -71,6 +75,7 @@ class LogWriter:
         clock: Callable[[], int] = now_ms,
         segment_bytes: int = SEGMENT_BYTES,
         fsync: Literal["batch", "always", "never"] = "batch",
+        locked: bool = True,
     ) -> None:
         if not _LANE.fullmatch(lane):
             raise ParameterError(
@@ -92,7 +97,8 @@ class LogWriter:
         made = False
         try:
             made = self._make_lane()
-            self._lock = self._take_lock()
+            if locked:
+                self._lock = self._take_lock()
             self._open_last()
         except BaseException as error:
             self._release()
@@ -166,22 +172,17 @@ class LogWriter:
             self._release()
 
     def retire(self) -> None:
-        """Close a lane that will never be opened again: its lock goes, and itself if it is empty.
+        """Close the lane, and remove it if it has no records.
 
         To be called by whoever has made the lane, under a name that nobody else will use.
         """
-        if self._segment < 0 or self._process != os.getpid():
-            self.close()
-            return
-        empty = self.position == len(HEADER)
+        mine = self._segment >= 0 and self._process == os.getpid()
+        empty = mine and self.position == len(HEADER)
         try:
             self.close()
         finally:
             if empty:
                 self._remove()
-            else:
-                with suppress(OSError):
-                    (self.path / "lock").unlink()
 
     def __enter__(self) -> LogWriter:
         return self

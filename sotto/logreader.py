@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -194,9 +194,11 @@ class LogReader:
         if not found:
             return 0
         last = found[-1]
-        with _opened(last.path) as segment:
+        with suppress(FileNotFoundError), _opened(last.path) as segment:
             size = os.fstat(segment).st_size
             return last.base + sound_size(segment, max(start - last.base, 0), size)
+        # A lane without records was removed meanwhile.
+        return 0
 
     def records(
         self, start: int = 0, end: int | None = None, clock: int = EARLIEST
@@ -276,7 +278,8 @@ class LogReader:
         for segment, following in zip_longest(found, bases):
             if segment.base >= end:
                 break
-            with _opened(segment.path) as descriptor:
+            # One that was removed meanwhile is missing.
+            with suppress(FileNotFoundError), _opened(segment.path) as descriptor:
                 size = os.fstat(descriptor).st_size
                 stop = end if following is None else min(end, following)
                 if at >= stop:
@@ -290,7 +293,8 @@ class LogReader:
                 if segment.base + limit < stop:
                     yield _missing(segment.base + limit)
                 at = stop
-        if at < end:
+        # A lane that is removed while it has nothing but its header has lost no record.
+        if at < end and end > len(HEADER):
             yield _missing(at)
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from device_plans import DAY, HOUR, START, counted, metric, plan, reports
+from device_plans import DAY, HOUR, START, WEEK, counted, metric, plan, reports
 from scripts import FORK, run
 from slow_publishers import (
     PATIENCE,
@@ -20,7 +20,15 @@ from slow_publishers import (
     quick_plan,
 )
 
-from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, background, backoff
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Client,
+    MemoryPublisher,
+    Outcome,
+    Quota,
+    background,
+    backoff,
+)
 from clientsdk.errand import Errand
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
@@ -214,10 +222,53 @@ def test_a_rest_ends_long_before_what_waits_would_be_too_late(monkeypatch):
     with due_twice(MemoryPublisher()) as client:
         first = client.plan.metrics[0].horizon + START
         client.clock.now = first - 4 * HOUR
-        assert alone(client, window=100 * DAY) == (1, HOUR / 1000)
+        # A quarter of the time that is left for the one that rests.
+        assert alone(client, window=100 * DAY) == (1, (WEEK + 4 * HOUR) / 4000)
+        assert [report.metric for report in reports(client.publisher.messages)] == [0]
     with due_twice(MemoryPublisher()) as client:
-        client.clock.now = first
+        client.clock.now = client.plan.metrics[0].horizon + START + WEEK
+        client.record("two", "a")
         assert alone(client) == (1, 0.0)
+
+
+def due_of_three(*times, **options):
+    """A client with a report of each of three periods, recorded at these times after START."""
+    clock, publisher = FakeClock(START), MemoryPublisher()
+    compiled = plan(metric("colour", "every", 3), ceilings=VAST)
+    client = SeededClient(compiled, seed=1, clock=clock, publisher=publisher, **options)
+    for moment in times:
+        clock.now = START + moment
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+    return client
+
+
+@pytest.mark.parametrize(
+    ("first", "age", "reason"), [(0, None, "late"), (5 * WEEK - DAY, 2 * DAY, "overdue")]
+)
+def test_what_is_too_late_takes_the_rest_from_nobody(monkeypatch, first, age, reason):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    with due_of_three(first, 6 * WEEK - DAY, 6 * WEEK, quota=Quota(age=age)) as client:
+        client.clock.now = START + 6 * WEEK + 4 * HOUR
+        errand = Errand(alone=True, window=HOUR)
+        result = client._do_errand(errand)
+        assert (result.sent, result.remaining, errand.rest) == (1, 1, 1800.0)
+        assert getattr(result.lapses, reason) == 1
+        assert alone(client) == (0, 1800.0)
+        client.clock.advance(minutes=30)
+        assert alone(client) == (1, 0.0)
+        assert len({report.pseudonym for report in reports(client.publisher.messages)}) == 2
+
+
+def test_what_is_urgent_goes_first_and_shortens_no_other_s_rest(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    for _ in range(10):
+        with due_of_three(0, WEEK, 2 * WEEK) as client:
+            client.clock.now = START + client.plan.metrics[0].horizon - 2 * HOUR
+            for rest in (1800.0, 1800.0, 0.0):
+                assert alone(client) == (1, rest)
+                client.clock.advance(minutes=30)
+            sent = reports(client.publisher.messages)
+            assert (sent[0].event, len({report.pseudonym for report in sent})) == (START, 3)
 
 
 def test_a_clock_that_was_set_back_does_not_prolong_a_rest():

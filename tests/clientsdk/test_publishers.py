@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from device_plans import DAY, START, WEEK, counted, metric, plan, reports
 from messages import message, pseudonym
+from scripts import start
 
-from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher
+from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher, logpublisher
 from clientsdk.logpublisher import LIMIT
 from clientsdk.publishers import Buffered
 from clientsdk.testing import FakeClock, SeededClient
@@ -127,6 +134,51 @@ def test_after_a_fault_in_publishing_a_new_lane_takes_everything(
     assert [r.body for r in records(tmp_path) if hasattr(r, "body")].count(message(b"before")) == 2
 
 
+@pytest.fixture
+def other():
+    """A thread other than the test's, as an executor."""
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def breaking(publisher, name):
+    """An fsync that fails for the open lane of a pseudonym."""
+    real, broken = os.fsync, os.fstat(publisher._open[name]._segment).st_ino
+
+    def fsync(descriptor):
+        return _broken() if os.fstat(descriptor).st_ino == broken else real(descriptor)
+
+    return fsync
+
+
+@pytest.mark.parametrize("how", ["sync", "room", "publish", "close"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_who_published_to_a_lane_that_failed_learns_it(tmp_path, monkeypatch, other, how, shared):
+    """Whoever does what makes it fail."""
+    monkeypatch.setattr(logpublisher, "LIMIT", 2)
+    publisher = EmbeddedLogPublisher(tmp_path, fsync="always" if how == "publish" else "batch")
+    first, second, third = (message(pseudonym=pseudonym(each)) for each in range(3))
+    other.submit(publisher.publish, 0, first).result()
+    if shared:
+        publisher.publish(0, first)
+    publisher.publish(0, second)
+    with monkeypatch.context() as patch:
+        patch.setattr("sotto.log.os.fsync", breaking(publisher, pseudonym(0)))
+        if how == "room":
+            publisher.publish(0, third)
+        elif how == "publish":
+            with pytest.raises(PublishError, match="not written"):
+                publisher.publish(0, first)
+        last = publisher.close if how == "close" else publisher.sync
+        with pytest.raises(PublishError, match="before a fault") if shared else nullcontext():
+            last()
+    with pytest.raises(PublishError, match="before a fault"):
+        other.submit(publisher.sync).result()
+    publisher.sync()
+    other.submit(publisher.sync).result()
+    publisher.close()
+
+
 def test_a_full_disk_keeps_the_lane(tmp_path, monkeypatch):
     publisher = EmbeddedLogPublisher(tmp_path)
     publisher.publish(0, message(b"first"))
@@ -206,18 +258,91 @@ def test_no_lane_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
     assert all(path.suffix == ".seg" for lane in lanes(tmp_path) for path in lane.iterdir())
 
 
-def test_one_pseudonym_stays_in_its_lane_and_the_one_used_longest_ago_makes_room(tmp_path):
-    publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
-    for each in [*range(LIMIT), 0, LIMIT, 0, 1]:
+def times_of(directory):
+    """When the directory and what is in each lane were changed, as the file system knows it."""
+    paths = [Path(directory), *lanes(directory)]
+    paths += [path for lane in lanes(directory) for path in lane.iterdir()]
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths}
+
+
+@pytest.mark.parametrize("fsync", ["batch", "always", "never"])
+def test_closing_changes_no_time_in_the_log(tmp_path, fsync):
+    log = tmp_path / "log"
+    publisher = EmbeddedLogPublisher(log, fsync=fsync)
+    for each in range(3):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
-    publisher.sync()
-    found = held(tmp_path)
-    assert len(found) == LIMIT + 2
-    assert sorted(min(each) for each in found.values()) == sorted(
-        map(pseudonym, [*range(LIMIT + 1), 1])
-    )
+    before = times_of(log)
+    wait_for_a_later_time_than(before, tmp_path / "probe")
     publisher.close()
-    assert held(tmp_path) == found
+    assert times_of(log) == before
+    assert len(before) == 1 + 3 * 2
+
+
+def wait_for_a_later_time_than(times, probe):
+    """Wait until the file system's clock, which may be a coarse one, has moved on."""
+    latest = max(max(each) for each in times.values())
+    deadline = time.monotonic() + 10
+    while True:
+        probe.write_bytes(b"")
+        if probe.stat().st_mtime_ns > latest:
+            return
+        assert time.monotonic() < deadline
+
+
+def test_a_process_that_is_killed_leaves_nothing_but_segments(tmp_path):
+    code = """
+import signal
+publisher = EmbeddedLogPublisher(path)
+for each in (b"a", b"b"):
+    publisher.publish(0, message(pseudonym=each * 16))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    process = start(code, tmp_path)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    found = lanes(tmp_path)
+    assert [[path.suffix for path in lane.iterdir()] for lane in found] == [[".seg"]] * 2
+
+
+def test_a_pseudonym_keeps_its_lane_however_many_others_there_are(tmp_path):
+    publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
+    for _ in range(3):
+        for each in range(LIMIT + 1):
+            publisher.publish(0, message(pseudonym=pseudonym(each)))
+            assert len(publisher._open) <= LIMIT
+        publisher.sync()
+    publisher.close()
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    publisher.close()
+    found = held(tmp_path)
+    assert sorted(min(each) for each in found.values()) == sorted(map(pseudonym, range(LIMIT + 1)))
+    assert len(records(tmp_path)) == 3 * (LIMIT + 1) + 1
+
+
+def test_of_the_lanes_that_were_closed_the_last_ones_are_remembered(tmp_path, monkeypatch):
+    monkeypatch.setattr(logpublisher, "LIMIT", 1)
+    monkeypatch.setattr(logpublisher, "REMEMBERED", 2)
+    publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
+    for each in (0, 1, 2, 3, 2, 0):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    publisher.close()
+    found = held(tmp_path)
+    assert sorted(map(min, found.values())) == sorted(map(pseudonym, (0, 0, 1, 2, 3)))
+    assert len(records(tmp_path)) == 6
+
+
+def test_a_lane_that_was_removed_is_not_begun_again(tmp_path, monkeypatch):
+    """An aggregator knows it by its name, and up to where it has read."""
+    monkeypatch.setattr(logpublisher, "LIMIT", 1)
+    publisher = EmbeddedLogPublisher(tmp_path)
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    (removed,) = lanes(tmp_path)
+    publisher.publish(0, message(pseudonym=pseudonym(1)))
+    shutil.rmtree(removed)
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    publisher.close()
+    assert sorted(map(min, held(tmp_path).values())) == sorted(map(pseudonym, (0, 1)))
+    assert removed not in lanes(tmp_path)
 
 
 def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from sotto import frames, logreader
 from sotto.errors import FormatError, ParameterError, PublishError
 from sotto.frames import HEADER, MAX_BODY, frame
 from sotto.log import Corrupt, LogReader, LogWriter, Record, lanes
+from sotto.logreader import segments
 
 
 def write(directory, bodies, lane="a", **options):
@@ -328,6 +329,42 @@ def test_a_reader_sees_whole_records_while_one_is_being_written(tmp_path):
     assert reader.end(end) == end + len(whole)
     assert list(reader.records(end)) == [Record(end, 9, b"second")]
     assert positions == [16]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_lane_without_records_that_is_removed_while_it_is_read_is_empty(
+    tmp_path, monkeypatch, known
+):
+    writer, reader = LogWriter(tmp_path, "a", locked=False), LogReader(tmp_path / "a")
+    end = reader.end() if known else None
+
+    def listed(lane):
+        found = segments(lane)
+        writer.retire()
+        return found
+
+    monkeypatch.setattr("sotto.logreader.segments", listed)
+    if not known:
+        assert reader.end() == 0
+    assert list(reader.records(0, end)) == []
+    assert len(reader.index(0, end).corrupt) == 0
+    assert lanes(tmp_path) == ()
+
+
+def test_a_segment_that_is_removed_while_it_is_read_is_missing(tmp_path, monkeypatch):
+    write(tmp_path, [b"first", b"second", b"third"], segment_bytes=40)
+    reader, paths = LogReader(tmp_path / "a"), segment_files(tmp_path)
+    end = reader.end()
+
+    def listed(lane):
+        found = segments(lane)
+        paths[1].unlink()
+        return found
+
+    monkeypatch.setattr("sotto.logreader.segments", listed)
+    found = list(reader.records(0, end))
+    assert [item.body for item in found] == [b"first", b"", b"third"]
+    assert isinstance(found[1], Corrupt)
 
 
 def test_what_follows_a_damaged_record_is_seen_once_it_is_whole(tmp_path):
