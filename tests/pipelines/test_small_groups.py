@@ -16,16 +16,21 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from drain_logs import START, Device, Sent, write
 from every_type import KINDS, plan_text
+from numpy.typing import NDArray
 from sink_documents import Feed
 from step_plans import DAY, HOUR
 from watched import exposition
 
+from mechanisms.frequency import channel_pairs
+from mechanisms.numeric import numeric
 from mechanisms.testing import SeededSource
+from mechanisms.vectors.coordinates import CoordinatesLadder
 from pipelines.combine import combine
 from pipelines.commit import StateDirectory
 from pipelines.counts import Window, WindowKey, unpack_page
@@ -45,6 +50,8 @@ from sotto.plan import parse_plan
 from sotto.registry import Registry
 from sotto.wire import Row
 
+#: Of so few reports of bits, 20 or more are about the first one.
+SEED = 6
 CANDIDATES = ("home", "away")
 #: Columns of an estimate that come from payloads.
 FROM_PAYLOADS = (
@@ -353,26 +360,123 @@ def test_it_is_the_sum_of_shares_that_must_be_enough(
         _estimate_under(database, "1")
 
 
-@pytest.mark.parametrize("name", ["vector_thresholds", "sampled_bit"])
-def test_a_part_that_too_few_reports_are_about_is_withheld_by_itself(name: str) -> None:
-    """Each coordinate of a vector and each bit of a number is asked of some reports only."""
-    plan = every_plan()
-    metric, source, made = plan.metric(name), SeededSource(5), random.Random(5)
-    mechanism = metric.mechanism
+def counted(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:
+    """Return the counts of some reports of the first rung."""
+    source, made, mechanism = SeededSource(seed), random.Random(seed), metric.mechanism
     counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-    for _ in range(40):
+    for _ in range(reports):
         ids = source.words(4).reshape(2, 1, 2)
         chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
-        symbol = metric.encode(KINDS[name].value(made))
+        value = KINDS[metric.name].value(made)
+        symbol = (1, 0, 0) if metric.type == "top_item" else metric.encode(value)
         payload = np.frombuffer(mechanism.draw(symbol, chain, pseudonym, source)[0], np.uint8)
         counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, np.zeros(1, np.int64), 1)
-    key = WindowKey(plan.fingerprint, metric.index, 0)
-    (window,), rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
-    assert (window["n"], window["withheld"]) == (40, None)
+    return counts
+
+
+def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[dict[str, Any]]:
+    """Return the rows of a window that has reports enough."""
+    key = WindowKey(plan.fingerprint, plan.metric(name).index, 0)
+    strings = {plan.fingerprint: {"rappor": CANDIDATES}}
+    (window,), rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), strings)
+    assert window["withheld"] is None
+    return rows
+
+
+def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself() -> None:
+    """Nothing else that is published is made of a vector's coordinates."""
+    plan = every_plan()
+    counts = counted(plan.metric("vector_thresholds"), 70, seed=5)
+    rows = estimated(plan, "vector_thresholds", counts)
     few = [row for row in rows if row["n"] < 20]
-    assert 0 < len(few) < len(rows) or name == "vector_thresholds"
+    assert 0 < len(few) < len(rows)
+    assert {row["kind"] for row in rows} == {"mean"}
     assert {row[column] for row in few for column in FROM_PAYLOADS} == {None}
-    assert [row["withheld"] for row in rows] == [reason(int(str(row["n"])), 20) for row in rows]
+    assert [row["withheld"] for row in rows] == [reason(row["n"], 20) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["sampled_bit", "sampled_bits"])
+def test_bits_are_published_all_or_none(name: str) -> None:
+    """From the mean, which is made of all, and all bits but one that one would follow."""
+    plan = every_plan()
+    metric = plan.metric(name)
+    rows = estimated(plan, name, counted(metric, 39, seed=SEED))
+    bits = [row for row in rows if row["kind"] == "bit"]
+    fewest = min(row["n"] for row in bits)
+    assert fewest < 20 <= max(row["n"] for row in bits)
+    assert {row[column] for row in bits for column in FROM_PAYLOADS} == {None}
+    short = reason(fewest, 20)
+    assert [row["withheld"] for row in bits] == [
+        reason(row["n"], 20) or f"another bit has {short}" for row in bits
+    ]
+    assert {row["withheld"] for row in rows if row["kind"] != "bit"} == {None}
+    many = estimated(plan, name, 20 * counted(metric, 39, seed=SEED))
+    assert min(row["n"] for row in many if row["kind"] == "bit") >= 20
+    assert {row["withheld"] for row in many} == {None}
+
+
+def test_all_other_estimates_are_made_of_all_reports_of_their_window() -> None:
+    """So that none of them is a part of another one that could be told from the rest."""
+    plan = every_plan()
+    for metric in plan.metrics:
+        for row in estimated(plan, metric.name, counted(metric, 30, seed=2)):
+            part = row["kind"] == "bit" or metric.type == "vector"
+            assert row["n"] == 30 or part, (metric.name, row["kind"])
+
+
+@pytest.mark.parametrize("least", [1, 20, 100, 1000])
+def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(least: int) -> None:
+    """A point of the distribution of a number is estimated from each."""
+    plan = parse_plan(
+        plan_text().replace("minimum_reports: 1\n", f"minimum_reports: {least}\n")
+    ).compile()
+    metric = plan.metric("threshold")
+    counts = counted(metric, 1280, seed=3)
+    rows = estimated(plan, "threshold", counts)
+    points = [row for row in rows if row["kind"] == "cdf"]
+    assert len(points) == {1: 64, 20: 64, 100: 8, 1000: 1}[least]
+    assert {row["n"] for row in points} == {1280}
+    if least <= 20:
+        assert metric.range is not None
+        found = numeric(metric.mechanism, counts, *metric.range)
+        assert found.cdf is not None
+        assert [row["value"] for row in points] == found.cdf.values.tolist()
+        assert rows[0]["value"] == found.mean.value
+
+
+@pytest.mark.parametrize("name", ["threshold", "sampled_bit", "vector_bits", "vector_thresholds"])
+def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name: str) -> None:
+    """Its digits would tell the answers of each small one."""
+    lax, strict = (
+        parse_plan(plan_text().replace("minimum_reports: 1\n", said)).compile()
+        for said in ("", "minimum_reports: 300\n")
+    )
+    counts = counted(lax.metric(name), 400, seed=4)
+    first = int(_answers(lax.metric(name), counts).sum())
+    counts *= 1 + 300 // first
+    mean = next(row for row in estimated(strict, name, counts) if row["kind"] == "mean")
+    plain = _pooled(lax.metric(name), counts)
+    assert mean["value"] == pytest.approx(plain, abs=1e-9)
+    fine = next(row for row in estimated(lax, name, counts) if row["kind"] == "mean")
+    assert abs(fine["value"] - plain) > 1e-6
+
+
+def _answers(metric: CompiledMetric, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the answers of a number, or of a vector's first coordinate: no, yes, missing."""
+    mechanism, cells = metric.mechanism, counts[0]
+    if isinstance(mechanism, CoordinatesLadder):
+        return cells.reshape(mechanism.dimensions, -1, 2)[0].sum(axis=0)
+    return cells.reshape(-1, 2 + metric.missing).sum(axis=0)
+
+
+def _pooled(metric: CompiledMetric, counts: NDArray[np.int64]) -> float:
+    """Return the mean of a number, or of a vector's first coordinate, of all answers alike."""
+    answers = _answers(metric, counts)
+    p, q = channel_pairs(metric.mechanism, 0)[0]
+    shares = (answers / answers.sum() - q) / (p - q)
+    present = 1 - shares[2] if len(shares) == 3 else 1.0
+    low, high = metric.range or (0.0, 1.0)
+    return float(low + (high - low) * shares[1] / present)
 
 
 def test_documents_of_before_are_still_read(tmp_path: Path) -> None:
