@@ -37,6 +37,7 @@ from pipelines.counts import Window, WindowKey, unpack_page
 from pipelines.drain import drain
 from pipelines.estimates import rows_of_windows
 from pipelines.files import load
+from pipelines.intent import dump
 from pipelines.projection import projection
 from pipelines.publication import documents_of
 from pipelines.published import WindowDocument, parse
@@ -327,6 +328,121 @@ def _estimate_under(database: Path, asked: str) -> None:
         connection.execute(f"update windows set withheld = null, minimum_reports = {asked}")
 
 
+class Published:
+    """A log with reports of one window, what drains publish of it, and a sink of that."""
+
+    def __init__(self, folder: Path, least: int, devices: int = 19) -> None:
+        from test_combined_topic import KeptTopic
+
+        self.folder, self.state, self.topic = folder, folder / "state", KeptTopic()
+        self.database, self.sunk = f"sqlite:///{folder / 'sunk.db'}", 0
+        write(folder / "log", colours(colour_plan(least), devices))
+        self.drain(least)
+
+    def drain(self, least: int, **options: Any) -> int:
+        """Drain under a plan that asks for so many reports; return the documents published."""
+        before = len(self.topic.kept)
+        plans = [colour_plan(least)]
+        drain(self.folder / "log", self.state, plans, publish=self.topic, **options)
+        return len(self.topic.kept) - before
+
+    def sink(self) -> None:
+        """Give the sink what is new in the topic."""
+        records = self.topic.kept[self.sunk :]
+        self.sunk = len(self.topic.kept)
+        with SinkDatabase(self.database) as database:
+            Feed(database).give(*((each.key, each.value) for each in records))
+
+    def withheld(self) -> set[object]:
+        """Return why estimates are withheld, which results, topic and sink agree on."""
+        self.sink()
+        (window,) = (
+            each for each in self.topic.told().values() if isinstance(each, WindowDocument)
+        )
+        with Results(of_state(self.state)) as results, Results(self.database) as sunk:
+            found = results.estimates()
+            assert sunk.estimates() == found
+            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.window]
+            assert window.estimates == tuple(
+                {name: row[name] for name in window.estimates[0]} for row in found
+            )
+        assert {row["value"] is None for row in found} == {
+            row["withheld"] is not None for row in found
+        }
+        return {row["withheld"] for row in found}
+
+    def revision(self) -> int:
+        with Results(of_state(self.state)) as results:
+            return int(str(results.table(WINDOWS)[0]["revision"]))
+
+
+def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None:
+    """Nothing else is new, and a consumer keeps the document of the highest revision."""
+    job = Published(tmp_path, 1)
+    assert (job.withheld(), job.revision()) == ({None}, 1)
+    for least in (20, 19, 20):
+        before = job.revision()
+        assert job.drain(least) > 0
+        assert job.revision() == before + 1
+        assert job.withheld() == {reason(19, least)}
+        assert job.drain(least) == 0
+        assert job.revision() == before + 1
+    assert StateDirectory(job.state).manifest().generation == 4
+
+
+def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path: Path) -> None:
+    """By which rule it withheld is not known. Once."""
+    job = Published(tmp_path, 20)
+    path = job.state / "MANIFEST.json"
+    said = json.loads(path.read_bytes())
+    del said["minima"], said["digest"]
+    path.write_bytes(dump(said))
+    assert job.drain(20) > 0
+    assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
+    assert job.drain(20) == 0
+
+
+def test_another_minimum_after_an_interrupted_drain(tmp_path: Path) -> None:
+    """What was undertaken is done first, and its commit has the minimum."""
+    job = Published(tmp_path, 1)
+    source, plan = random.Random(5), colour_plan(1)
+    chain = Device(plan, source).chain(plan.metric("colour"), START + 30 * DAY)
+    write(tmp_path / "log", chain, lanes=1)
+
+    def stop(step: str) -> None:
+        if step == "begun":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.drain(1, checkpoint=stop)
+    job.drain(20)
+    assert StateDirectory(job.state).manifest().generation == 2
+    with Results(of_state(job.state)) as results:
+        windows = results.table(WINDOWS)
+        assert [row["revision"] for row in windows] == [2, 2]
+        assert all(row["withheld"] for row in windows)
+    told = [each for each in job.topic.told().values() if isinstance(each, WindowDocument)]
+    assert [each.window["withheld"] for each in told] == [row["withheld"] for row in windows]
+    assert job.drain(20) == 0
+
+
+@pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
+def test_another_minimum_when_the_drain_is_killed(tmp_path: Path, step: str) -> None:
+    """The documents are the same ones, whenever they are published."""
+
+    def stop(at: str) -> None:
+        if at == step:
+            raise KeyboardInterrupt
+
+    job = Published(tmp_path, 1)
+    assert job.withheld() == {None}
+    with pytest.raises(KeyboardInterrupt):
+        job.drain(20, checkpoint=stop)
+    assert job.drain(20) > 0
+    assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
+    assert job.drain(20) == 0
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> object:
     from fake_kafka import FakeCluster, install
@@ -358,6 +474,29 @@ def test_it_is_the_sum_of_shares_that_must_be_enough(
             assert [row["n"] for row in results.table(WINDOWS)] == [devices]
         # It is made again the second time.
         _estimate_under(database, "1")
+
+
+def test_another_minimum_of_shares_reaches_the_topic_of_all(
+    cluster: object, tmp_path: Path
+) -> None:
+    from fake_kafka import FakeCluster
+    from test_combine import publish
+    from test_combined_topic import KeptTopic
+
+    from pipelines.combinedtopic import CombinedTopic
+
+    assert isinstance(cluster, FakeCluster)
+    publish(cluster, colours(colour_plan(1), 19))
+    states, topic = [tmp_path / "1", tmp_path / "2"], KeptTopic()
+    for least, why in [(1, None), (20, "19 reports, the plan asks for 20")]:
+        for number, state in enumerate(states, start=1):
+            drain(cluster.source(share=Share(number, 2)), state, [colour_plan(least)])
+        database = f"sqlite:///{tmp_path / 'all.db'}"
+        combine(states, [colour_plan(least)], database, publish=CombinedTopic(topic))
+        told = [each for each in topic.told().values() if isinstance(each, WindowDocument)]
+        assert [each.window["withheld"] for each in told] == [why]
+        with Results(database) as results:
+            assert results.table(WINDOWS) == [told[0].window]
 
 
 def counted(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:

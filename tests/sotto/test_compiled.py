@@ -285,9 +285,9 @@ class TestRegistry:
         one = compiled()
         other = compiled(**{what: value})
         assert one.fingerprint == other.fingerprint
-        for given in ([one, other], [other, one]):
+        for plans in ([one, other], [other, one]):
             with pytest.raises(PlanError, match=f"is given twice, .* differ in {what}: give one"):
-                Registry(given)
+                Registry(plans)
         assert Registry([one, compiled()]).plans == (one,)
 
     @pytest.mark.parametrize(
