@@ -55,7 +55,8 @@ def reasons(items: Sequence[Item], least: int) -> Iterator[str | None]:
     least : int
         The plan's ``minimum_reports``.
     """
-    parts = [item.estimate.n for item in items if item.kind in PARTS]
+    # A part of no report adds nothing to the total.
+    parts = [item.estimate.n for item in items if item.kind in PARTS and item.estimate.n]
     short = reason(min(parts, default=least), least)
     for item in items:
         own = reason(item.estimate.n, least)

@@ -554,6 +554,16 @@ def test_bits_are_published_all_or_none(name: str) -> None:
     assert {row["withheld"] for row in many} == {None}
 
 
+def test_a_bit_that_no_report_is_about_keeps_no_other_one_back() -> None:
+    """An owner who asks for one report is given what each has."""
+    plan = parse_plan(plan_text()).compile()
+    assert plan.minimum_reports == 1
+    rows = estimated(plan, "sampled_bit", counted(plan.metric("sampled_bit"), 39, seed=0))
+    bits = [row for row in rows if row["kind"] == "bit"]
+    assert [row["n"] for row in bits] == [23, 10, 4, 1, 0, 1]
+    assert [row["withheld"] for row in bits] == [reason(row["n"], 1) for row in bits]
+
+
 def test_all_other_estimates_are_made_of_all_reports_of_their_window() -> None:
     """So that none of them is a part of another one that could be told from the rest."""
     plan = every_plan()
