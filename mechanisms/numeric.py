@@ -20,6 +20,7 @@ from mechanisms.numbers.results import QUANTILES, NumericEstimates
 from mechanisms.random_threshold import ThresholdLadder
 from mechanisms.sampled_bit import SampledBitLadder
 from mechanisms.split_bits import SplitBitsLadder
+from mechanisms.strata import EXPECTED_REPORTS
 from mechanisms.vectors.sampled_bits import SampledBitsLadder
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def numeric(
     low: float,
     high: float,
     quantiles: Sequence[float] = QUANTILES,
+    *,
+    stratum: int = EXPECTED_REPORTS,
 ) -> NumericEstimates:
     """Estimate a number's mean, and what else its mechanism tells.
 
@@ -50,6 +53,8 @@ def numeric(
         The plan's range.
     quantiles : sequence of float in (0, 1)
         Which quantiles to estimate (random threshold and square wave only).
+    stratum : int
+        Reports that a stratum is expected to have, at least.
 
     Raises
     ------
@@ -61,9 +66,9 @@ def numeric(
     -----
     All levels have equal weights. ``threshold`` and ``sampled_bit`` are post-stratified by
     threshold and by bit (see :mod:`mechanisms.strata`). Threshold bins are joined to a power of
-    two of at most n/20 strata. Of sampled bits the least significant ones share a stratum until
-    it expects 20 reports; a bit is drawn with a probability proportional to its weight, so the
-    plain average over such a stratum is unbiased for its part.
+    two of at most n/20 strata (n by ``stratum``). Of sampled bits the least significant ones
+    share a stratum until it expects as many reports; a bit is drawn with a probability
+    proportional to its weight, so the plain average over such a stratum is unbiased for its part.
 
     The mean of the values present is a ratio; its standard error is the delta method's, and its
     bias of order 1/n.
@@ -88,11 +93,12 @@ def numeric(
         raise ParameterError("quantiles must lie in (0, 1)")
     if isinstance(mechanism, ThresholdLadder):
         cells = table.reshape(len(table), BINS, -1)
-        return threshold_estimates(cells, channel_pairs(mechanism, 0), low, high, quantiles)
+        pairs = channel_pairs(mechanism, 0)
+        return threshold_estimates(cells, pairs, low, high, quantiles, stratum=stratum)
     if isinstance(mechanism, SampledBitLadder | SampledBitsLadder):
         cells = table.reshape(len(table), mechanism.bits, -1)
         draws = mechanism.count if isinstance(mechanism, SampledBitsLadder) else 1
-        return bit_estimates(cells, channel_pairs(mechanism, 0), low, high, draws)
+        return bit_estimates(cells, channel_pairs(mechanism, 0), low, high, draws, stratum)
     if isinstance(mechanism, SplitBitsLadder):
         return split_estimates(mechanism, table, low, high)
     if isinstance(mechanism, GridLadder | DuchiLadder):

@@ -100,12 +100,15 @@ class CommittedShares:
             page
             for manifest, before in zip(self.manifests.values(), since, strict=True)
             for page, generation in manifest.pages.items()
-            if generation > before
+            if generation > before or manifest.restated(before)
         }
         return [
             _added(
                 [
-                    (self.pages.windows(directory, page, manifest.pages[page]), before)
+                    (
+                        manifest.stated(self.pages.windows(directory, page, manifest.pages[page])),
+                        before,
+                    )
                     for (directory, manifest), before in zip(
                         self.manifests.items(), since, strict=True
                     )

@@ -101,7 +101,11 @@ class Driver:
         self._names = names_of(registry.plans)
         check_plans(self.manifest, registry, directory.known_plans())
         directory.keep_plans(registry.plans)
+        began = time.monotonic()
+        restated = self._restate()
         self._project()
+        if restated:
+            self.note(time.monotonic() - began)
         self._publish()
 
     def undertaken(self) -> Intent | None:
@@ -131,16 +135,32 @@ class Driver:
         job = Job.of(ranges, self.directory.path, self.registry, self.manifest)
         written = _run(job, items)
         self.checkpoint("written")
-        manifest = advance(self.manifest, intent, written, Terms.of(self.registry))
-        manifest = replace(manifest, plans={**manifest.plans, **self._names})
-        self.directory.commit(manifest, self.checkpoint)
-        self.manifest = manifest
-        self.directory.collect(manifest)
-        self.checkpoint("collected")
+        self._advance(intent, written)
         self._project()
         self.note(time.monotonic() - began)
         self._publish()
         return written
+
+    def _advance(self, intent: Intent, written: Written) -> None:
+        """Commit what is written for an intent."""
+        manifest = advance(self.manifest, intent, written, Terms.of(self.registry))
+        manifest = manifest.with_plans(self.registry.plans)
+        self.directory.commit(manifest, self.checkpoint)
+        self.manifest = manifest
+        self.directory.collect(manifest)
+        self.checkpoint("collected")
+
+    def _restate(self) -> bool:
+        """Commit that a plan asks for another number of reports than before, if one does.
+
+        A generation without reports raises the revision of its windows, so that what is published
+        of them is newer than what was. Where something is undertaken, its commit does that.
+        """
+        manifest = self.manifest
+        if not manifest.must_restate(self.registry.plans) or self.undertaken() is not None:
+            return False
+        self._advance(Intent(manifest.generation + 1, manifest.clock, ()), Written())
+        return True
 
     def _taken(self, intent: Intent, source: Source | None) -> tuple[Ranges, tuple[WorkItem, ...]]:
         """Return what an intent takes, and of what."""

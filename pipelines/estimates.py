@@ -12,7 +12,7 @@ from typing import TypeAlias
 from pipelines.counts import Window, WindowKey
 from pipelines.items import Item, estimate, reports_by_level
 from pipelines.repeats import design_effect, widened
-from pipelines.smallgroups import reason, withheld_row, withheld_window
+from pipelines.smallgroups import reason, reasons, withheld_row, withheld_window
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.registry import Registry
 
@@ -26,7 +26,8 @@ def rows_of_windows(
     """Return the rows of the ``windows`` and ``estimates`` tables for some windows.
 
     Of fewer reports than the plan's ``minimum_reports`` nothing is estimated: neither of a window
-    nor, within one that has more, of a vector's coordinate or a bit that fewer are about.
+    nor, within one that has more, of a vector's coordinate that fewer are about, nor of any of a
+    number's bits if fewer are about one of them.
 
     Parameters
     ----------
@@ -43,13 +44,12 @@ def rows_of_windows(
         metric = plan.metrics[key.metric]
         common = _common(plan, metric, key, window)
         strings = candidates.get(key.fingerprint, {}).get(metric.name, ())
-        effect = design_effect(plan, metric)
+        effect, least = design_effect(plan, metric), plan.minimum_reports
         items = [
             replace(item, estimate=widened(item.estimate, effect))
-            for item in estimate(metric, window.counts, strings)
+            for item in estimate(metric, window.counts, strings, least)
         ]
         reports = reports_by_level(metric, window.counts, items)
-        least = plan.minimum_reports
         why = reason(sum(reports), least)
         window_rows.append(
             {
@@ -65,7 +65,8 @@ def rows_of_windows(
         if why is not None:
             rows = withheld_window(metric, window.counts, strings, reports, why)
         else:
-            rows = (_row(position, item, least) for position, item in enumerate(items))
+            whys = reasons(items, least)
+            rows = (_row(n, *pair) for n, pair in enumerate(zip(items, whys, strict=True)))
         estimate_rows += [{**common, **row} for row in rows]
     return window_rows, estimate_rows
 
@@ -84,8 +85,7 @@ def _common(
     }
 
 
-def _row(position: int, item: Item, least: int) -> dict[str, object]:
-    why = reason(item.estimate.n, least)
+def _row(position: int, item: Item, why: str | None) -> dict[str, object]:
     if why is not None:
         return withheld_row(position, item, item.estimate.reports_by_level, why)
     low, high = item.estimate.interval()

@@ -23,6 +23,7 @@ from mechanisms.laddered import SymbolLadder
 from mechanisms.numeric import NumericEstimates, numeric
 from mechanisms.ordinal.estimates import OrdinalEstimates, ordinal
 from mechanisms.rappor import RapporLadder
+from mechanisms.strata import EXPECTED_REPORTS
 from mechanisms.surveys.estimates import survey_share
 from mechanisms.surveys.ladders import SurveyLadder
 from mechanisms.vectors.coordinates import CoordinatesLadder
@@ -85,7 +86,9 @@ class Item:
     method: Method = Method.UNBIASED
 
 
-def estimate(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) -> Iterator[Item]:
+def estimate(
+    metric: CompiledMetric, counts: Matrix, candidates: Sequence[str], least: int = 1
+) -> Iterator[Item]:
     """Yield all that the counts of a window tell about a metric; at least one item.
 
     Parameters
@@ -94,9 +97,16 @@ def estimate(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) 
     counts : (rungs, length) int64
     candidates : sequence of str
         For a string metric.
+    least : int
+        The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
     """
     if metric.type == "string":
         return _strings(metric, counts, candidates)
+    stratum = max(EXPECTED_REPORTS, least)
+    if metric.type == "number":
+        return _number(metric, counts, stratum)
+    if metric.type == "vector":
+        return _vector(metric, counts, stratum)
     return _BY_TYPE[metric.type](metric, counts)
 
 
@@ -196,9 +206,9 @@ def _strings(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) 
         )
 
 
-def _number(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
     assert metric.range is not None
-    found = numeric(metric.mechanism, counts, *metric.range)
+    found = numeric(metric.mechanism, counts, *metric.range, stratum=stratum)
     yield Item("mean", "", found.mean, metric.unit)
     if found.missing is not None:
         yield Item("missing", "", found.missing)
@@ -219,20 +229,19 @@ def _distribution(found: NumericEstimates, method: Method) -> Iterator[Item]:
         yield Item("cdf", repr(at), point, method=method)
 
 
-def _vector(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
     assert isinstance(metric.mechanism, SampledVectorLadder | SampledHybridLadder)
     assert metric.range is not None
     # An answer is about one coordinate: its n is that of the answers about it.
-    for number, each in enumerate(vector_means(metric.mechanism, counts, *metric.range), start=1):
+    found = vector_means(metric.mechanism, counts, *metric.range, stratum=stratum)
+    for number, each in enumerate(found, start=1):
         yield Item("mean", str(number), each, metric.unit)
 
 
 _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
     "category": _shares,
     "boolean": _shares,
-    "number": _number,
     "ordinal": _ordinals,
     "survey": _survey,
     "top_item": _top_items,
-    "vector": _vector,
 }

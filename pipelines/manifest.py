@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipelines.audit import Totals
+from pipelines.counts import Window, WindowKey
 from pipelines.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
 from pipelines.shares import Share
 from pipelines.written import Tally, Written, numbers_of
-from sotto.registry import Registry
+from sotto.compiled import CompiledPlan
+from sotto.registry import Registry, names_of
 
 FORMAT = 2
 
@@ -46,6 +48,13 @@ class Quarantined(NamedTuple):
         """Return this with the marks of what a requeue takes of it."""
         marks = ((r.reason, r.plan, r.rows) for r in requeue if r.generation == self.generation)
         return self._replace(requeued=(*self.requeued, *marks))
+
+
+class Minimum(NamedTuple):
+    """What a plan's ``minimum_reports`` is, and the generation that committed it first."""
+
+    reports: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +90,18 @@ class Manifest:
     expired : mapping
         Reason to the rows whose quarantine has been removed after the plans' retention.
     lineage : tuple of str
-        Digests, the last that of this generation, each of the one before and of what the
-        generation took: two copies of a state directory that went different ways differ in them.
+        Digests, the last that of this generation, each of the one before, of what the generation
+        took and of minima that it changed: two copies of a state directory that went different
+        ways differ in them.
     tally : Tally
         What became of all reports read.
     share : Share or None
         Which share of the topics' partitions is taken, for ever; None for all of a source.
     requeued : mapping
         Reason to the rows that were rejected for it and then taken again.
+    minima : mapping
+        Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
+        a plan whose results were made by a release that did not note it is missing.
     """
 
     state: str
@@ -108,6 +121,7 @@ class Manifest:
     tally: Tally = field(default_factory=Tally)
     share: Share | None = None
     requeued: Mapping[str, int] = field(default_factory=dict)
+    minima: Mapping[str, Minimum] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
@@ -136,6 +150,7 @@ class Manifest:
                 "tally": self.tally,
                 "share": None if self.share is None else str(self.share),
                 "requeued": dict(self.requeued),
+                "minima": dict(self.minima),
             }
         )
 
@@ -167,12 +182,53 @@ class Manifest:
             tally=Tally(*value["tally"]),
             share=Share.parse(value["share"]) if value["share"] else None,
             requeued=value["requeued"],
+            minima={plan: Minimum(*each) for plan, each in value.get("minima", {}).items()},
         )
 
     def digest(self, generation: int) -> str | None:
         """Return the digest of a generation; None if it is not known (any more)."""
         back = self.generation - generation
         return self.lineage[-1 - back] if 0 <= back < len(self.lineage) else None
+
+    def with_plans(self, plans: Iterable[CompiledPlan]) -> Manifest:
+        """Return this as the generation that commits the names and minima of plans."""
+        plans = list(plans)
+        minima = {
+            plan.fingerprint_hex: Minimum(plan.minimum_reports, self.generation)
+            for plan in plans
+            if not self._asks_the_same(plan)
+        }
+        named = replace(self, plans={**self.plans, **names_of(plans)})
+        if not minima:
+            return named
+        digest = _digested(self.lineage[-1], dump(minima))
+        return replace(
+            named, minima={**self.minima, **minima}, lineage=(*self.lineage[:-1], digest)
+        )
+
+    def must_restate(self, plans: Iterable[CompiledPlan]) -> bool:
+        """Tell whether windows were estimated under another minimum than that of their plan."""
+        counted = (plan for plan in plans if plan.fingerprint_hex in self.plans)
+        return not all(map(self._asks_the_same, counted))
+
+    def _asks_the_same(self, plan: CompiledPlan) -> bool:
+        known = self.minima.get(plan.fingerprint_hex)
+        return known is not None and known.reports == plan.minimum_reports
+
+    def restated(self, since: int) -> bool:
+        """Tell whether windows that no report has changed since a generation have another one."""
+        return any(minimum.generation > since for minimum in self.minima.values())
+
+    def stated(self, windows: Mapping[WindowKey, Window]) -> dict[WindowKey, Window]:
+        """Return windows with the revision of what is published of them.
+
+        That is the generation that changed them last, or that changed the minimum of their plan.
+        """
+        least = {bytes.fromhex(plan): each.generation for plan, each in self.minima.items()}
+        return {
+            key: replace(window, revision=max(window.revision, least.get(key.fingerprint, 0)))
+            for key, window in windows.items()
+        }
 
     def audit(self) -> dict[int, Totals]:
         """Return the audit of every period, open and closed, summed over shards."""
@@ -253,7 +309,11 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
 
 def _digest(manifest: Manifest, intent: Intent) -> str:
     before = manifest.lineage[-1] if manifest.lineage else ""
-    return hashlib.sha256(before.encode() + intent.to_json()).hexdigest()[:32]
+    return _digested(before, intent.to_json())
+
+
+def _digested(before: str, content: bytes) -> str:
+    return hashlib.sha256(before.encode() + content).hexdigest()[:32]
 
 
 def _first_open(before: int | None, clock: int | None, terms: Terms) -> int | None:

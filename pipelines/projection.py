@@ -90,10 +90,11 @@ def _changed(
     directory: StateDirectory, manifest: Manifest, since: int
 ) -> Iterator[list[tuple[WindowKey, Window]]]:
     """Yield what changed after a generation, page by page."""
+    restated = manifest.restated(since)
     for page, generation in sorted(manifest.pages.items()):
-        if generation > since:
+        if generation > since or restated:
             body = files.load(directory.page(page, generation), counts.KIND)
-            windows = counts.unpack_page(body).items()
+            windows = manifest.stated(counts.unpack_page(body)).items()
             yield [(key, window) for key, window in windows if window.revision > since]
 
 

@@ -6,6 +6,9 @@ documents, metrics and pages are made of its rows, so that none of them can leav
 Which rows a withheld window has does not depend on its reports: they are those of a window without
 any. A withheld row has its key, unit and method, and the numbers of reports, which are not
 protected; every field that is computed from payloads is null.
+
+Parts of a total that is published are published all or none: from the total and all parts but one
+that one would follow.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ import numpy as np
 from pipelines.counts import Matrix
 from pipelines.items import Item, estimate
 from sotto.compiled import CompiledMetric
+
+#: Kinds of estimates that are parts of another one that is published: a number's bits, of its mean.
+#: A vector's coordinates are parts of nothing, and all others are made of all reports.
+PARTS = frozenset({"bit"})
 
 
 def reason(reports: int, least: int) -> str | None:
@@ -36,6 +43,26 @@ def reason(reports: int, least: int) -> str | None:
     if reports >= least:
         return None
     return f"{reports:,} report{'' if reports == 1 else 's'}, the plan asks for {least:,}"
+
+
+def reasons(items: Sequence[Item], least: int) -> Iterator[str | None]:
+    """Yield why each estimate of a window is withheld; None of one that is not.
+
+    Parameters
+    ----------
+    items : sequence of Item
+        All of the window.
+    least : int
+        The plan's ``minimum_reports``.
+    """
+    # A part of no report adds nothing to the total.
+    parts = [item.estimate.n for item in items if item.kind in PARTS and item.estimate.n]
+    short = reason(min(parts, default=least), least)
+    for item in items:
+        own = reason(item.estimate.n, least)
+        yield (
+            f"another {item.kind} has {short}" if item.kind in PARTS and short and not own else own
+        )
 
 
 def withheld_window(

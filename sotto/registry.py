@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -40,6 +41,29 @@ def check_unchanged(known: Mapping[str, str], plans: Iterable[CompiledPlan]) -> 
             )
 
 
+def by_fingerprint(plans: Iterable[CompiledPlan]) -> dict[bytes, CompiledPlan]:
+    """Return plans by fingerprint; one given twice counts once.
+
+    Raises
+    ------
+    PlanError
+        Two documents of one fingerprint differ. Neither may win silently: one of them may withhold
+        less, or keep what is rejected for longer.
+    """
+    found: dict[bytes, CompiledPlan] = {}
+    for plan in plans:
+        known = found.setdefault(plan.fingerprint, plan)
+        if known.digest != plan.digest:
+            one, other = (json.loads(each.to_json()) for each in (known, plan))
+            keys = sorted(one.keys() | other.keys())
+            differing = [key for key in keys if one.get(key) != other.get(key)]
+            raise PlanError(
+                f"plan {plan.plan} version {plan.version} is given twice, in documents that differ "
+                f"in {', '.join(differing)}: give one of them"
+            )
+    return found
+
+
 class RegisteredMetric(NamedTuple):
     """A metric of one plan, under the id that it has within one registry.
 
@@ -65,7 +89,7 @@ class Registry:
     Parameters
     ----------
     plans : sequence of CompiledPlan
-        At least one. Their order gives the metrics' ids; a plan given twice counts once.
+        At least one. Their order gives the metrics' ids; a document given twice counts once.
 
     Attributes
     ----------
@@ -84,17 +108,16 @@ class Registry:
     plans : tuple of CompiledPlan
     metrics : tuple of RegisteredMetric
     by_fingerprint : dict of bytes to CompiledPlan
-        Of several documents with one fingerprint the last that was given.
 
     Raises
     ------
     PlanError
-        No plan, the plans differ in collector, period, resolution or shards, or two with one name
-        and version have different fingerprints.
+        No plan, the plans differ in collector, period, resolution or shards, two with one name
+        and version have different fingerprints, or two documents with one fingerprint differ.
     """
 
     def __init__(self, plans: Sequence[CompiledPlan]) -> None:
-        self.by_fingerprint = {plan.fingerprint: plan for plan in plans}
+        self.by_fingerprint = by_fingerprint(plans)
         self.plans = tuple(self.by_fingerprint.values())
         if not self.plans:
             raise PlanError("a registry needs at least one plan")

@@ -62,13 +62,15 @@ class Collected:
         return sorted({start for name, start, _, _ in self._index if name == metric})
 
     def withheld(self) -> list[tuple[str, int, str]]:
-        """Return the windows of too few reports: metric, start in ms, and why."""
-        found = {
-            (str(row["metric"]), cast(int, row["window_start"]), str(row["withheld"]))
-            for row in self.rows
-            if row["withheld"] is not None
-        }
-        return sorted(found)
+        """Return the windows of too few reports: metric, start in ms, and why.
+
+        Not those of which only bits are withheld, which the report does not draw.
+        """
+        whys: dict[tuple[str, int], set[object]] = {}
+        for row in self.rows:
+            window = str(row["metric"]), cast(int, row["window_start"])
+            whys.setdefault(window, set()).add(row["withheld"])
+        return sorted((*window, str(*why)) for window, why in whys.items() if None not in why)
 
     def find(self, metric: str, start: int, kind: str, item: str = "") -> Row | None:
         """Return one row of the database."""

@@ -32,6 +32,7 @@ def threshold_estimates(
     high: float,
     quantiles: Sequence[float] = QUANTILES,
     share: float = 1.0,
+    stratum: int = EXPECTED_REPORTS,
 ) -> NumericEstimates:
     """Estimate mean, distribution and quantiles from answers about random thresholds.
 
@@ -46,6 +47,8 @@ def threshold_estimates(
     quantiles : sequence of float in (0, 1)
     share : float in (0, 1]
         Share of the clients that answer, where the coins choose them too.
+    stratum : int
+        Reports that a stratum is expected to have, at least.
     """
     import numpy as np
 
@@ -55,7 +58,7 @@ def threshold_estimates(
     missing = _missing_share(cells, pairs)
     if n == 0:
         return NumericEstimates(nothing(by_level), missing)
-    most = min(max(n // EXPECTED_REPORTS, 1), bins)
+    most = min(max(n // stratum, 1), bins)
     count = 1 << (most.bit_length() - 1)
     joined = cells.reshape(levels, count, bins // count, -1).sum(axis=2)
     strata = stratify(joined, np.full(count, 1 / count), pairs)
@@ -77,6 +80,7 @@ def bit_estimates(
     low: float,
     high: float,
     draws: int = 1,
+    stratum: int = EXPECTED_REPORTS,
 ) -> NumericEstimates:
     """Estimate a mean and the means of bits from answers about sampled bits.
 
@@ -90,6 +94,8 @@ def bit_estimates(
         The range.
     draws : int
         Answers that a report has, each about a bit of its own.
+    stratum : int
+        Answers that a stratum is expected to have, at least.
     """
     import numpy as np
 
@@ -102,7 +108,7 @@ def bit_estimates(
         return NumericEstimates(nothing(by_level), missing, bit_means=bits)
     # The least significant bits share a stratum until it expects enough answers.
     tails = np.cumsum(weights[::-1])[::-1]
-    alone = max(int((n * tails >= EXPECTED_REPORTS).sum()) - 1, 0)
+    alone = max(int((n * tails >= stratum).sum()) - 1, 0)
     starts = np.arange(alone + 1)
     strata = stratify(
         np.add.reduceat(cells, starts, axis=1), np.add.reduceat(weights, starts), pairs

@@ -10,6 +10,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.frequency import channel_pairs, count_table
 from mechanisms.numbers.answers import bit_estimates, threshold_estimates
 from mechanisms.numbers.results import QUANTILES, NumericEstimates
+from mechanisms.strata import EXPECTED_REPORTS
 from mechanisms.vectors.gridvectors import grid_means
 from mechanisms.vectors.sampled_hybrid import SampledHybridLadder
 from mechanisms.vectors.sampled_vector import SampledVectorLadder
@@ -28,6 +29,8 @@ def vector_estimates(
     low: float = 0.0,
     high: float = 1.0,
     quantiles: Sequence[float] = QUANTILES,
+    *,
+    stratum: int = EXPECTED_REPORTS,
 ) -> tuple[NumericEstimates, ...]:
     """Estimate the mean of each coordinate, and its distribution or its bits.
 
@@ -40,6 +43,8 @@ def vector_estimates(
         The range of all coordinates.
     quantiles : sequence of float in (0, 1)
         Which quantiles to estimate (thresholds only).
+    stratum : int
+        Answers that a stratum is expected to have, at least.
 
     Returns
     -------
@@ -82,9 +87,10 @@ def vector_estimates(
     cells = table.reshape(len(table), ladder.dimensions, ladder.slots, 2)
     pairs = channel_pairs(ladder, 0)
     if ladder.bits:
-        return tuple(bit_estimates(cells[:, i], pairs, low, high) for i in columns)
+        return tuple(bit_estimates(cells[:, i], pairs, low, high, stratum=stratum) for i in columns)
     return tuple(
-        threshold_estimates(cells[:, i], pairs, low, high, quantiles, share) for i in columns
+        threshold_estimates(cells[:, i], pairs, low, high, quantiles, share, stratum)
+        for i in columns
     )
 
 
@@ -93,6 +99,9 @@ def vector_means(
     counts: ArrayLike,
     low: float = 0.0,
     high: float = 1.0,
+    *,
+    stratum: int = EXPECTED_REPORTS,
 ) -> tuple[Estimate, ...]:
     """Estimate the mean of each coordinate; see :func:`vector_estimates`."""
-    return tuple(estimates.mean for estimates in vector_estimates(ladder, counts, low, high, ()))
+    found = vector_estimates(ladder, counts, low, high, (), stratum=stratum)
+    return tuple(estimates.mean for estimates in found)

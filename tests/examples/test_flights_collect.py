@@ -32,3 +32,14 @@ def test_nothing_is_shown_of_a_window_of_too_few_reports_but_why(yes: int) -> No
     assert collected.windows("delayed") == [metric.window]
     assert collected.compare("delayed", metric.window, "share", "true", "") is None
     assert collected.series("delayed", "share", "true", "", "").values == []
+
+
+def test_a_window_of_which_only_bits_are_withheld_is_not_said_to_be() -> None:
+    plan = load_plan(PLAN).compile()
+    metric = plan.metric("distance")
+    counts = np.zeros((3, metric.mechanism.count_length), dtype=np.int64)
+    counts[0, :2] = 1000, 1000
+    key = WindowKey(plan.fingerprint, metric.index, metric.window)
+    _, rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
+    assert {row["kind"]: row["withheld"] is None for row in rows} == {"mean": True, "bit": False}
+    assert Collected(cast(Truth, None), rows).withheld() == []

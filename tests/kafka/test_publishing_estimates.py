@@ -24,6 +24,7 @@ from local_postgres import PASSWORD, USER, LocalPostgres, binaries
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
+from mechanisms.frozen import replace
 from pipelines.commit import StateDirectory
 from pipelines.drain import DrainResult, drain
 from pipelines.publication import Publication
@@ -62,8 +63,10 @@ def drained(
 ) -> DrainResult:
     """Drain a topic to its end, and publish."""
     to_topic = EstimatesTopic(options.pop("at", broker), to)  # type: ignore[arg-type]
+    least = options.pop("least", small_plan().minimum_reports)
     options = {"max_reports": MAX_REPORTS, "publish": to_topic, **options}
-    return drain(KafkaTopics(broker, [topic]), state, [small_plan()], **options)  # type: ignore[arg-type]
+    plan = replace(small_plan(), minimum_reports=least)
+    return drain(KafkaTopics(broker, [topic]), state, [plan], **options)  # type: ignore[arg-type]
 
 
 def results(url: object) -> dict[str, list[dict[str, object]]]:
@@ -105,6 +108,22 @@ def test_a_sink_has_what_the_drain_has(
     assert "colour" in capsys.readouterr().out
     assert main(["exporter", "--database", url, "--once"]) == 0
     assert "sotto_estimate{" in capsys.readouterr().out
+
+
+def test_a_sink_has_what_another_minimum_withholds(
+    broker: Broker, topic: ReportTopic, estimates: SinkTopic, tmp_path: Path
+) -> None:
+    """Though no report has come since."""
+    state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
+    publish(broker, topic, 3)
+    for least, withheld in [(1, False), (1000, True)]:
+        assert drained(broker, topic, state, estimates, least=least).unpublished == ""
+        assert sunk(broker, estimates, url).applied.written > 0
+        assert results(url) == results(of_state(state))
+        rows = results(url)["estimates"]
+        assert {row["value"] is None for row in rows} == {withheld}
+        drained(broker, topic, state, estimates, least=least)
+        assert sunk(broker, estimates, url) == Sunk()
 
 
 def killed_drain(file: str, topic: str, state: str, step: str) -> None:

@@ -16,22 +16,28 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from drain_logs import START, Device, Sent, write
 from every_type import KINDS, plan_text
+from numpy.typing import NDArray
 from sink_documents import Feed
 from step_plans import DAY, HOUR
 from watched import exposition
 
+from mechanisms.frequency import channel_pairs
+from mechanisms.numeric import numeric
 from mechanisms.testing import SeededSource
+from mechanisms.vectors.coordinates import CoordinatesLadder
 from pipelines.combine import combine
 from pipelines.commit import StateDirectory
 from pipelines.counts import Window, WindowKey, unpack_page
 from pipelines.drain import drain
 from pipelines.estimates import rows_of_windows
 from pipelines.files import load
+from pipelines.intent import dump
 from pipelines.projection import projection
 from pipelines.publication import documents_of
 from pipelines.published import WindowDocument, parse
@@ -45,6 +51,8 @@ from sotto.plan import parse_plan
 from sotto.registry import Registry
 from sotto.wire import Row
 
+#: Of so few reports of bits, 20 or more are about the first one.
+SEED = 6
 CANDIDATES = ("home", "away")
 #: Columns of an estimate that come from payloads.
 FROM_PAYLOADS = (
@@ -320,6 +328,121 @@ def _estimate_under(database: Path, asked: str) -> None:
         connection.execute(f"update windows set withheld = null, minimum_reports = {asked}")
 
 
+class Published:
+    """A log with reports of one window, what drains publish of it, and a sink of that."""
+
+    def __init__(self, folder: Path, least: int, devices: int = 19) -> None:
+        from test_combined_topic import KeptTopic
+
+        self.folder, self.state, self.topic = folder, folder / "state", KeptTopic()
+        self.database, self.sunk = f"sqlite:///{folder / 'sunk.db'}", 0
+        write(folder / "log", colours(colour_plan(least), devices))
+        self.drain(least)
+
+    def drain(self, least: int, **options: Any) -> int:
+        """Drain under a plan that asks for so many reports; return the documents published."""
+        before = len(self.topic.kept)
+        plans = [colour_plan(least)]
+        drain(self.folder / "log", self.state, plans, publish=self.topic, **options)
+        return len(self.topic.kept) - before
+
+    def sink(self) -> None:
+        """Give the sink what is new in the topic."""
+        records = self.topic.kept[self.sunk :]
+        self.sunk = len(self.topic.kept)
+        with SinkDatabase(self.database) as database:
+            Feed(database).give(*((each.key, each.value) for each in records))
+
+    def withheld(self) -> set[object]:
+        """Return why estimates are withheld, which results, topic and sink agree on."""
+        self.sink()
+        (window,) = (
+            each for each in self.topic.told().values() if isinstance(each, WindowDocument)
+        )
+        with Results(of_state(self.state)) as results, Results(self.database) as sunk:
+            found = results.estimates()
+            assert sunk.estimates() == found
+            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.window]
+            assert window.estimates == tuple(
+                {name: row[name] for name in window.estimates[0]} for row in found
+            )
+        assert {row["value"] is None for row in found} == {
+            row["withheld"] is not None for row in found
+        }
+        return {row["withheld"] for row in found}
+
+    def revision(self) -> int:
+        with Results(of_state(self.state)) as results:
+            return int(str(results.table(WINDOWS)[0]["revision"]))
+
+
+def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None:
+    """Nothing else is new, and a consumer keeps the document of the highest revision."""
+    job = Published(tmp_path, 1)
+    assert (job.withheld(), job.revision()) == ({None}, 1)
+    for least in (20, 19, 20):
+        before = job.revision()
+        assert job.drain(least) > 0
+        assert job.revision() == before + 1
+        assert job.withheld() == {reason(19, least)}
+        assert job.drain(least) == 0
+        assert job.revision() == before + 1
+    assert StateDirectory(job.state).manifest().generation == 4
+
+
+def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path: Path) -> None:
+    """By which rule it withheld is not known. Once."""
+    job = Published(tmp_path, 20)
+    path = job.state / "MANIFEST.json"
+    said = json.loads(path.read_bytes())
+    del said["minima"], said["digest"]
+    path.write_bytes(dump(said))
+    assert job.drain(20) > 0
+    assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
+    assert job.drain(20) == 0
+
+
+def test_another_minimum_after_an_interrupted_drain(tmp_path: Path) -> None:
+    """What was undertaken is done first, and its commit has the minimum."""
+    job = Published(tmp_path, 1)
+    source, plan = random.Random(5), colour_plan(1)
+    chain = Device(plan, source).chain(plan.metric("colour"), START + 30 * DAY)
+    write(tmp_path / "log", chain, lanes=1)
+
+    def stop(step: str) -> None:
+        if step == "begun":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.drain(1, checkpoint=stop)
+    job.drain(20)
+    assert StateDirectory(job.state).manifest().generation == 2
+    with Results(of_state(job.state)) as results:
+        windows = results.table(WINDOWS)
+        assert [row["revision"] for row in windows] == [2, 2]
+        assert all(row["withheld"] for row in windows)
+    told = [each for each in job.topic.told().values() if isinstance(each, WindowDocument)]
+    assert [each.window["withheld"] for each in told] == [row["withheld"] for row in windows]
+    assert job.drain(20) == 0
+
+
+@pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
+def test_another_minimum_when_the_drain_is_killed(tmp_path: Path, step: str) -> None:
+    """The documents are the same ones, whenever they are published."""
+
+    def stop(at: str) -> None:
+        if at == step:
+            raise KeyboardInterrupt
+
+    job = Published(tmp_path, 1)
+    assert job.withheld() == {None}
+    with pytest.raises(KeyboardInterrupt):
+        job.drain(20, checkpoint=stop)
+    assert job.drain(20) > 0
+    assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
+    assert job.drain(20) == 0
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> object:
     from fake_kafka import FakeCluster, install
@@ -353,26 +476,156 @@ def test_it_is_the_sum_of_shares_that_must_be_enough(
         _estimate_under(database, "1")
 
 
-@pytest.mark.parametrize("name", ["vector_thresholds", "sampled_bit"])
-def test_a_part_that_too_few_reports_are_about_is_withheld_by_itself(name: str) -> None:
-    """Each coordinate of a vector and each bit of a number is asked of some reports only."""
-    plan = every_plan()
-    metric, source, made = plan.metric(name), SeededSource(5), random.Random(5)
-    mechanism = metric.mechanism
+def test_another_minimum_of_shares_reaches_the_topic_of_all(
+    cluster: object, tmp_path: Path
+) -> None:
+    from fake_kafka import FakeCluster
+    from test_combine import publish
+    from test_combined_topic import KeptTopic
+
+    from pipelines.combinedtopic import CombinedTopic
+
+    assert isinstance(cluster, FakeCluster)
+    publish(cluster, colours(colour_plan(1), 19))
+    states, topic = [tmp_path / "1", tmp_path / "2"], KeptTopic()
+    for least, why in [(1, None), (20, "19 reports, the plan asks for 20")]:
+        for number, state in enumerate(states, start=1):
+            drain(cluster.source(share=Share(number, 2)), state, [colour_plan(least)])
+        database = f"sqlite:///{tmp_path / 'all.db'}"
+        combine(states, [colour_plan(least)], database, publish=CombinedTopic(topic))
+        told = [each for each in topic.told().values() if isinstance(each, WindowDocument)]
+        assert [each.window["withheld"] for each in told] == [why]
+        with Results(database) as results:
+            assert results.table(WINDOWS) == [told[0].window]
+
+
+def counted(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:
+    """Return the counts of some reports of the first rung."""
+    source, made, mechanism = SeededSource(seed), random.Random(seed), metric.mechanism
     counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-    for _ in range(40):
+    for _ in range(reports):
         ids = source.words(4).reshape(2, 1, 2)
         chain, pseudonym = (row.astype("<u8").tobytes() for row in ids)
-        symbol = metric.encode(KINDS[name].value(made))
+        value = KINDS[metric.name].value(made)
+        symbol = (1, 0, 0) if metric.type == "top_item" else metric.encode(value)
         payload = np.frombuffer(mechanism.draw(symbol, chain, pseudonym, source)[0], np.uint8)
         counts[:1] += mechanism.accumulate(payload[np.newaxis], *ids, np.zeros(1, np.int64), 1)
-    key = WindowKey(plan.fingerprint, metric.index, 0)
-    (window,), rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), {})
-    assert (window["n"], window["withheld"]) == (40, None)
+    return counts
+
+
+def estimated(plan: CompiledPlan, name: str, counts: NDArray[np.int64]) -> list[dict[str, Any]]:
+    """Return the rows of a window that has reports enough."""
+    key = WindowKey(plan.fingerprint, plan.metric(name).index, 0)
+    strings = {plan.fingerprint: {"rappor": CANDIDATES}}
+    (window,), rows = rows_of_windows([(key, Window(1, counts))], Registry([plan]), strings)
+    assert window["withheld"] is None
+    return rows
+
+
+def test_a_coordinate_that_too_few_reports_are_about_is_withheld_by_itself() -> None:
+    """Nothing else that is published is made of a vector's coordinates."""
+    plan = every_plan()
+    counts = counted(plan.metric("vector_thresholds"), 70, seed=5)
+    rows = estimated(plan, "vector_thresholds", counts)
     few = [row for row in rows if row["n"] < 20]
-    assert 0 < len(few) < len(rows) or name == "vector_thresholds"
+    assert 0 < len(few) < len(rows)
+    assert {row["kind"] for row in rows} == {"mean"}
     assert {row[column] for row in few for column in FROM_PAYLOADS} == {None}
-    assert [row["withheld"] for row in rows] == [reason(int(str(row["n"])), 20) for row in rows]
+    assert [row["withheld"] for row in rows] == [reason(row["n"], 20) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["sampled_bit", "sampled_bits"])
+def test_bits_are_published_all_or_none(name: str) -> None:
+    """From the mean, which is made of all, and all bits but one that one would follow."""
+    plan = every_plan()
+    metric = plan.metric(name)
+    rows = estimated(plan, name, counted(metric, 39, seed=SEED))
+    bits = [row for row in rows if row["kind"] == "bit"]
+    fewest = min(row["n"] for row in bits)
+    assert fewest < 20 <= max(row["n"] for row in bits)
+    assert {row[column] for row in bits for column in FROM_PAYLOADS} == {None}
+    short = reason(fewest, 20)
+    assert [row["withheld"] for row in bits] == [
+        reason(row["n"], 20) or f"another bit has {short}" for row in bits
+    ]
+    assert {row["withheld"] for row in rows if row["kind"] != "bit"} == {None}
+    many = estimated(plan, name, 20 * counted(metric, 39, seed=SEED))
+    assert min(row["n"] for row in many if row["kind"] == "bit") >= 20
+    assert {row["withheld"] for row in many} == {None}
+
+
+def test_a_bit_that_no_report_is_about_keeps_no_other_one_back() -> None:
+    """An owner who asks for one report is given what each has."""
+    plan = parse_plan(plan_text()).compile()
+    assert plan.minimum_reports == 1
+    rows = estimated(plan, "sampled_bit", counted(plan.metric("sampled_bit"), 39, seed=0))
+    bits = [row for row in rows if row["kind"] == "bit"]
+    assert [row["n"] for row in bits] == [23, 10, 4, 1, 0, 1]
+    assert [row["withheld"] for row in bits] == [reason(row["n"], 1) for row in bits]
+
+
+def test_all_other_estimates_are_made_of_all_reports_of_their_window() -> None:
+    """So that none of them is a part of another one that could be told from the rest."""
+    plan = every_plan()
+    for metric in plan.metrics:
+        for row in estimated(plan, metric.name, counted(metric, 30, seed=2)):
+            part = row["kind"] == "bit" or metric.type == "vector"
+            assert row["n"] == 30 or part, (metric.name, row["kind"])
+
+
+@pytest.mark.parametrize("least", [1, 20, 100, 1000])
+def test_no_stratum_is_expected_to_have_fewer_reports_than_the_plan_asks_for(least: int) -> None:
+    """A point of the distribution of a number is estimated from each."""
+    plan = parse_plan(
+        plan_text().replace("minimum_reports: 1\n", f"minimum_reports: {least}\n")
+    ).compile()
+    metric = plan.metric("threshold")
+    counts = counted(metric, 1280, seed=3)
+    rows = estimated(plan, "threshold", counts)
+    points = [row for row in rows if row["kind"] == "cdf"]
+    assert len(points) == {1: 64, 20: 64, 100: 8, 1000: 1}[least]
+    assert {row["n"] for row in points} == {1280}
+    if least <= 20:
+        assert metric.range is not None
+        found = numeric(metric.mechanism, counts, *metric.range)
+        assert found.cdf is not None
+        assert [row["value"] for row in points] == found.cdf.values.tolist()
+        assert rows[0]["value"] == found.mean.value
+
+
+@pytest.mark.parametrize("name", ["threshold", "sampled_bit", "vector_bits", "vector_thresholds"])
+def test_a_mean_has_strata_of_as_many_reports_as_the_plan_asks_for(name: str) -> None:
+    """Its digits would tell the answers of each small one."""
+    lax, strict = (
+        parse_plan(plan_text().replace("minimum_reports: 1\n", said)).compile()
+        for said in ("", "minimum_reports: 300\n")
+    )
+    counts = counted(lax.metric(name), 400, seed=4)
+    first = int(_answers(lax.metric(name), counts).sum())
+    counts *= 1 + 300 // first
+    mean = next(row for row in estimated(strict, name, counts) if row["kind"] == "mean")
+    plain = _pooled(lax.metric(name), counts)
+    assert mean["value"] == pytest.approx(plain, abs=1e-9)
+    fine = next(row for row in estimated(lax, name, counts) if row["kind"] == "mean")
+    assert abs(fine["value"] - plain) > 1e-6
+
+
+def _answers(metric: CompiledMetric, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the answers of a number, or of a vector's first coordinate: no, yes, missing."""
+    mechanism, cells = metric.mechanism, counts[0]
+    if isinstance(mechanism, CoordinatesLadder):
+        return cells.reshape(mechanism.dimensions, -1, 2)[0].sum(axis=0)
+    return cells.reshape(-1, 2 + metric.missing).sum(axis=0)
+
+
+def _pooled(metric: CompiledMetric, counts: NDArray[np.int64]) -> float:
+    """Return the mean of a number, or of a vector's first coordinate, of all answers alike."""
+    answers = _answers(metric, counts)
+    p, q = channel_pairs(metric.mechanism, 0)[0]
+    shares = (answers / answers.sum() - q) / (p - q)
+    present = 1 - shares[2] if len(shares) == 3 else 1.0
+    low, high = metric.range or (0.0, 1.0)
+    return float(low + (high - low) * shares[1] / present)
 
 
 def test_documents_of_before_are_still_read(tmp_path: Path) -> None:
