@@ -99,8 +99,8 @@ class Driver:
         self.manifest = directory.open(share)
         self._noted = _noted(directory.path)
         self._names = names_of(registry.plans)
-        check_plans(self.manifest, registry, directory.known_plans())
-        directory.keep_plans(registry.plans)
+        check_plans(self.manifest, registry)
+        directory.plans.keep(registry.plans, candidates)
         self._project()
         self._publish()
 

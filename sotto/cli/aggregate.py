@@ -31,8 +31,10 @@ _EXAMPLES = """\
 examples:
   sotto aggregate --plan plan.yaml --log build/log --state build/state
       drain the log; estimates are then in build/state/results.db
-  sotto aggregate --plan v1.json --plan v2.yaml --log build/log --state build/state --follow
-      all versions of a plan whose reports the log holds; go on until interrupted
+  sotto aggregate --log build/log --state build/state --follow
+      the plans that the state directory has been given; go on until interrupted
+  sotto aggregate --plan v2.yaml --log build/log --state build/state
+      one more version, or a later document of one that the directory has
   sotto aggregate ... --as-of 2013-06-01
       only what had arrived by then
   sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
@@ -59,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto aggregate``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    given.add_plans(parser, "all that have ever been used")
+    given.add_plans(parser, "kept in the state directory from then on", required=False)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
     given.add_broker(where)
@@ -102,8 +104,11 @@ def run(args: argparse.Namespace) -> int:
     seconds = parse_duration(args.every) / 1000
     as_of = None if args.as_of is None else _moment(args.as_of)
     plans, candidates = given.plans_of(args.plan)
-    given.tell_unsigned(plans)
     source, publish = _source(args), publishing.publish_of(args)
+    from pipelines.commit import StateDirectory
+
+    registry, _ = StateDirectory(args.state).plans.with_given(plans, {})
+    given.tell_unsigned(registry.plans)
     quiet_beam()
     from pipelines.drain import drain
     from pipelines.memory import keep_freed_memory

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from drain_logs import START, Device, write
+from drain_states import projected
 from fake_kafka import FakeCluster, install
 
 from pipelines.drain import DrainResult
@@ -157,6 +158,30 @@ def test_errors_are_one_line(
     assert error.startswith("sotto: error: ")
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_plan_is_given_once(folder: Path, tmp_path: Path) -> None:
+    """Also the candidates of its strings, without which none would be found any more."""
+    log, state = tmp_path / "log", tmp_path / "state"
+    place = ["--log", str(log), "--state", str(state)]
+    write(log, sent(folder, 30, 47))
+    assert main(["aggregate", *place, *arguments(folder)[:2]]) == 0
+    write(log, sent(folder, 30, 48))
+    done = sotto("aggregate", *place)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("generation 2: 90 reports, ")
+    found = projected(state)["estimates"]
+    strings = {row["item"] for row in found if row["metric"] == "path"}
+    assert strings >= {"home", "away"}
+
+
+def test_without_any_plan_one_is_asked_for(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    assert main(["aggregate", *arguments(folder)[2:4], "--state", str(state)]) == 2
+    assert f"{state} has no plans yet: give them with --plan" in capsys.readouterr().err
+    assert not state.exists()
 
 
 def test_what_goes_wrong_in_a_stage_is_one_line_too(folder: Path, tmp_path: Path) -> None:
