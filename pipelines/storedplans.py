@@ -97,7 +97,7 @@ class StoredPlans:
         kept = self.load_all()
         check_unchanged(names_of(kept), plans)
         given = {plan.fingerprint for plan in plans}
-        whole = [*plans, *(plan for plan in kept if plan.fingerprint not in given)]
+        whole = [*(plan for plan in kept if plan.fingerprint not in given), *plans]
         if not whole:
             raise DrainError(f"{self._folder.parent} has no plans yet: give them with --plan")
         strings = {

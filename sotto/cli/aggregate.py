@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import given, publishing
+from sotto.cli import given, planfolder, publishing
 from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ examples:
       the plans that the state directory has been given; go on until interrupted
   sotto aggregate --plan v2.yaml --log build/log --state build/state
       one more version, or a later document of one that the directory has
+  sotto aggregate --plans plans --log build/log --state build/state --follow
+      also every plan file that is put into the folder while it runs
   sotto aggregate ... --as-of 2013-06-01
       only what had arrived by then
   sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
@@ -62,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     given.add_plans(parser, "kept in the state directory from then on", required=False)
+    planfolder.add_argument(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
     given.add_broker(where)
@@ -107,7 +110,9 @@ def run(args: argparse.Namespace) -> int:
     source, publish = _source(args), publishing.publish_of(args)
     from pipelines.commit import StateDirectory
 
-    registry, _ = StateDirectory(args.state).plans.with_given(plans, {})
+    stored = StateDirectory(args.state).plans
+    folder = planfolder.PlanFolder(args.plans, stored, source, _warn)
+    registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
     given.tell_unsigned(registry.plans)
     quiet_beam()
     from pipelines.drain import drain
@@ -116,15 +121,16 @@ def run(args: argparse.Namespace) -> int:
     keep_freed_memory()
 
     def once(progress: Progress) -> DrainResult:
+        found, strings = folder.added_to(plans, candidates)
         return drain(
             source,
             args.state,
-            plans,
+            found,
             args.database,
             as_of=as_of,
             max_reports=args.max_reports,
             progress=progress,
-            candidates=candidates,
+            candidates=strings,
             publish=publish,
             stop=stopped.is_set,
         )
@@ -140,6 +146,10 @@ def run(args: argparse.Namespace) -> int:
             publishing.tell(result)
             return 2
         return 130 if stopped.is_set() else 0
+
+
+def _warn(text: str) -> None:
+    print(f"sotto: warning: {text}", file=sys.stderr, flush=True)
 
 
 def _source(args: argparse.Namespace) -> Source:

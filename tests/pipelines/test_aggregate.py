@@ -19,6 +19,7 @@ from drain_logs import START, Device, write
 from drain_states import projected
 from fake_kafka import FakeCluster, install
 
+from pipelines.commit import StateDirectory
 from pipelines.drain import DrainResult
 from pipelines.results import ProjectionError
 from sotto.cli import main
@@ -284,6 +285,46 @@ def test_following_goes_on_until_it_is_told_to_stop(
         assert process.wait(60) == 0
         assert process.stderr.read() == ""
     assert counted >= 60
+
+
+def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder: Path, tmp_path: Path) -> None:
+    log, state, plans = tmp_path / "log", tmp_path / "state", tmp_path / "plans"
+    plans.mkdir()
+    (tmp_path / "c.txt").write_text("home\n")
+    second = tmp_path / "second.yaml"
+    second.write_text(PLAN.replace("version: 1", "version: 2"))
+    compiled = load_plan(second).compile()
+    second.write_text(second.read_text().replace("c.txt", "../c.txt"))
+    write(log, sent(folder, 1, 49), lanes=1)
+    place = [*arguments(folder)[:2], "--plans", plans, "--log", log, "--state", state]
+    command = [sys.executable, "-m", "sotto.cli", "aggregate", *map(str, place)]
+    with subprocess.Popen(
+        [*command, "--follow", "--every", "50ms"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("generation 1: 3 reports")
+        (plans / "broken.yaml").write_text("metrics: [")
+        assert "broken.yaml is left out: " in process.stderr.readline()
+        second.replace(plans / "second.yaml")
+        kept = StateDirectory(state).plans.path(compiled.fingerprint_hex)
+        deadline = time.monotonic() + 60
+        while not kept.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        device = Device(compiled, random.Random(50))
+        with LogWriter(log, "lane-0", fsync="never") as writer:
+            for append, message in device.chain(compiled.metrics[0], START):
+                writer.append(message, append)
+        lines = iter(process.stdout.readline, "")
+        assert next(line for line in lines if line.startswith("generation 2: 1 reports"))
+        assert next(lines).split() == ["1", "counted"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
 
 
 def test_following_tries_a_failed_projection_again(capsys: pytest.CaptureFixture[str]) -> None:
