@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto import clientlogs
 from sotto.cli import given, planfolder, publishing
 from sotto.errors import BrokerError, ParameterError
 
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     folder = planfolder.PlanFolder(args.plans, stored, source, _warn)
     registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
     given.tell_unsigned(registry.plans)
-    quiet_beam()
+    quiet_libraries()
     from pipelines.drain import drain
     from pipelines.memory import keep_freed_memory
 
@@ -246,9 +247,10 @@ def _moment(text: str) -> int:
     return time
 
 
-def quiet_beam() -> None:
-    """Keep Beam's notices off the terminal; what goes wrong is raised, and told by the command."""
+def quiet_libraries() -> None:
+    """Keep notices of Beam and kafka-python off the terminal; the command says what fails."""
     logging.basicConfig(level=logging.ERROR)
+    clientlogs.quiet()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
 
 

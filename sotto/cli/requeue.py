@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sotto.cli import given
-from sotto.cli.aggregate import bar, fates, quiet_beam, stopping
+from sotto.cli.aggregate import bar, fates, quiet_libraries, stopping
 from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
@@ -131,7 +131,7 @@ def _of_state(
     from sotto.durations import parse_duration
 
     seconds = parse_duration(args.wait) / 1000
-    quiet_beam()
+    quiet_libraries()
     from pipelines.requeue import requeue
 
     with stopping() as stopped, bar("reports", "requeue") as progress:
