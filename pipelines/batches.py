@@ -2,9 +2,11 @@
 
 A broker looks at less of a batch than kafka-python does: a header whose name is not UTF-8, a
 compression that is not read here, a few kilobytes that unpack to gigabytes. Whoever may write to a
-topic could stop all who read it. Such a batch becomes one record with the bytes of the batch and
-without the broker's time, which is damage to a drain. One whose checksum is wrong as well is the
-broker's fault, and an error.
+topic could stop all who read it. Such a batch becomes one record with the bytes of the batch. If it
+is only too large, that record has the batch's time, and a drain finds it malformed, as it does any
+message that is too long, however it was compressed. If it cannot be understood, it is without the
+broker's time, which is damage to a drain. One whose checksum is wrong as well is the broker's
+fault, and an error.
 
 Of what one request has brought no more is read once it has unpacked to as much as one batch may:
 the rest is asked for again.
@@ -55,18 +57,21 @@ class _Batch:
             records = list(self._batch)
         except MemoryError:
             raise
-        except Exception:
+        except Exception as error:
             # Not chained: what was not understood may be a message.
             if not DefaultRecordBatch(self._raw).validate_crc():
                 raise CorruptRecordError("its checksum is wrong") from None
-            records = [self._instead()]
+            records = [self._instead(isinstance(error, unpacking.TooMuchError))]
         self._taken.records += len(records)
         return iter(records)
 
-    def _instead(self) -> DefaultRecord:
-        offset, time = self._batch.base_offset, self._batch.first_timestamp
-        raw = bytes(self._raw)
-        return DefaultRecord(len(raw), offset, time, _SENDERS_TIME, None, raw, [])
+    def _instead(self, sound: bool) -> DefaultRecord:
+        """Return the record that stands for the batch; with its time if its header is sound."""
+        batch, raw = self._batch, bytes(self._raw)
+        kind = batch.timestamp_type if sound else _SENDERS_TIME
+        # Where the broker sets times, this is that of all records.
+        time = batch.max_timestamp if kind else batch.first_timestamp
+        return DefaultRecord(len(raw), batch.base_offset, time, kind, None, raw, [])
 
 
 @dataclass

@@ -6,7 +6,7 @@
       LOCK           held by the one drain
       MANIFEST.json  all that is committed; what it does not name does not count
       intent.json    what a drain under way takes from the log
-      plans/         the compiled plans seen, FINGERPRINT.json: of each the newest document
+      plans/         the plans seen, FINGERPRINT.json, and the candidates of their strings
       states/        PERIOD.SHARD.GENERATION
       counts/        PAGE.GENERATION
       quarantine/    GENERATION
@@ -22,11 +22,10 @@ longer named is removed. A crash before the rename leaves the last commit, one a
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,7 +36,7 @@ from pipelines.intent import Intent
 from pipelines.keyed import new_key
 from pipelines.manifest import Manifest
 from pipelines.shares import Share
-from sotto.compiled import CompiledPlan
+from pipelines.storedplans import StoredPlans
 from sotto.errors import DrainError
 
 #: Seconds between two looks at whether a lock is free.
@@ -48,7 +47,7 @@ _FOLDERS = ("plans", "states", "counts", "quarantine")
 _LEFT_BEHIND = {
     "": r"(MANIFEST|intent|published(-quarantine)?)\.json\.new(\.tmp)?|drain\.json\.tmp"
     r"|summary\.\d+\.tmp(\.tmp)?",
-    "plans": r"[0-9a-f]{64}\.json\.new(\.tmp)?",
+    "plans": r"[0-9a-f]{64}\.(json|candidates)\.new(\.tmp)?",
     "states": r"-?\d+\.\d+\.\d+(\.tmp)?",
     "counts": r"-?\d+\.\d+(\.tmp)?",
     "quarantine": r"\d+(\.tmp)?",
@@ -79,9 +78,10 @@ class StateDirectory:
         """Return where a generation keeps what it rejected."""
         return self.path / "quarantine" / str(generation)
 
-    def plan(self, fingerprint: str) -> Path:
-        """Return where the compiled plan of a fingerprint, in hexadecimal, is kept."""
-        return self.path / "plans" / f"{fingerprint}.json"
+    @property
+    def plans(self) -> StoredPlans:
+        """The plans that the directory has had."""
+        return StoredPlans(self.path / "plans")
 
     def summary(self, generation: int) -> Path:
         """Return where the job of a generation says what it has written."""
@@ -203,36 +203,6 @@ class StateDirectory:
         """Undertake an intent; from here on a restart does the same."""
         files.replace(self._intent, intent.to_json(), checkpoint)
         checkpoint("begun")
-
-    def keep_plans(self, plans: Sequence[CompiledPlan]) -> None:
-        """Keep the compiled form of plans, for those who read the directory without them.
-
-        A document replaces an earlier one that has its fingerprint: the plan is the same on the
-        wire, and its owner, dates or texts are other ones now.
-        """
-        for plan in plans:
-            path, document = self.plan(plan.fingerprint_hex), plan.to_json()
-            if not path.exists() or path.read_bytes() != document:
-                files.replace(path, document)
-
-    def known_plans(self) -> dict[str, str]:
-        """Return name and version of all plans ever kept, by fingerprint in hexadecimal.
-
-        Raises
-        ------
-        DrainError
-            One cannot be read.
-        """
-        names: dict[str, str] = {}
-        for path in sorted((self.path / "plans").glob("*.json")):
-            try:
-                document = json.loads(path.read_bytes())
-                names[path.stem] = f"{document['plan']} version {document['version']}"
-            except (ValueError, KeyError, TypeError) as error:
-                raise DrainError(
-                    f"{path} is damaged: it is no compiled plan; restore it, or remove it"
-                ) from error
-        return names
 
     def commit(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
         """Commit a generation whose files are written: this is the moment at which it counts.

@@ -29,7 +29,6 @@ from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, FormatError
 from sotto.log import now_ms
-from sotto.registry import Registry
 
 #: Reports that one drain takes at most.
 MAX_REPORTS = 1_000_000
@@ -95,7 +94,7 @@ Progress = Callable[[int, int], None]
 def drain(
     log: str | os.PathLike[str] | Source,
     state_dir: str | os.PathLike[str],
-    plans: Sequence[CompiledPlan],
+    plans: Sequence[CompiledPlan] = (),
     database: str | URL | None = None,
     as_of: int | None = None,
     max_reports: int = MAX_REPORTS,
@@ -117,8 +116,8 @@ def drain(
     state_dir : path
         Made if it does not exist. One drain at a time works on it.
     plans : sequence of CompiledPlan
-        All plans and versions of one collector whose reports the log may hold. Once counted, a
-        plan has to be given for ever.
+        Plans and versions of one collector whose reports the log may hold, besides those that
+        the state directory has. What is given once it keeps.
     database : str or URL, optional
         As SQLAlchemy takes it; ``results.db`` in the state directory if not given. Of a source
         that is a share of others nothing is projected: that is for :mod:`pipelines.combine`.
@@ -131,7 +130,7 @@ def drain(
     checkpoint : callable, optional
         Told of every step of a commit; tests stop the process there.
     candidates : mapping, optional
-        Strings to look for, by plan fingerprint and metric.
+        Strings to look for, by plan fingerprint and metric; kept like plans.
     publish : Publish, optional
         Publishes what is committed: :class:`~pipelines.publishing.EstimatesTopic`,
         :class:`~pipelines.quarantinetopic.QuarantineTopic`.
@@ -164,14 +163,16 @@ def drain(
     if source.share is not None and publish is not None and publish.of_all:
         raise DrainError("a share has a part of what is counted: it publishes no estimates")
     directory = StateDirectory(state_dir)
-    registry = Registry(plans)
+    registry, _ = directory.plans.with_given(plans, {})
     registry.require_signatures()
     source.open(registry)
     began = time.monotonic()
     with directory.lock(), results_of(source.share, database, directory) as results:
         try:
             note, share = checkpoint or _ignore, source.share
-            driver = Driver(directory, registry, candidates or {}, results, note, share, publish)
+            # Before the lock was held, another process may have added plans.
+            registry, strings = directory.plans.with_given(plans, candidates or {})
+            driver = Driver(directory, registry, strings, results, note, share, publish)
             trusted = clock() + trust if as_of is None else None
             result = _drain(driver, source, as_of, trusted, max_reports, progress or _ignore, stop)
         except (OSError, FormatError) as error:

@@ -18,7 +18,6 @@ from pipelines.audit import Totals
 from pipelines.commit import StateDirectory
 from pipelines.manifest import Manifest
 from pipelines.state import State
-from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
 from sotto.reasons import Reason
 from sotto.registry import Registry
@@ -159,8 +158,7 @@ def _ledgers(
 
 
 def _registry(directory: StateDirectory, manifest: Manifest) -> Registry:
-    stored = [directory.plan(fingerprint).read_bytes() for fingerprint in manifest.plans]
-    return Registry([CompiledPlan.from_json(plan) for plan in stored])
+    return Registry([directory.plans.load(fingerprint) for fingerprint in manifest.plans])
 
 
 def _of_state(state: State, pseudonym: bytes) -> list[PseudonymLedger]:

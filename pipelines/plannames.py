@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pipelines.manifest import Manifest
 from sotto.errors import DrainError
 from sotto.registry import Registry, check_unchanged, names_of
 
 
-def check_plans(
-    manifest: Manifest, registry: Registry, seen: Mapping[str, str] | None = None
-) -> None:
+def check_plans(manifest: Manifest, registry: Registry) -> None:
     """Refuse a registry that lacks or contradicts plans under which reports have been counted.
 
     Parameters
     ----------
     manifest : Manifest
     registry : Registry
-    seen : mapping, optional
-        Fingerprint, in hexadecimal, to name and version of plans that were given before, whether
-        or not anything has been counted under them.
 
     Raises
     ------
@@ -29,9 +22,12 @@ def check_plans(
     DrainError
         Plans are missing, and which.
     """
-    check_unchanged({**(seen or {}), **manifest.plans}, registry.plans)
+    check_unchanged(manifest.plans, registry.plans)
     names = names_of(registry.plans)
     missing = {found: name for found, name in manifest.plans.items() if found not in names}
     if missing:
         listed = ", ".join(f"{name} ({found})" for found, name in missing.items())
-        raise DrainError(f"reports have been counted under plans that are missing: {listed}")
+        raise DrainError(
+            f"reports have been counted under plans that are missing: {listed}; "
+            "give them with --plan"
+        )

@@ -30,12 +30,11 @@ from pipelines.withheld import waiting
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, FormatError
 from sotto.reasons import Reason
-from sotto.registry import Registry
 
 
 def requeue(
     state_dir: str | os.PathLike[str],
-    plans: Sequence[CompiledPlan],
+    plans: Sequence[CompiledPlan] = (),
     database: str | URL | None = None,
     reasons: Collection[Reason] = CURABLE,
     max_reports: int = MAX_REPORTS,
@@ -53,7 +52,7 @@ def requeue(
     state_dir : path
         A drain's.
     plans : sequence of CompiledPlan
-        All under which reports have been counted, and those that were missing.
+        Those that were missing, where the state directory does not have them yet.
     database : str or URL, optional
         As the drain's.
     reasons : collection of Reason
@@ -82,13 +81,13 @@ def requeue(
     share = directory.manifest().share
     if share is not None and database is not None:
         raise DrainError("a share has no database of its own: sotto combine writes that of all")
-    registry = Registry(plans)
-    registry.require_signatures()
     began = time.monotonic()
     tell, note = progress or _ignore, checkpoint or _ignore
     with directory.lock(wait), results_of(share, database, directory) as results:
         try:
-            driver = Driver(directory, registry, candidates or {}, results, note, share)
+            registry, strings = directory.plans.with_given(plans, candidates or {})
+            registry.require_signatures()
+            driver = Driver(directory, registry, strings, results, note, share)
             result = _requeue(driver, reasons, max_reports, tell, stop)
         except (OSError, FormatError) as error:
             raise DrainError(f"the requeue was not finished: {error}") from error

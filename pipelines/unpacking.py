@@ -28,6 +28,11 @@ MOST_HEADERS, MOST_HEADERS_EACH = 1_000, 16
 #: sends them as much.
 _SUSPICIOUS = 4
 
+
+class TooMuchError(CorruptRecordError):
+    """A batch has more bytes or records than are read of one."""
+
+
 _CHUNK = 256 << 10
 _GZIP = zlib.MAX_WBITS | 16
 
@@ -41,13 +46,15 @@ def unpack(batch: Any) -> int:
 
     Raises
     ------
+    TooMuchError
+        It has too many records, or becomes too large.
     CorruptRecordError
-        It has too many records or headers, or becomes too large, or its bytes are no batch's.
+        It has too many headers, or its bytes are no batch's.
     UnsupportedCodecError
         It is compressed in a way that is never read here, whatever is installed.
     """
     if batch.records_count > MOST_RECORDS:
-        raise CorruptRecordError("too many records")
+        raise TooMuchError("too many records")
     codec = batch.compression_type
     if not batch._decompressed and codec != DefaultRecordBatch.CODEC_NONE:
         packed = bytes(memoryview(batch._buffer)[batch._pos :])
@@ -99,7 +106,7 @@ def _zstd(packed: bytes) -> bytearray:
         while chunk := reader.read(_CHUNK):
             found += chunk
             if len(found) > MOST_BYTES:
-                raise CorruptRecordError("too large")
+                raise TooMuchError("too large")
     return found
 
 
@@ -107,7 +114,7 @@ def _gzip(packed: bytes) -> bytearray:
     member = zlib.decompressobj(wbits=_GZIP)
     found = bytearray(member.decompress(packed, MOST_BYTES + 1))
     if len(found) > MOST_BYTES:
-        raise CorruptRecordError("too large")
+        raise TooMuchError("too large")
     if not member.eof or member.unused_data:
         raise CorruptRecordError("not one member of gzip")
     return found

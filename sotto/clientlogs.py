@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
+
+from sotto.errors import ParameterError
 
 #: How long a line that was logged is not logged again, in seconds.
 QUIET = 60.0
+
+#: The variable that asks a command for kafka-python's lines, by the name of a level.
+ASKED = "SOTTO_KAFKA_LOG"
 
 
 class Secret(str):
@@ -53,3 +59,21 @@ def restrain() -> None:
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] == "kafka":
             logging.getLogger(name).addFilter(_discreet)
+
+
+def quiet() -> None:
+    """Keep kafka-python's lines off the terminal of a command, unless they are asked for.
+
+    What goes wrong is raised, and said by the command in one line. A level that somebody has set
+    already stays. In an app kafka-python's loggers are the app's to set.
+
+    Raises
+    ------
+    ParameterError
+        What is asked for is no level.
+    """
+    logger, asked = logging.getLogger("kafka"), os.environ.get(ASKED)
+    if asked is not None and asked not in logging.getLevelNamesMapping():
+        raise ParameterError(f"{ASKED}={asked!r} must be one of INFO, WARNING, ERROR, CRITICAL")
+    if asked is not None or logger.level == logging.NOTSET:
+        logger.setLevel(asked or logging.CRITICAL)

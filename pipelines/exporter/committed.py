@@ -96,13 +96,13 @@ def committed(state_dir: Path) -> Committed:
 
 
 def _registry(directory: StateDirectory, manifest: Manifest) -> Registry | None:
-    stored = [directory.plan(fingerprint).read_bytes() for fingerprint in manifest.plans]
+    stored = [directory.plans.load(fingerprint) for fingerprint in manifest.plans]
     return _built(tuple(stored)) if stored else None
 
 
 @lru_cache(maxsize=2)
-def _built(plans: tuple[bytes, ...]) -> Registry:
-    return Registry([CompiledPlan.from_json(plan) for plan in plans])
+def _built(plans: tuple[CompiledPlan, ...]) -> Registry:
+    return Registry(plans)
 
 
 def _last(state_dir: Path) -> LastDrain | None:
@@ -118,7 +118,7 @@ def _files(directory: StateDirectory, manifest: Manifest) -> dict[str, list[Path
         "states": [directory.state(*key, held[0]) for key, held in manifest.states.items()],
         "counts": [directory.page(page, made) for page, made in manifest.pages.items()],
         "quarantine": [directory.quarantine(entry.generation) for entry in manifest.quarantine],
-        "plans": [directory.plan(fingerprint) for fingerprint in manifest.plans],
+        "plans": [directory.plans.path(fingerprint) for fingerprint in manifest.plans],
     }
 
 

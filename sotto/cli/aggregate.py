@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import given, publishing
+from sotto import clientlogs
+from sotto.cli import given, planfolder, publishing
 from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
@@ -31,8 +32,12 @@ _EXAMPLES = """\
 examples:
   sotto aggregate --plan plan.yaml --log build/log --state build/state
       drain the log; estimates are then in build/state/results.db
-  sotto aggregate --plan v1.json --plan v2.yaml --log build/log --state build/state --follow
-      all versions of a plan whose reports the log holds; go on until interrupted
+  sotto aggregate --log build/log --state build/state --follow
+      the plans that the state directory has been given; go on until interrupted
+  sotto aggregate --plan v2.yaml --log build/log --state build/state
+      one more version, or a later document of one that the directory has
+  sotto aggregate --plans plans --log build/log --state build/state --follow
+      also every plan file that is put into the folder while it runs
   sotto aggregate ... --as-of 2013-06-01
       only what had arrived by then
   sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
@@ -59,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto aggregate``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    given.add_plans(parser, "all that have ever been used")
+    given.add_plans(parser, "kept in the state directory from then on", required=False)
+    planfolder.add_argument(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
     given.add_broker(where)
@@ -102,24 +108,30 @@ def run(args: argparse.Namespace) -> int:
     seconds = parse_duration(args.every) / 1000
     as_of = None if args.as_of is None else _moment(args.as_of)
     plans, candidates = given.plans_of(args.plan)
-    given.tell_unsigned(plans)
     source, publish = _source(args), publishing.publish_of(args)
-    quiet_beam()
+    from pipelines.commit import StateDirectory
+
+    stored = StateDirectory(args.state).plans
+    folder = planfolder.PlanFolder(args.plans, stored, source, _warn)
+    registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
+    given.tell_unsigned(registry.plans)
+    quiet_libraries()
     from pipelines.drain import drain
     from pipelines.memory import keep_freed_memory
 
     keep_freed_memory()
 
     def once(progress: Progress) -> DrainResult:
+        found, strings = folder.added_to(plans, candidates)
         return drain(
             source,
             args.state,
-            plans,
+            found,
             args.database,
             as_of=as_of,
             max_reports=args.max_reports,
             progress=progress,
-            candidates=candidates,
+            candidates=strings,
             publish=publish,
             stop=stopped.is_set,
         )
@@ -135,6 +147,10 @@ def run(args: argparse.Namespace) -> int:
             publishing.tell(result)
             return 2
         return 130 if stopped.is_set() else 0
+
+
+def _warn(text: str) -> None:
+    print(f"sotto: warning: {text}", file=sys.stderr, flush=True)
 
 
 def _source(args: argparse.Namespace) -> Source:
@@ -231,9 +247,10 @@ def _moment(text: str) -> int:
     return time
 
 
-def quiet_beam() -> None:
-    """Keep Beam's notices off the terminal; what goes wrong is raised, and told by the command."""
+def quiet_libraries() -> None:
+    """Keep notices of Beam and kafka-python off the terminal; the command says what fails."""
     logging.basicConfig(level=logging.ERROR)
+    clientlogs.quiet()
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
 
 

@@ -27,6 +27,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto import clientlogs
 from sotto.cli import given
 from sotto.errors import ParameterError
 
@@ -109,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
     from prometheus_client import generate_latest
 
     logging.basicConfig(level=logging.WARNING, format="sotto: %(message)s")
+    clientlogs.quiet()
     registry = _registry(args)
     if args.once:
         sys.stdout.write(generate_latest(registry).decode())

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from sotto.compiled import CompiledPlan
 
 
-def add_plans(parser: argparse.ArgumentParser, which: str) -> None:
+def add_plans(parser: argparse.ArgumentParser, which: str, *, required: bool = True) -> None:
     """Declare ``--plan``; ``which`` says which ones are to be given."""
     parser.add_argument(
         "--plan",
         type=Path,
         action="append",
-        required=True,
+        default=None if required else [],
+        required=required,
         metavar="FILE",
         help=f"a plan (YAML), or a compiled one (.json); {which}",
     )

@@ -7,6 +7,8 @@ that has been counted meanwhile is a duplicate. What was rejected for any other 
 rejected again, and cannot be requeued. Nothing is removed from quarantine: it gets a mark, so
 that nothing is requeued twice.
 
+Plans that the state directory has are not given again.
+
 Of drains (--state) reports are counted at once. Of a streaming job (--topic) they go from
 NAME-quarantine to NAME-requeue, which the job reads, and drains do not; give it the plan first.
 """
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sotto.cli import given
-from sotto.cli.aggregate import bar, fates, quiet_beam, stopping
+from sotto.cli.aggregate import bar, fates, quiet_libraries, stopping
 from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
@@ -34,10 +36,10 @@ HELP = "count what was rejected for want of a plan"
 
 _EXAMPLES = """\
 examples:
-  sotto requeue --plan v1.yaml --plan v2.yaml --state state --dry-run
-      what waits, by reason and plan, and whether these plans cure it; changes nothing
-  sotto requeue --plan v1.yaml --plan v2.yaml --state state
-      count it; sotto aggregate has to be given the same plans from now on
+  sotto requeue --plan v2.yaml --state state --dry-run
+      what waits, by reason and plan, and whether this plan or those kept cure it; changes nothing
+  sotto requeue --plan v2.yaml --state state
+      count it; the state directory has the plan from now on
   sotto requeue --plan v2.yaml --broker client.json --topic reports-e1-p8
       give it back to a streaming job
 
@@ -53,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto requeue``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    given.add_plans(parser, "with --state all that have been used")
+    given.add_plans(parser, "with --state only those that it does not have", required=False)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--state", type=Path, metavar="DIR", help="the state directory of drains")
     given.add_broker(where)
@@ -93,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
     if args.max_reports < 1:
         raise ParameterError(f"--max-reports {args.max_reports} must be at least 1")
     if args.state is None:
+        if not plans:
+            raise ParameterError("--plan is missing: of a streaming job all plans are given here")
         return _of_topic(args, plans, reasons)
     if args.topic is not None or args.again:
         raise ParameterError("--topic and --again go with --kafka or --broker")
@@ -127,7 +131,7 @@ def _of_state(
     from sotto.durations import parse_duration
 
     seconds = parse_duration(args.wait) / 1000
-    quiet_beam()
+    quiet_libraries()
     from pipelines.requeue import requeue
 
     with stopping() as stopped, bar("reports", "requeue") as progress:
@@ -168,7 +172,8 @@ def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> l
     for entry in manifest.quarantine:
         for reason, plan, rows in entry.requeued:
             done[reason, plan] += rows
-    return told(found, done, plans)
+    registry, _ = directory.plans.with_given(plans, {})
+    return told(found, done, registry.plans)
 
 
 def told(

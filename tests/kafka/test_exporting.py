@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from drained import drained, publish
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -52,3 +53,29 @@ def test_what_no_drain_has_taken_is_the_lag(
     assert 0 < found["sotto_lag_seconds"] < 120
     drained(broker, topic, state)
     assert exposed(capsys, local, topic, state)["sotto_lag_records"] == 0
+
+
+def test_behind_the_marker_of_a_transaction_there_is_no_lag(
+    local: LocalBroker,
+    broker: Broker,
+    topic: ReportTopic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    state = tmp_path / "state"
+    publish(broker, topic, 2)
+    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": str(topic)})
+    producer.init_transactions(30)
+    for commit, taken in ((True, topic.partitions), (False, 0)):
+        producer.begin_transaction()
+        for partition in range(topic.partitions):
+            producer.produce(str(topic), b"no report", partition=partition)
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+        assert drained(broker, topic, state).rejects.get("malformed", 0) == taken
+        found = exposed(capsys, local, topic, state)
+        assert found["ok"] == 1
+        for name in ("records", "lanes", "seconds"):
+            assert found[f"sotto_lag_{name}"] == 0
+    publish(broker, topic, 2, first=2)
+    assert exposed(capsys, local, topic, state)["sotto_lag_records"] == 4

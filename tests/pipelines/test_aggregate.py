@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 from drain_logs import START, Device, write
+from drain_states import projected
 from fake_kafka import FakeCluster, install
 
+from pipelines.commit import StateDirectory
 from pipelines.drain import DrainResult
 from pipelines.results import ProjectionError
 from sotto.cli import main
@@ -159,6 +161,30 @@ def test_errors_are_one_line(
     assert error.count("\n") == 1
 
 
+def test_a_plan_is_given_once(folder: Path, tmp_path: Path) -> None:
+    """Also the candidates of its strings, without which none would be found any more."""
+    log, state = tmp_path / "log", tmp_path / "state"
+    place = ["--log", str(log), "--state", str(state)]
+    write(log, sent(folder, 30, 47))
+    assert main(["aggregate", *place, *arguments(folder)[:2]]) == 0
+    write(log, sent(folder, 30, 48))
+    done = sotto("aggregate", *place)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("generation 2: 90 reports, ")
+    found = projected(state)["estimates"]
+    strings = {row["item"] for row in found if row["metric"] == "path"}
+    assert strings >= {"home", "away"}
+
+
+def test_without_any_plan_one_is_asked_for(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    assert main(["aggregate", *arguments(folder)[2:4], "--state", str(state)]) == 2
+    assert f"{state} has no plans yet: give them with --plan" in capsys.readouterr().err
+    assert not state.exists()
+
+
 def test_what_goes_wrong_in_a_stage_is_one_line_too(folder: Path, tmp_path: Path) -> None:
     log, state = tmp_path / "log", tmp_path / "state"
     place = [*arguments(folder)[:2], "--log", log, "--state", state]
@@ -259,6 +285,46 @@ def test_following_goes_on_until_it_is_told_to_stop(
         assert process.wait(60) == 0
         assert process.stderr.read() == ""
     assert counted >= 60
+
+
+def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder: Path, tmp_path: Path) -> None:
+    log, state, plans = tmp_path / "log", tmp_path / "state", tmp_path / "plans"
+    plans.mkdir()
+    (tmp_path / "c.txt").write_text("home\n")
+    second = tmp_path / "second.yaml"
+    second.write_text(PLAN.replace("version: 1", "version: 2"))
+    compiled = load_plan(second).compile()
+    second.write_text(second.read_text().replace("c.txt", "../c.txt"))
+    write(log, sent(folder, 1, 49), lanes=1)
+    place = [*arguments(folder)[:2], "--plans", plans, "--log", log, "--state", state]
+    command = [sys.executable, "-m", "sotto.cli", "aggregate", *map(str, place)]
+    with subprocess.Popen(
+        [*command, "--follow", "--every", "50ms"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("generation 1: 3 reports")
+        (plans / "broken.yaml").write_text("metrics: [")
+        assert "broken.yaml is left out: " in process.stderr.readline()
+        second.replace(plans / "second.yaml")
+        kept = StateDirectory(state).plans.path(compiled.fingerprint_hex)
+        deadline = time.monotonic() + 60
+        while not kept.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        device = Device(compiled, random.Random(50))
+        with LogWriter(log, "lane-0", fsync="never") as writer:
+            for append, message in device.chain(compiled.metrics[0], START):
+                writer.append(message, append)
+        lines = iter(process.stdout.readline, "")
+        assert next(line for line in lines if line.startswith("generation 2: 1 reports"))
+        assert next(lines).split() == ["1", "counted"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
 
 
 def test_following_tries_a_failed_projection_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 
 import pytest
@@ -11,10 +12,12 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
+from pipelines import unpacking
 from pipelines.batches import _Records
 
 NAME = "a header's name"
-_CHECKSUM_AT, _CHECKED_FROM = 17, 21
+_CHECKSUM_AT, _CHECKED_FROM, _MAX_TIME_AT = 17, 21, 35
+_GZIP, _APPEND_TIME = 1, 8
 
 
 def sealed(raw: bytes, offset: int) -> bytes:
@@ -66,3 +69,34 @@ def test_with_a_wrong_checksum_it_is_the_brokers_fault_and_nothing_of_it_is_told
         read(poison)
     assert "xff" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+def too_large(raw: bytes) -> bytes:
+    """The batch with as many zeros in it, compressed, as are never unpacked."""
+    head = raw[: struct.calcsize(">qiibIhiqqqhii")]
+    codec = head[: _CHECKED_FROM + 1] + bytes([_GZIP]) + head[_CHECKED_FROM + 2 :]
+    body = gzip.compress(bytes(unpacking.MOST_BYTES + 1))
+    length = struct.pack(">i", len(codec) + len(body) - 12)
+    return codec[:8] + length + codec[12:] + body
+
+
+def appended(raw: bytes, time: int) -> bytes:
+    """The batch as a broker stores it that sets times."""
+    attributes = raw[_CHECKED_FROM + 1] | _APPEND_TIME
+    raw = raw[: _CHECKED_FROM + 1] + bytes([attributes]) + raw[_CHECKED_FROM + 2 :]
+    return raw[:_MAX_TIME_AT] + struct.pack(">q", time) + raw[_MAX_TIME_AT + 8 :]
+
+
+def test_one_that_is_too_large_has_the_brokers_time_where_there_is_one():
+    poison = too_large(batch(0, b"two"))
+    assert [(at, kind) for at, _, kind in read(sealed(poison, 1))[1]] == [(1, 0)]
+    stored = sealed(appended(poison, 5000), 1)
+    found = _Records(0, TopicPartition("topic", 0), MemoryRecords(stored), check_crcs=False)
+    (record,) = found.take()
+    assert (record.value, record.timestamp, record.timestamp_type) == (stored, 5000, 1)
+
+
+@pytest.mark.parametrize("spoilt", [no_utf8, lz4, zstd])
+def test_one_that_is_not_understood_never_has_the_brokers_time(spoilt):
+    poison = sealed(appended(spoilt(batch(0, b"two")), 5000), 1)
+    assert read(poison)[1] == [(1, poison, 0)]

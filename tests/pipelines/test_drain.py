@@ -169,6 +169,7 @@ def test_only_what_is_committed_is_kept(five_drains: tuple[Path, DrainResult]) -
     manifest = StateDirectory(state).manifest()
     named = {"MANIFEST.json"}
     named |= {f"plans/{plan.fingerprint.hex()}.json" for plan in plans()}
+    named |= {f"plans/{fingerprint.hex()}.candidates" for fingerprint in CANDIDATES}
     named |= {f"states/{p}.{s}.{held.generation}" for (p, s), held in manifest.states.items()}
     named |= {f"counts/{page}.{generation}" for page, generation in manifest.pages.items()}
     named |= {f"quarantine/{entry.generation}" for entry in manifest.quarantine}
@@ -289,7 +290,7 @@ def test_results_of_a_copy_that_went_another_way_are_made_anew(small: Path, tmp_
     assert projected(database) == projected(copy)
 
 
-def test_a_plan_may_be_added_but_not_left_out(tmp_path: Path) -> None:
+def test_a_plan_may_be_added_and_is_kept(tmp_path: Path) -> None:
     first, second = plans()
     state = tmp_path / "state"
     sent = honest(6, 1, 7)
@@ -301,9 +302,12 @@ def test_a_plan_may_be_added_but_not_left_out(tmp_path: Path) -> None:
     drain(log, state, [second, first])
     assert counted(state) == expected(log, registry_of(first, second)).counts
     before = committed(state)
-    with pytest.raises(DrainError, match=f"step version 1.*{first.fingerprint.hex()}"):
-        drain(log, state, [second])
-    assert committed(state) == before
+    for given in ([second], []):
+        assert drain(log, state, given).drains == 0
+        assert committed(state) == before
+    StateDirectory(state).plans.path(first.fingerprint_hex).unlink()
+    with pytest.raises(DrainError, match=f"step version 1.*{first.fingerprint_hex}.*--plan"):
+        drain(log, state)
 
 
 def registry_of(*given: object) -> object:
@@ -341,7 +345,7 @@ def test_plans_of_two_collectors_or_of_one_name_are_refused(small: Path, tmp_pat
     twice = [plan(1, 4, category("colour", size, 0.5)) for size in (3, 4)]
     with pytest.raises(PlanError, match="plan step version 1 has two fingerprints"):
         drain(small, tmp_path / "state", twice)
-    with pytest.raises(PlanError):
+    with pytest.raises(DrainError, match="has no plans yet: give them with --plan"):
         drain(small, tmp_path / "state", [])
 
 

@@ -11,6 +11,7 @@ from step_plans import DAY, plans
 from watched import exposition, late_messages, samples, value
 
 from pipelines.drain import drain
+from pipelines.exporter import lag
 from pipelines.exporter.lag import WatchedTopics
 from sotto.errors import BrokerError
 from sotto.log import now_ms
@@ -41,6 +42,37 @@ def test_the_lag_of_a_topic_is_counted_in_messages(cluster: FakeCluster, tmp_pat
     assert value(found, "sotto_lag_lanes") == 1
     age = now_ms() / 1000 - (START + 100 * DAY) / 1000
     assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
+
+
+def test_offsets_without_records_are_no_lag(cluster: FakeCluster, tmp_path: Path) -> None:
+    """A transaction's marker takes an offset, and so did what was aborted or compacted."""
+    state, watched = tmp_path / "state", WatchedTopics(cluster.source())
+    drain(cluster.source(), state, plans())
+    partition = cluster.partition(1)
+    partition.end += 3 * cluster.batch
+    found = samples(exposition(state, watched))
+    for name in ("records", "lanes", "seconds"):
+        assert value(found, f"sotto_lag_{name}") == 0
+    for one in late_messages(2):
+        partition.append(START + 100 * DAY, one.message, gap=1)
+    found = samples(exposition(state, watched))
+    assert value(found, "sotto_lag_records") == 2
+    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_seconds") > 0
+
+
+def test_of_many_records_some_are_looked_at(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag, "TOPIC_LOOK_BYTES", 1)
+    state, watched = tmp_path / "state", WatchedTopics(cluster.source())
+    drain(cluster.source(), state, plans())
+    for one in late_messages(40):
+        cluster.partition(0).append(START + 100 * DAY, one.message, gap=1)
+    found = samples(exposition(state, watched))
+    assert value(found, "sotto_lag_records") == pytest.approx(40, abs=8)
+    looked = [at for number, at in cluster.fetches if number == 0][-1]
+    assert looked == cluster.partition(0).end - 80
 
 
 def test_a_broker_that_does_not_answer_is_a_metric(

@@ -47,7 +47,7 @@ def test_another_fingerprint_of_a_version_is_refused_in_a_later_run(
 def test_a_plan_that_is_kept_and_damaged_is_named(tmp_path: Path) -> None:
     source, state = log(tmp_path / "log", FIRST), tmp_path / "state"
     drain(source, state, [FIRST])
-    kept = StateDirectory(state).plan(FIRST.fingerprint_hex)
+    kept = StateDirectory(state).plans.path(FIRST.fingerprint_hex)
     kept.write_bytes(b"{}")
     with pytest.raises(DrainError, match=rf"{kept.name} is damaged"):
         drain(source, state, [FIRST])
@@ -59,11 +59,11 @@ def test_a_later_document_takes_the_place_of_an_earlier(tmp_path: Path) -> None:
     source, state = log(tmp_path / "log", FIRST), tmp_path / "state"
     assert drain(source, state, [FIRST]).tally.counted == 1
     directory = StateDirectory(state)
-    assert directory.plan(FIRST.fingerprint_hex).read_bytes() == FIRST.to_json()
+    assert directory.plans.load(FIRST.fingerprint_hex) == FIRST
     with_more = log(tmp_path / "more", later, seed=2)
     (with_more / "lane-0").rename(source / "lane-more")
     result = drain(source, state, [later])
     assert (result.tally.counted, result.rejects) == (1, {})
-    assert directory.plan(FIRST.fingerprint_hex).read_bytes() == later.to_json()
+    assert directory.plans.load(FIRST.fingerprint_hex) == later
     assert list(directory.manifest().plans) == [FIRST.fingerprint_hex]
-    assert directory.known_plans() == {FIRST.fingerprint_hex: "step version 3"}
+    assert directory.plans.load_all() == [later]

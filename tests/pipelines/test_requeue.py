@@ -154,11 +154,16 @@ def test_killed_at_any_step_it_is_finished(world: World, step: str) -> None:
 
 
 def test_an_interrupted_requeue_wants_its_plan(world: World) -> None:
+    """The state directory has it, unless somebody has removed it."""
     state = world.copy()
     stopped_at(state, "begun")
+    kept = StateDirectory(state).plans.path(LATE_PLAN.fingerprint_hex)
+    document = kept.read_bytes()
+    kept.unlink()
     with pytest.raises(DrainError, match=f"missing: {LATE_PLAN.fingerprint.hex()}"):
         drain(world.log, state, [FIRST_PLAN])
-    drain(world.log, state, BOTH)
+    kept.write_bytes(document)
+    drain(world.log, state)
     assert counted(state) == counted(world.known)
 
 
@@ -173,9 +178,17 @@ def test_an_interrupted_drain_is_finished_first(world: World, tmp_path: Path) ->
         requeue(tmp_path / "state", BOTH)
 
 
-def test_a_plan_that_counts_must_be_given(world: World) -> None:
-    with pytest.raises(DrainError, match="plans that are missing"):
-        requeue(world.copy(), [LATE_PLAN])
+def test_a_plan_that_counts_need_not_be_given_again(world: World) -> None:
+    state = world.copy()
+    assert requeue(state, [LATE_PLAN]).drains
+    assert counted(state) == counted(world.known)
+
+
+def test_a_plan_that_a_drain_was_given_need_not_be_given_again(world: World) -> None:
+    state = world.copy()
+    drain(world.log, state, [LATE_PLAN])
+    assert requeue(state).drains
+    assert counted(state) == counted(world.known)
 
 
 def test_it_waits_for_a_drain(world: World) -> None:

@@ -47,10 +47,12 @@ def test_what_waits_is_told_and_then_counted(
     assert committed(folder / "state") == before
     assert sotto(folder, *state, "--dry-run", plans=("first",)) == 0
     assert capsys.readouterr().out.startswith("0 reports would be requeued\n")
-    assert sotto(folder, *state) == 0
+    assert sotto(folder, *state, "--dry-run", plans=("late",)) == 0
+    assert capsys.readouterr().out.startswith(f"{number} reports would be requeued\n")
+    assert sotto(folder, *state, plans=("late",)) == 0
     assert f": {number} reports requeued, " in capsys.readouterr().out
     assert counted(folder / "state") == counted(folder / "known")
-    assert sotto(folder, *state, "--dry-run") == 0
+    assert sotto(folder, *state, "--dry-run", plans=()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "0 reports would be requeued"
     assert lines[2].split()[-2:] == ["0", str(number)]
@@ -82,6 +84,11 @@ def test_what_is_wrong_is_told(
     monkeypatch.chdir(folder)
     assert sotto(folder, *more) == 2
     assert said in capsys.readouterr().err
+
+
+def test_of_a_streaming_job_plans_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["requeue", "--kafka", "localhost:9092", "--topic", "reports-e1-p8"]) == 2
+    assert "--plan is missing" in capsys.readouterr().err
 
 
 def test_many_plans_that_nobody_gave_are_not_all_shown() -> None:

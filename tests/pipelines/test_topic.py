@@ -129,6 +129,13 @@ def test_poison_is_quarantined_and_the_rest_counted(cluster: FakeCluster, tmp_pa
     assert sorted(lengths) == [0, 0, 2, 50, 3_000_000]
 
 
+def test_a_record_of_forty_megabytes_is_malformed(cluster: FakeCluster, tmp_path: Path) -> None:
+    """As is a batch that unpacks to as much (``tests/kafka/test_bombs.py``)."""
+    cluster.partition(0).append(START, bytes(40 << 20))
+    result = drain(cluster.source(), tmp_path / "state", plans())
+    assert result.rejects == {"malformed": 1}
+
+
 def test_times_that_senders_chose_count_for_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
     """A topic that was on CreateTime for a while."""
     partition = cluster.partition(1)

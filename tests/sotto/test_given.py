@@ -51,7 +51,9 @@ def test_plans_are_given_one_by_one(command: str) -> None:
     where = [] if command == "combine" else ["--broker", "client.json"]
     found = parsed(command, *where, *plans(command)).plan
     assert found == [Path("a.yaml"), Path("b.json")]
-    if command != "exporter":
+    if command in ("aggregate", "requeue"):
+        assert parsed(command, *where).plan == []
+    elif command != "exporter":
         with pytest.raises(SystemExit):
             parsed(command, *where)
 
