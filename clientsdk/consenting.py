@@ -11,11 +11,11 @@ from clientsdk import complaints, mark, recovery
 from clientsdk.arguments import checked_ceilings, tell_if_nothing_fits
 from clientsdk.ledger import Consent
 from clientsdk.mark import UnmarkedError
-from clientsdk.parts import Parts
+from clientsdk.parts import BEGINNING, Parts
 from clientsdk.store import Store
 from clientsdk.transactions import DURABLE, READ
 from sotto.compiled import Ceilings
-from sotto.errors import StoreError
+from sotto.errors import PlanError, StoreError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -172,6 +172,9 @@ class Consenting(Parts):
             Neither the file nor the mark could be written, as where both may only be read. This
             client records and sends nothing from now on and tries again at its next flush;
             another process, or a later one, knows nothing of it. Say so to the person.
+        PlanError
+            This client is switched off, and the file is of another collector or period length:
+            what is withdrawn from that is for a client of its own to say. Nothing has changed.
 
         Notes
         -----
@@ -203,22 +206,26 @@ class Consenting(Parts):
         if self._file is None:
             return True
         path = realpath(self._file)
+        if recovery.is_of_another(path, self.plan):
+            raise PlanError("this device's store is pinned to another collector or period")
         noted = (exists(path) or exists(path + mark.SUFFIX)) and _noted(path)
         if not exists(path):
             # It may have been found damaged, and kept aside.
             return recovery.erase_aside(path)
         try:
-            store = Store(path, self.plan, self._store.ceilings, self._now(), self._source())
+            now = self._now_if_known()
+            store = Store(path, self.plan, self._store.ceilings, now, self._source())
             try:
                 with suppress(UnmarkedError), store.transaction(DURABLE) as connection:
                     store.agree(connection, Consent.WITHDRAWN)
                 return store.settle()
             finally:
                 store.close()
-        except StoreError:
-            if not noted:
-                raise
-            return False
+        except (StoreError, OSError) as error:
+            # The second where the operating system gives no randomness.
+            if noted:
+                return False
+            raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
 
     def _withdraw_if_owed(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""
@@ -238,10 +245,20 @@ class Consenting(Parts):
             store.settle()
 
     def _write_withdrawal(self, connection: sqlite3.Connection) -> None:
-        self._store.advance(connection, self.plan.period_of(self._now()))
+        """Write it, whatever the clock or the operating system's randomness is good for now."""
         self._store.agree(connection, Consent.WITHDRAWN)
+        # Without randomness the period cannot be advanced, which raises before anything changes.
+        with suppress(StoreError):
+            self._store.advance(connection, self.plan.period_of(self._now_if_known()))
         # An item that another thread was counting meanwhile goes too.
         self._admission.counts.forget()
+
+    def _now_if_known(self) -> int:
+        """Return the time by the app's clock, or where that raises one that moves nothing on."""
+        try:
+            return self._now()
+        except Exception:
+            return BEGINNING
 
 
 def _noted(path: str | None) -> bool:

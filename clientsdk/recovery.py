@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from clientsdk import complaints, mark, schema
+from clientsdk import complaints, ledger, mark, schema
 from clientsdk.ledger import Consent, lowered
 from clientsdk.mark import UNKNOWN, UNREADABLE, Mark
 from sotto.compiled import Ceilings, CompiledPlan
@@ -61,6 +61,19 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
         if (there.st_dev, there.st_ino) == place:
             _rename(path, now)
     return True
+
+
+def is_of_another(path: str, plan: CompiledPlan) -> bool:
+    """Whether a file, or where it cannot be read its mark, is known to be of another budget."""
+    with suppress(StoreError, *schema.FAULTS, TypeError, ValueError):
+        with closing(ledger.reader(path)) as connection:
+            pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
+            return pinned is not None and pinned != (plan.collector, plan.period)
+    with suppress(StoreError):
+        found = mark.read(path)
+        if found is not None and found != UNREADABLE:
+            return found.budget != mark.budget_of(plan.collector, plan.period)
+    return False
 
 
 def erase_old(path: str, now: int, age: int) -> None:

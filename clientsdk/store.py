@@ -263,7 +263,7 @@ class Store(Booking, Losses):
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
         try:
             secret = ratchet.advance(secret, self._source)
-        except OSError as error:
+        except (OSError, NotImplementedError) as error:
             raise StoreError(f"the operating system gives no random bytes: {error}") from error
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))
@@ -303,12 +303,16 @@ class Store(Booking, Losses):
 
     def _erase_old_aside(self, connection: sqlite3.Connection, now: int) -> None:
         """Erase the files kept aside in which nothing can be that an aggregator would take."""
-        if self.path is not None and recovery.is_aside(self.path):
-            ages = [self._period_ms]
-            for (number,) in connection.execute("SELECT id FROM plan").fetchall():
-                with suppress(StoreError):
-                    ages.append(self.plan(connection, number).horizon)
-            recovery.erase_old(self.path, now, max(ages))
+        if self.path is None:
+            return
+        # Of a folder that cannot be listed now it is tried again.
+        with suppress(OSError):
+            if recovery.is_aside(self.path):
+                ages = [self._period_ms]
+                for (number,) in connection.execute("SELECT id FROM plan").fetchall():
+                    with suppress(StoreError):
+                        ages.append(self.plan(connection, number).horizon)
+                recovery.erase_old(self.path, now, max(ages))
 
     def keep_up(self, now: int) -> None:
         """Let periods begin and plans expire, where nothing else is to be done.
