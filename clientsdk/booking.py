@@ -7,6 +7,7 @@ import sqlite3
 from clientsdk import permanent, spool
 from clientsdk.contents import quoted
 from clientsdk.erasing import Erasing
+from clientsdk.ledger import lowered
 from clientsdk.notes import MOST, Note
 from clientsdk.quota import Quota
 from clientsdk.spool import Chain
@@ -125,15 +126,16 @@ class Booking(Erasing):
     ) -> bool:
         """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
 
-        What is ``degraded`` from a permanent response adds nothing to the lifetime.
+        That is one of those pinned, or of this client's own. What is ``degraded`` from a permanent response adds nothing to the lifetime.
         """
         lifetime = 0 if degraded else cost
-        if self.lifetime_spent + lifetime > self.ceilings.lifetime:
+        ceilings = lowered(self.ceilings, self.own)
+        if self.lifetime_spent + lifetime > ceilings.lifetime:
             return False
         charged = connection.execute(
             "UPDATE ledger SET spent = spent + ?1"
             " WHERE period = ?2 AND spent + ?1 <= min(reserved, ?3)",
-            (cost, period, self.ceilings.period),
+            (cost, period, ceilings.period),
         )
         if charged.rowcount == 0:
             return False

@@ -113,33 +113,54 @@ class Consenting(Parts):
         self._withdraw_if_owed()
         store = self._store
         note = mark.withdrawal(store.path) if store.path is not None else b""
+        undone = None
         if self.consent is Consent.WITHDRAWN:
             if not again:
-                complaints.warn("consent", _WITHDRAWN, quiet=math.inf)
-                self._keep_up(self._now())
-                return False
+                return self._stay_withdrawn()
             with store.transaction(DURABLE):
                 # What was noted alone is in the file now, and what it recorded is erased.
-                pass
+                undone = store.consents
         try:
-            self._write_agreement(ceilings, note)
+            written = self._write_agreement(ceilings, note, undone)
         except UnmarkedError as error:
-            complaints.warn("mark", "consent is given, and nothing can be sent: %s", str(error))
-            return True
+            if store.consented:
+                complaints.warn("mark", "consent is given, and nothing can be sent: %s", str(error))
+            return store.consented
+        if not written and not again:
+            return self._stay_withdrawn()
         return self.consent is Consent.GIVEN
 
-    def _write_agreement(self, ceilings: Ceilings | None, note: bytes) -> None:
-        store, owed = self._store, self._store.owed
+    def _stay_withdrawn(self) -> bool:
+        complaints.warn("consent", _WITHDRAWN, quiet=math.inf)
+        self._keep_up(self._now())
+        return False
+
+    def _write_agreement(self, ceilings: Ceilings | None, note: bytes, undone: int | None) -> bool:
+        """Write that consent is given, unless a withdrawal stands that was not to be undone.
+
+        One may have come since it was asked for. Whether it may be undone is decided here, where
+        none can come in between: by the number that the store gave to that which was seen.
+        """
+        store, owed, own = self._store, self._store.owed, self._store.own
         try:
             with store.transaction(DURABLE) as connection:
                 owed = store.owed
                 store.advance(connection, self.plan.period_of(self._now()))
+                if store.consent is Consent.WITHDRAWN and store.consents != undone:
+                    return False
                 if ceilings is not None or not store.consented:
                     store.agree(connection, Consent.GIVEN)
                 if ceilings is not None:
                     store.pin(connection, ceilings)
+                    # What the app said when it made this client no longer holds; its settings do.
+                    store.own = self.settings.lowered(self.plan.ceilings)
                 if note and store.path is not None:
                     mark.lift_withdrawal(store.path, note)
+                return True
+        except BaseException as error:
+            if not isinstance(error, UnmarkedError):
+                store.own = own
+            raise
         finally:
             if store.owed > owed:
                 store.scrub(compact=False)

@@ -34,6 +34,10 @@ class Contents(Database):
     consent : Consent
         Withdrawn also where the file does not say so yet, and the mark beside it does.
     ceilings : Ceilings
+        As pinned: what any process may spend.
+    own : Ceilings
+        What this client may at most, whatever another has pinned: its plan's, lowered to what its
+        settings and its app say.
     period : int
         The budget period of the ledger; never goes back.
     name : Identity
@@ -79,6 +83,7 @@ class Contents(Database):
 
     consent: Consent
     ceilings: Ceilings
+    own: Ceilings
     period: int
     name: Identity
     panel: panels.Panel

@@ -65,15 +65,18 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
 
 def is_of_another(path: str, plan: CompiledPlan) -> bool:
     """Whether a file, or where it cannot be read its mark, is known to be of another budget."""
-    with suppress(StoreError, *schema.FAULTS, TypeError, ValueError):
+    try:
         with closing(ledger.reader(path)) as connection:
             pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
-            return pinned is not None and pinned != (plan.collector, plan.period)
-    with suppress(StoreError):
-        found = mark.read(path)
-        if found is not None and found != UNREADABLE:
-            return found.budget != mark.budget_of(plan.collector, plan.period)
-    return False
+        return pinned is not None and pinned != (plan.collector, plan.period)
+    except schema.FAULTS:
+        try:
+            found = mark.read(path)
+        except StoreError:
+            return False
+    if found is None or found == UNREADABLE:
+        return False
+    return found.budget != mark.budget_of(plan.collector, plan.period)
 
 
 def erase_old(path: str, now: int, age: int) -> None:

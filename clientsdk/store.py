@@ -89,6 +89,7 @@ class Store(Booking, Losses):
         self._signed = plan.signed
         self._period_ms = plan.period
         self.budget = mark.budget_of(plan.collector, plan.period)
+        self.own = ceilings
         self._requests = itertools.count(1)
         self.asked = self._heeded = 0
         for attempt in (1, 2):

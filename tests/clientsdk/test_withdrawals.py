@@ -13,6 +13,7 @@ from scripts import run
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
+    Ceilings,
     Client,
     Consent,
     MemoryPublisher,
@@ -329,6 +330,60 @@ def test_a_withdrawal_beside_a_consent_that_is_being_given_again_stands(path, mo
     assert not client.give_consent(again=True)
     assert client.consent is Consent.WITHDRAWN
     assert device(path).consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("state", ["device.db", None])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("method", ["give_consent", "renew_consent"])
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_withdrawal_that_completes_while_consent_is_being_given_stands(
+    tmp_path, monkeypatch, state, again, method, noted
+):
+    """After it was looked for, and before consent is written; also where it cannot be noted."""
+    client = device(state and tmp_path / state)
+    if again:
+        client.withdraw_consent()
+    other = device(tmp_path / state, consent=False) if state else client
+    ceilings = client.ledger().ceilings
+    write = type(client)._write_agreement
+
+    def late(self, *arguments):
+        with monkeypatch.context() as patched:
+            if not noted:
+                patched.setattr(mark, "note_withdrawal", _not_noted)
+            assert other.withdraw_consent()
+        return write(self, *arguments)
+
+    monkeypatch.setattr(type(client), "_write_agreement", late)
+    lower = {} if method == "give_consent" else {"ceilings": Ceilings(1_000_000, 2_000_000)}
+    assert not getattr(client, method)(again=again, **lower)
+    assert client.consent is Consent.WITHDRAWN
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    assert client.ledger().ceilings == ceilings
+    if state:
+        assert stored(tmp_path / state) == ("withdrawn", 0)
+
+
+def test_it_stands_also_where_the_mark_cannot_be_written(path, monkeypatch):
+    client, other = device(path), device(path)
+    write = type(client)._write_agreement
+
+    def fail(where, found):
+        raise StoreError("no")
+
+    def late(self, *arguments):
+        other.withdraw_consent()
+        return write(self, *arguments)
+
+    monkeypatch.setattr(mark, "advance", fail)
+    assert client.give_consent()
+    monkeypatch.setattr(type(client), "_write_agreement", late)
+    assert not client.give_consent()
+    assert stored(path) == ("withdrawn", 0)
+
+
+def _not_noted(where):
+    raise StoreError("no")
 
 
 def test_a_note_that_cannot_be_erased_keeps_consent_withdrawn(path, monkeypatch):
