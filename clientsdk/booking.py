@@ -30,10 +30,15 @@ class Booking(Erasing):
         return self.room <= 0
 
     def keep(self, connection: sqlite3.Connection, chain: Chain) -> None:
-        """Store a chain of this period, which :meth:`book` charges in the same transaction."""
+        """Store a chain of this period, which :meth:`book` charges in the same transaction.
+
+        Its plan may be one that a clock that leapt had seen expire: then it will once more.
+        """
         self.room -= len(chain.payloads) + spool.ROW
         if chain.due < self.soonest:
             self.soonest = chain.due
+        if self.expires < self.expiry:
+            self.expiry = self.expires
         if not self._named:
             spool.remember(connection, self.period, self.name)
             self._named = True
@@ -93,6 +98,8 @@ class Booking(Erasing):
         self.lifetime_reserved += cost
         self.tallies[tally] = seen
         self._pieces[tally] = f"{quoted(tally)}:{seen}"
+        if self.expires < self.expiry:
+            self.expiry = self.expires
         if self.version is None:
             # A signal handler has forked, and this is the child.
             return False
@@ -126,7 +133,8 @@ class Booking(Erasing):
     ) -> bool:
         """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
 
-        That is one of those pinned, or of this client's own. What is ``degraded`` from a permanent response adds nothing to the lifetime.
+        That is one of those pinned, or of this client's own. What is ``degraded`` from a permanent
+        response adds nothing to the lifetime.
         """
         lifetime = 0 if degraded else cost
         ceilings = lowered(self.ceilings, self.own)

@@ -72,6 +72,8 @@ class Contents(Database):
         How many commits that survive a loss of power there were, see :mod:`clientsdk.mark`.
     damaged, restored : int
         How often the file was found damaged or lost, and older than its mark.
+    expires : int
+        When the plan expires that was opened (ms).
     expiry : int
         When the next plan of the store expires (ms), whose chains are to be erased then.
     lapsed : int
@@ -101,6 +103,7 @@ class Contents(Database):
     room: int
     _ready: bool
     erased: bool
+    expires: int
     expiry: int
     lapsed: int
     _swept: int

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 KEPT = 3
 
 _LOST = "the device's store was damaged or lost: its budget period counts as spent"
-_OLDER = "the device's store is older than its mark, or without it: its period counts as spent"
+_OLDER = (
+    "the device's store is older than the mark beside it, or was moved without that: its period "
+    "counts as spent, and consent must be given once more, by give_consent(again=True); back up "
+    "and move the state file and what is beside it, device.db and device.db-*, together"
+)
 _MOST = UNKNOWN >> 1
 
 
@@ -123,7 +127,13 @@ def unheard_of(store: Store) -> bool:
 
 
 def reconcile(
-    store: Store, connection: sqlite3.Connection, plan: CompiledPlan, period: int, *, fresh: bool
+    store: Store,
+    connection: sqlite3.Connection,
+    plan: CompiledPlan,
+    period: int,
+    *,
+    fresh: bool,
+    turns: bool,
 ) -> None:
     """Compare a store with its mark, in the transaction that opens it, and make up for a gap.
 
@@ -137,6 +147,9 @@ def reconcile(
         The budget period in which it is.
     fresh : bool
         Whether the file was empty.
+    turns : bool
+        Whether the secret of its turns in panels was drawn just now: it was empty, or made by a
+        version that knew no panels.
 
     Raises
     ------
@@ -163,7 +176,7 @@ def reconcile(
         complaints.warn("lost store", _LOST if fresh else _OLDER)
         _make_up(store, path, connection, plan, period, found=known, fresh=fresh)
         store.count_loss(connection, known, damaged=fresh)
-        if fresh or (found is not None and found.store != store.identity):
+        if turns or (found is not None and found.store != store.identity):
             store.wait_for_a_cycle(connection)
     elif fresh and found is not None and found.budget == store.budget:
         # Nothing was recorded yet, and what it was pinned to holds.
@@ -195,6 +208,12 @@ def _make_up(
         known = known and store.consent is not Consent.WITHDRAWN
         store.agree(connection, Consent.NEVER_GIVEN if known else Consent.WITHDRAWN)
     ceilings = store.ceilings
+    if found is None:
+        # What was pinned last is not known: consent may have raised it to the plan's since then.
+        ceilings = Ceilings(
+            max(ceilings.period, plan.ceilings.period),
+            max(ceilings.lifetime, plan.ceilings.lifetime),
+        )
     full = ceilings.period
     if found is not None:
         # Two histories that do not know of each other, if it is another store's.

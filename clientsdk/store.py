@@ -90,6 +90,7 @@ class Store(Booking, Losses):
         self._period_ms = plan.period
         self.budget = mark.budget_of(plan.collector, plan.period)
         self.own = ceilings
+        self.expires = plan.expires
         self._requests = itertools.count(1)
         self.asked = self._heeded = 0
         for attempt in (1, 2):
@@ -121,9 +122,9 @@ class Store(Booking, Losses):
                 fresh = schema.prepare(connection)
                 if fresh:
                     pins.create(connection, plan, ceilings, period, self._source)
-                panels.prepare(connection, self._source)
+                turns = panels.prepare(connection, self._source)
                 self._adopt(connection, plan, ceilings)
-                recovery.reconcile(self, connection, plan, period, fresh=fresh)
+                recovery.reconcile(self, connection, plan, period, fresh=fresh, turns=turns)
                 if self.path is not None:
                     self._agree_with_mark(connection, self.path)
                 self.advance(connection, period)
