@@ -171,8 +171,11 @@ class Consenting(Parts):
         What was reserved and spent stays in the ledger, so that agreeing again in the same
         period starts where it stopped.
 
-        A flush under way in another thread or process sends no further message. One that its
-        publisher is taking when this returns may still go out; it was charged.
+        A flush under way in another thread or process hands its publisher no further message, nor
+        does it ask it any more to sync. What may still go out is what that publisher has by then:
+        the messages of one attempt, which are those since its last sync, of at most 4,096 reports,
+        all of them charged. Of a publisher that sends each message before it takes the next, it is
+        the one message that it is taking.
 
         First this client stops, in memory. Then the withdrawal is noted in bytes that the mark
         beside the file already has, which needs no space on the disk; the note holds for all
