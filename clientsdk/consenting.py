@@ -79,7 +79,9 @@ class Consenting(Parts):
         ----------
         ceilings : Ceilings, optional
             In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
-            plan's allow; and those of the settings and the environment are not exceeded.
+            plan's allow; and those of the settings and the environment are not exceeded, neither
+            here nor by other clients whose own are lower. The ``ceilings`` that this client was
+            made with give way to these.
         again : bool
             As for :meth:`give_consent`: without it a withdrawal stands, and no ceiling changes.
 
