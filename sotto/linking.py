@@ -46,7 +46,8 @@ def recognized(metric: CompiledMetric) -> float:
 
     mechanism, source = metric.mechanism, SeededSource(_SEED)
     symbol = metric.encode(_any_value(metric))
-    first, second = [], []
+    first: list[int] = []
+    second: list[int] = []
     for _ in range(DEVICES):
         response = mechanism.draw_last(symbol, _NO_ID, _NO_ID, source)
         for reports in (first, second):
