@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from mechanisms.exact import MICRO
-from sotto import linking
 from sotto.checks import MAX_PANEL, amount
 from sotto.durations import duration_text
 from sotto.errors import ParameterError
@@ -202,7 +201,7 @@ def warnings(plan: CompiledPlan, levels: Levels, now: int) -> list[str]:
     now : int
         When a device begins, in milliseconds since the epoch.
     """
-    found = [*_of_values(plan.metrics, levels), *linking.warnings(plan.metrics)]
+    found = [*_of_values(plan.metrics, levels)]
     if daily(plan) > levels.day * MICRO:
         found.append(
             f"a period ({duration_text(plan.period)}) can cost {amount(plan.cost)}, which is "
