@@ -7,6 +7,7 @@ import sqlite3
 from clientsdk import permanent, spool
 from clientsdk.contents import quoted
 from clientsdk.erasing import Erasing
+from clientsdk.ledger import lowered
 from clientsdk.notes import MOST, Note
 from clientsdk.quota import Quota
 from clientsdk.spool import Chain
@@ -29,10 +30,15 @@ class Booking(Erasing):
         return self.room <= 0
 
     def keep(self, connection: sqlite3.Connection, chain: Chain) -> None:
-        """Store a chain of this period, which :meth:`book` charges in the same transaction."""
+        """Store a chain of this period, which :meth:`book` charges in the same transaction.
+
+        Its plan may be one that a clock that leapt had seen expire: then it will once more.
+        """
         self.room -= len(chain.payloads) + spool.ROW
         if chain.due < self.soonest:
             self.soonest = chain.due
+        if self.expires < self.expiry:
+            self.expiry = self.expires
         if not self._named:
             spool.remember(connection, self.period, self.name)
             self._named = True
@@ -92,6 +98,8 @@ class Booking(Erasing):
         self.lifetime_reserved += cost
         self.tallies[tally] = seen
         self._pieces[tally] = f"{quoted(tally)}:{seen}"
+        if self.expires < self.expiry:
+            self.expiry = self.expires
         if self.version is None:
             # A signal handler has forked, and this is the child.
             return False
@@ -125,15 +133,17 @@ class Booking(Erasing):
     ) -> bool:
         """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
 
-        What is ``degraded`` from a permanent response adds nothing to the lifetime.
+        That is one of those pinned, or of this client's own. What is ``degraded`` from a permanent
+        response adds nothing to the lifetime.
         """
         lifetime = 0 if degraded else cost
-        if self.lifetime_spent + lifetime > self.ceilings.lifetime:
+        ceilings = lowered(self.ceilings, self.own)
+        if self.lifetime_spent + lifetime > ceilings.lifetime:
             return False
         charged = connection.execute(
             "UPDATE ledger SET spent = spent + ?1"
             " WHERE period = ?2 AND spent + ?1 <= min(reserved, ?3)",
-            (cost, period, self.ceilings.period),
+            (cost, period, ceilings.period),
         )
         if charged.rowcount == 0:
             return False

@@ -77,7 +77,8 @@ class Client(Sending, Inspecting):
     ceilings : Ceilings, optional
         In micro-epsilon (``Ceilings.of_epsilon(3, 60)`` takes epsilons). The lowest of these, the
         settings', the environment's and the plan's are pinned in a new store. In an existing one
-        each can lower what is pinned, and none can raise it (see :meth:`renew_consent`).
+        each can lower what is pinned, and none can raise it (see :meth:`renew_consent`). Whatever
+        another process's consent pins, this client records and sends no more than its own allow.
     background : bool, optional
         Whether reports are sent without being asked for. If not, call :meth:`flush`.
     quota : Quota, optional

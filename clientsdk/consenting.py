@@ -11,11 +11,11 @@ from clientsdk import complaints, mark, recovery
 from clientsdk.arguments import checked_ceilings, tell_if_nothing_fits
 from clientsdk.ledger import Consent
 from clientsdk.mark import UnmarkedError
-from clientsdk.parts import Parts
+from clientsdk.parts import BEGINNING, Parts
 from clientsdk.store import Store
 from clientsdk.transactions import DURABLE, READ
 from sotto.compiled import Ceilings
-from sotto.errors import StoreError
+from sotto.errors import PlanError, StoreError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -79,7 +79,9 @@ class Consenting(Parts):
         ----------
         ceilings : Ceilings, optional
             In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
-            plan's allow; and those of the settings and the environment are not exceeded.
+            plan's allow; and those of the settings and the environment are not exceeded, neither
+            here nor by other clients whose own are lower. The ``ceilings`` that this client was
+            made with give way to these.
         again : bool
             As for :meth:`give_consent`: without it a withdrawal stands, and no ceiling changes.
 
@@ -113,33 +115,54 @@ class Consenting(Parts):
         self._withdraw_if_owed()
         store = self._store
         note = mark.withdrawal(store.path) if store.path is not None else b""
+        undone = None
         if self.consent is Consent.WITHDRAWN:
             if not again:
-                complaints.warn("consent", _WITHDRAWN, quiet=math.inf)
-                self._keep_up(self._now())
-                return False
+                return self._stay_withdrawn()
             with store.transaction(DURABLE):
                 # What was noted alone is in the file now, and what it recorded is erased.
-                pass
+                undone = store.consents
         try:
-            self._write_agreement(ceilings, note)
+            written = self._write_agreement(ceilings, note, undone)
         except UnmarkedError as error:
-            complaints.warn("mark", "consent is given, and nothing can be sent: %s", str(error))
-            return True
+            if store.consented:
+                complaints.warn("mark", "consent is given, and nothing can be sent: %s", str(error))
+            return store.consented
+        if not written and not again:
+            return self._stay_withdrawn()
         return self.consent is Consent.GIVEN
 
-    def _write_agreement(self, ceilings: Ceilings | None, note: bytes) -> None:
-        store, owed = self._store, self._store.owed
+    def _stay_withdrawn(self) -> bool:
+        complaints.warn("consent", _WITHDRAWN, quiet=math.inf)
+        self._keep_up(self._now())
+        return False
+
+    def _write_agreement(self, ceilings: Ceilings | None, note: bytes, undone: int | None) -> bool:
+        """Write that consent is given, unless a withdrawal stands that was not to be undone.
+
+        One may have come since it was asked for. Whether it may be undone is decided here, where
+        none can come in between: by the number that the store gave to that which was seen.
+        """
+        store, owed, own = self._store, self._store.owed, self._store.own
         try:
             with store.transaction(DURABLE) as connection:
                 owed = store.owed
                 store.advance(connection, self.plan.period_of(self._now()))
+                if store.consent is Consent.WITHDRAWN and store.consents != undone:
+                    return False
                 if ceilings is not None or not store.consented:
                     store.agree(connection, Consent.GIVEN)
                 if ceilings is not None:
                     store.pin(connection, ceilings)
+                    # What the app said when it made this client no longer holds; its settings do.
+                    store.own = self.settings.lowered(self.plan.ceilings)
                 if note and store.path is not None:
                     mark.lift_withdrawal(store.path, note)
+                return True
+        except BaseException as error:
+            if not isinstance(error, UnmarkedError):
+                store.own = own
+            raise
         finally:
             if store.owed > owed:
                 store.scrub(compact=False)
@@ -150,8 +173,11 @@ class Consenting(Parts):
         What was reserved and spent stays in the ledger, so that agreeing again in the same
         period starts where it stopped.
 
-        A flush under way in another thread or process sends no further message. One that its
-        publisher is taking when this returns may still go out; it was charged.
+        A flush under way in another thread or process hands its publisher no further message, nor
+        does it ask it any more to sync. What may still go out is what that publisher has by then:
+        the messages of one attempt, which are those since its last sync, of at most 4,096 reports,
+        all of them charged. Of a publisher that sends each message before it takes the next, it is
+        the one message that it is taking.
 
         First this client stops, in memory. Then the withdrawal is noted in bytes that the mark
         beside the file already has, which needs no space on the disk; the note holds for all
@@ -172,6 +198,9 @@ class Consenting(Parts):
             Neither the file nor the mark could be written, as where both may only be read. This
             client records and sends nothing from now on and tries again at its next flush;
             another process, or a later one, knows nothing of it. Say so to the person.
+        PlanError
+            This client is switched off, and the file is of another collector or period length:
+            what is withdrawn from that is for a client of its own to say. Nothing has changed.
 
         Notes
         -----
@@ -203,22 +232,26 @@ class Consenting(Parts):
         if self._file is None:
             return True
         path = realpath(self._file)
+        if recovery.is_of_another(path, self.plan):
+            raise PlanError("this device's store is pinned to another collector or period")
         noted = (exists(path) or exists(path + mark.SUFFIX)) and _noted(path)
         if not exists(path):
             # It may have been found damaged, and kept aside.
             return recovery.erase_aside(path)
         try:
-            store = Store(path, self.plan, self._store.ceilings, self._now(), self._source())
+            now = self._now_if_known()
+            store = Store(path, self.plan, self._store.ceilings, now, self._source())
             try:
                 with suppress(UnmarkedError), store.transaction(DURABLE) as connection:
                     store.agree(connection, Consent.WITHDRAWN)
                 return store.settle()
             finally:
                 store.close()
-        except StoreError:
-            if not noted:
-                raise
-            return False
+        except (StoreError, OSError) as error:
+            # The second where the operating system gives no randomness.
+            if noted:
+                return False
+            raise error if isinstance(error, StoreError) else StoreError(str(error)) from error
 
     def _withdraw_if_owed(self) -> None:
         """Write a withdrawal that could not be written, unless another thread has done it."""
@@ -238,10 +271,20 @@ class Consenting(Parts):
             store.settle()
 
     def _write_withdrawal(self, connection: sqlite3.Connection) -> None:
-        self._store.advance(connection, self.plan.period_of(self._now()))
+        """Write it, whatever the clock or the operating system's randomness is good for now."""
         self._store.agree(connection, Consent.WITHDRAWN)
+        # Without randomness the period cannot be advanced, which raises before anything changes.
+        with suppress(StoreError):
+            self._store.advance(connection, self.plan.period_of(self._now_if_known()))
         # An item that another thread was counting meanwhile goes too.
         self._admission.counts.forget()
+
+    def _now_if_known(self) -> int:
+        """Return the time by the app's clock, or where that raises one that moves nothing on."""
+        try:
+            return self._now()
+        except Exception:
+            return BEGINNING
 
 
 def _noted(path: str | None) -> bool:

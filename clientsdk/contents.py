@@ -34,6 +34,10 @@ class Contents(Database):
     consent : Consent
         Withdrawn also where the file does not say so yet, and the mark beside it does.
     ceilings : Ceilings
+        As pinned: what any process may spend.
+    own : Ceilings
+        What this client may at most, whatever another has pinned: its plan's, lowered to what its
+        settings and its app say.
     period : int
         The budget period of the ledger; never goes back.
     name : Identity
@@ -68,6 +72,8 @@ class Contents(Database):
         How many commits that survive a loss of power there were, see :mod:`clientsdk.mark`.
     damaged, restored : int
         How often the file was found damaged or lost, and older than its mark.
+    expires : int
+        When the plan expires that was opened (ms).
     expiry : int
         When the next plan of the store expires (ms), whose chains are to be erased then.
     lapsed : int
@@ -79,6 +85,7 @@ class Contents(Database):
 
     consent: Consent
     ceilings: Ceilings
+    own: Ceilings
     period: int
     name: Identity
     panel: panels.Panel
@@ -96,6 +103,7 @@ class Contents(Database):
     room: int
     _ready: bool
     erased: bool
+    expires: int
     expiry: int
     lapsed: int
     _swept: int

@@ -275,14 +275,14 @@ class Decisions:
         """Whether the period can bear ``cost`` and the device's life ``lifetime`` more."""
         if cost == 0:
             return True
-        store, planned = self._store, self._plan.ceilings
-        pinned = store.ceilings
+        store = self._store
+        pinned, own = store.ceilings, store.own
         reserved, life = store.reserved + cost, store.lifetime_reserved + lifetime
         return (
             reserved <= pinned.period
-            and reserved <= planned.period
+            and reserved <= own.period
             and life <= pinned.lifetime
-            and life <= planned.lifetime
+            and life <= own.lifetime
         )
 
     def _refuse(self, terms: Terms, outcome: Outcome) -> Outcome:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from os import urandom
 from typing import TYPE_CHECKING
 
+from mechanisms.digests import sha256
 from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_SYSTEM = SystemSource()
 #: What the draws for one recording mostly take: an id, a jitter and a few rungs of one symbol.
 _AT_ONCE = 64
+#: What is kept back of them, to go on with where the operating system gives no more.
+_SEED = 32
 
 
 class OnceOnly:
@@ -22,22 +24,33 @@ class OnceOnly:
     Every bit is handed out at most once. To be dropped when the recording ends: what is kept
     between recordings could be handed out twice, by a fork or a copied process.
 
+    Privacy
+    -------
+    It gives bits to the end, or raises OSError when it is made, before a value is looked at. How
+    many bits a mechanism takes depends on the value and on what it draws; were the recording to
+    fail where a later system call does, then whether there is a report would depend on them too.
+    So 32 bytes of the first call are kept back, and where a later one fails, what it should have
+    given is hashed from those: SHA-256 of them and a number, block by block.
+
     Examples
     --------
     >>> 0 <= OnceOnly().bits(64) < 2**64
     True
     """
 
-    __slots__ = ("_bits", "_left")
+    __slots__ = ("_bits", "_blocks", "_left")
 
     def __init__(self) -> None:
-        self._bits = int.from_bytes(urandom(_AT_ONCE), "little")
+        # The seed is what remains above the bits that are left.
+        self._bits = int.from_bytes(urandom(_AT_ONCE + _SEED), "little")
         self._left = 8 * _AT_ONCE
+        self._blocks = 0
 
     def bits(self, n: int) -> int:
         """Return a uniform integer in ``[0, 2**n)``."""
         if n > self._left:
-            return _SYSTEM.bits(n)
+            size = (n + 7) >> 3
+            return int.from_bytes(self._more(size), "little") >> (8 * size - n)
         drawn = self._bits
         self._bits = drawn >> n
         self._left -= n
@@ -45,7 +58,20 @@ class OnceOnly:
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """Return ``(n,)`` independent uniform 64-bit words."""
-        return _SYSTEM.words(n)
+        import numpy as np
+
+        return np.frombuffer(self._more(8 * n), dtype="<u8").astype(np.uint64, copy=False)
+
+    def _more(self, size: int) -> bytes:
+        try:
+            return urandom(size)
+        except (OSError, NotImplementedError):
+            seed = (self._bits >> self._left).to_bytes(_SEED, "little")
+            blocks = range(self._blocks, self._blocks - (-size // 32))
+            self._blocks = blocks.stop
+            return b"".join(
+                sha256(b"sotto.draws\0" + seed + number.to_bytes(8, "little")) for number in blocks
+            )[:size]
 
 
 def for_one(source: Source) -> Source:

@@ -250,7 +250,7 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
         There is no such file, or it is no device's.
     """
     try:
-        with closing(_reader(path)) as connection:
+        with closing(reader(path)) as connection:
             connection.execute("BEGIN")
             ledger = read(connection)
     except sqlite3.Error as error:
@@ -260,7 +260,8 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
     return replace(ledger, consent=Consent.WITHDRAWN) if withdrawn else ledger
 
 
-def _reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
+def reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open a device's file, which is not made if absent, to read it."""
     uri = schema.uri_of(realpath(path))
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     connection.execute("PRAGMA query_only = ON")

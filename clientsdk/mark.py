@@ -17,11 +17,12 @@ aggregator's audit sees what both copies send.
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from clientsdk import schema
@@ -47,6 +48,9 @@ _SLOT = 128
 _NOTE = 2 * _SLOT
 _SIZE = _NOTE + _SLOT
 _WITHDRAWN = b"SOTTOWD1"
+#: What tells notes apart: process, two clocks, and a number within the process.
+_OCCASION = struct.Struct("<QqqQ")
+_occasions = itertools.count()
 
 
 class UnmarkedError(StoreError):
@@ -154,7 +158,8 @@ def has_room(path: str) -> bool:
 def note_withdrawal(path: str) -> None:
     """Note that consent is withdrawn, in place; the note survives a loss of power.
 
-    If the mark is gone it is made. No two notes are the same.
+    If the mark is gone it is made. No two notes are the same. What makes them differ is no secret
+    and is not drawn: a withdrawal must hold also where the operating system gives no randomness.
 
     Raises
     ------
@@ -163,7 +168,7 @@ def note_withdrawal(path: str) -> None:
     """
     with locked(path, anyway=True) as descriptor:
         made = os.fstat(descriptor).st_size == 0
-        _put(descriptor, _NOTE, (_WITHDRAWN + os.urandom(16)).ljust(_SLOT, b"\0"))
+        _put(descriptor, _NOTE, (_WITHDRAWN + _occasion()).ljust(_SLOT, b"\0"))
         os.fsync(descriptor)
         if made and os.name == "posix":
             _sync_folder(os.path.dirname(path))
@@ -217,8 +222,8 @@ def replace(path: str, mark: Mark, *, durable: bool = True) -> None:
 def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
     """Open the mark of a state file, made if absent, for one process at a time.
 
-    If the lock cannot be had within :data:`~clientsdk.schema.PATIENCE`, what follows is done
-    ``anyway`` or not at all.
+    If the lock cannot be had, within :data:`~clientsdk.schema.PATIENCE` or on this file system,
+    what follows is done ``anyway`` or not at all.
 
     Raises
     ------
@@ -234,11 +239,18 @@ def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
             try:
                 # Before it is closed: a child that was forked meanwhile has a copy.
                 if fcntl is not None:
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+                    with suppress(OSError):
+                        fcntl.flock(descriptor, fcntl.LOCK_UN)
             finally:
                 os.close(descriptor)
     except OSError as error:
         raise _unusable(error) from error
+
+
+def _occasion() -> bytes:
+    """Return 16 bytes that no other note of this device has."""
+    occasion = os.getpid(), time.time_ns(), time.monotonic_ns(), next(_occasions)
+    return sha256(b"sotto.withdrawal\0" + _OCCASION.pack(*occasion))[:16]
 
 
 def _beside(path: str) -> str:
@@ -251,8 +263,9 @@ def _lock(descriptor: int, anyway: bool) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
-        except BlockingIOError:
-            if time.monotonic() > deadline:
+        except OSError as error:
+            # Some file systems have no locks, or have run out of them.
+            if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
                 if anyway:
                     break
                 raise

@@ -80,11 +80,20 @@ def slot(secret: bytes, panels: int, cycle: int) -> int:
     return int.from_bytes(digest[:_REDUCED], "little") % panels
 
 
-def prepare(connection: sqlite3.Connection, source: Source) -> None:
-    """Draw the secret of a store that has none: a new one, or one of an older version."""
-    if connection.execute("SELECT 1 FROM panel").fetchone() is None:
-        drawn = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
-        connection.execute("INSERT INTO panel VALUES (1, ?, ?)", (drawn, ALWAYS))
+def prepare(connection: sqlite3.Connection, source: Source) -> bool:
+    """Draw the secret of a store that has none: a new one, or one of an older version.
+
+    Returns
+    -------
+    bool
+        Whether it was drawn. If the file is not the newest that there was of this device, another
+        secret may have given it its turn in this cycle: :func:`begin_after`.
+    """
+    if connection.execute("SELECT 1 FROM panel").fetchone() is not None:
+        return False
+    drawn = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
+    connection.execute("INSERT INTO panel VALUES (1, ?, ?)", (drawn, ALWAYS))
+    return True
 
 
 def read(connection: sqlite3.Connection) -> Panel:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from mechanisms.randomness import Source
     from sotto.compiled import CompiledPlan
 
-_BEGINNING, _END = -(1 << 62), 1 << 62
+#: Earlier than any clock says, in milliseconds since the epoch; and later.
+BEGINNING, _END = -(1 << 62), 1 << 62
 
 
 class Parts:
@@ -69,9 +70,9 @@ class Parts:
     def _now(self) -> int:
         # Further off no time, and no sum of two, would be a number that the file can hold.
         now = int(self._clock())
-        if _BEGINNING < now < _END:
+        if BEGINNING < now < _END:
             return now
-        return _END if now > 0 else _BEGINNING
+        return _END if now > 0 else BEGINNING
 
     def _refuse_if_off(self, what: str) -> None:
         if self._off:

@@ -48,6 +48,22 @@ class Buffered(Protocol):
         ...
 
 
+@runtime_checkable
+class Revocable(Buffered, Protocol):
+    """A buffered publisher whose messages have not left before ``sync``, and can be dropped.
+
+    Without this, what a publisher holds when consent is withdrawn may still leave, in its own time.
+    """
+
+    def discard(self) -> None:
+        """Drop what was published since the last ``sync``: consent for it was withdrawn.
+
+        Called instead of ``sync``. If messages of another client are dropped with it, that client's
+        next ``sync`` must raise PublishError, so that they come again.
+        """
+        ...
+
+
 class MemoryPublisher:
     """Keeps messages in a list, for tests and previews.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from clientsdk import complaints, mark, schema
+from clientsdk import complaints, ledger, mark, schema
 from clientsdk.ledger import Consent, lowered
 from clientsdk.mark import UNKNOWN, UNREADABLE, Mark
 from sotto.compiled import Ceilings, CompiledPlan
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 KEPT = 3
 
 _LOST = "the device's store was damaged or lost: its budget period counts as spent"
-_OLDER = "the device's store is older than its mark, or without it: its period counts as spent"
+_OLDER = (
+    "the device's store is older than the mark beside it, or was moved without that: its period "
+    "counts as spent, and consent must be given once more, by give_consent(again=True); back up "
+    "and move the state file and what is beside it, device.db and device.db-*, together"
+)
 _MOST = UNKNOWN >> 1
 
 
@@ -61,6 +65,22 @@ def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
         if (there.st_dev, there.st_ino) == place:
             _rename(path, now)
     return True
+
+
+def is_of_another(path: str, plan: CompiledPlan) -> bool:
+    """Whether a file, or where it cannot be read its mark, is known to be of another budget."""
+    try:
+        with closing(ledger.reader(path)) as connection:
+            pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
+        return pinned is not None and pinned != (plan.collector, plan.period)
+    except schema.FAULTS:
+        try:
+            found = mark.read(path)
+        except StoreError:
+            return False
+    if found is None or found == UNREADABLE:
+        return False
+    return found.budget != mark.budget_of(plan.collector, plan.period)
 
 
 def erase_old(path: str, now: int, age: int) -> None:
@@ -107,7 +127,13 @@ def unheard_of(store: Store) -> bool:
 
 
 def reconcile(
-    store: Store, connection: sqlite3.Connection, plan: CompiledPlan, period: int, *, fresh: bool
+    store: Store,
+    connection: sqlite3.Connection,
+    plan: CompiledPlan,
+    period: int,
+    *,
+    fresh: bool,
+    turns: bool,
 ) -> None:
     """Compare a store with its mark, in the transaction that opens it, and make up for a gap.
 
@@ -121,6 +147,9 @@ def reconcile(
         The budget period in which it is.
     fresh : bool
         Whether the file was empty.
+    turns : bool
+        Whether the secret of its turns in panels was drawn just now: it was empty, or made by a
+        version that knew no panels.
 
     Raises
     ------
@@ -147,7 +176,7 @@ def reconcile(
         complaints.warn("lost store", _LOST if fresh else _OLDER)
         _make_up(store, path, connection, plan, period, found=known, fresh=fresh)
         store.count_loss(connection, known, damaged=fresh)
-        if fresh or (found is not None and found.store != store.identity):
+        if turns or (found is not None and found.store != store.identity):
             store.wait_for_a_cycle(connection)
     elif fresh and found is not None and found.budget == store.budget:
         # Nothing was recorded yet, and what it was pinned to holds.
@@ -178,7 +207,16 @@ def _make_up(
         known = found is not None and found.store == store.identity and mark.has_room(path)
         known = known and store.consent is not Consent.WITHDRAWN
         store.agree(connection, Consent.NEVER_GIVEN if known else Consent.WITHDRAWN)
+    elif found is None:
+        # A withdrawal may have been in what is gone.
+        store.agree(connection, Consent.WITHDRAWN)
     ceilings = store.ceilings
+    if found is None:
+        # What was pinned last is not known: consent may have raised it to the plan's since then.
+        ceilings = Ceilings(
+            max(ceilings.period, plan.ceilings.period),
+            max(ceilings.lifetime, plan.ceilings.lifetime),
+        )
     full = ceilings.period
     if found is not None:
         # Two histories that do not know of each other, if it is another store's.

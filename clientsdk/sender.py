@@ -21,7 +21,7 @@ from clientsdk import backoff, draws, spool
 from clientsdk.database import Access
 from clientsdk.errand import Errand
 from clientsdk.outcomes import FlushResult, Lapses
-from clientsdk.publishers import Buffered, Publisher
+from clientsdk.publishers import Buffered, Publisher, Revocable
 from clientsdk.ratchet import Identity
 from clientsdk.spool import Chain
 from clientsdk.store import Store
@@ -349,11 +349,21 @@ class Sender:
             error = failure
         if published and self._buffered is not None:
             try:
-                with _its_own_errors():
-                    self._buffered.sync()
+                return self._synced(batch, published, self._buffered), error
             except PublishError as failure:
                 return [], failure
         return published, error
+
+    def _synced(self, batch: Batch, published: list[Report], buffered: Buffered) -> list[Report]:
+        """Return what is safe: all of it, or nothing where consent was withdrawn meanwhile."""
+        if self._may_leave(batch):
+            with _its_own_errors():
+                buffered.sync()
+            return published
+        if isinstance(buffered, Revocable):
+            with _its_own_errors():
+                buffered.discard()
+        return []
 
     def _may_leave(self, batch: Batch) -> bool:
         """Whether consent stands, and has stood ever since the batch was read."""

@@ -89,6 +89,8 @@ class Store(Booking, Losses):
         self._signed = plan.signed
         self._period_ms = plan.period
         self.budget = mark.budget_of(plan.collector, plan.period)
+        self.own = ceilings
+        self.expires = plan.expires
         self._requests = itertools.count(1)
         self.asked = self._heeded = 0
         for attempt in (1, 2):
@@ -120,9 +122,9 @@ class Store(Booking, Losses):
                 fresh = schema.prepare(connection)
                 if fresh:
                     pins.create(connection, plan, ceilings, period, self._source)
-                panels.prepare(connection, self._source)
+                turns = panels.prepare(connection, self._source)
                 self._adopt(connection, plan, ceilings)
-                recovery.reconcile(self, connection, plan, period, fresh=fresh)
+                recovery.reconcile(self, connection, plan, period, fresh=fresh, turns=turns)
                 if self.path is not None:
                     self._agree_with_mark(connection, self.path)
                 self.advance(connection, period)
@@ -263,7 +265,7 @@ class Store(Booking, Losses):
         (secret,) = connection.execute("SELECT value FROM secret").fetchone()
         try:
             secret = ratchet.advance(secret, self._source)
-        except OSError as error:
+        except (OSError, NotImplementedError) as error:
             raise StoreError(f"the operating system gives no random bytes: {error}") from error
         connection.execute("UPDATE secret SET value = ?", (secret,))
         connection.execute("UPDATE device SET period = ?", (period,))
@@ -303,12 +305,16 @@ class Store(Booking, Losses):
 
     def _erase_old_aside(self, connection: sqlite3.Connection, now: int) -> None:
         """Erase the files kept aside in which nothing can be that an aggregator would take."""
-        if self.path is not None and recovery.is_aside(self.path):
-            ages = [self._period_ms]
-            for (number,) in connection.execute("SELECT id FROM plan").fetchall():
-                with suppress(StoreError):
-                    ages.append(self.plan(connection, number).horizon)
-            recovery.erase_old(self.path, now, max(ages))
+        if self.path is None:
+            return
+        # Of a folder that cannot be listed now it is tried again.
+        with suppress(OSError):
+            if recovery.is_aside(self.path):
+                ages = [self._period_ms]
+                for (number,) in connection.execute("SELECT id FROM plan").fetchall():
+                    with suppress(StoreError):
+                        ages.append(self.plan(connection, number).horizon)
+                recovery.erase_old(self.path, now, max(ages))
 
     def keep_up(self, now: int) -> None:
         """Let periods begin and plans expire, where nothing else is to be done.

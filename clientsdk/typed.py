@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from clientsdk.client import Client
 from clientsdk.outcomes import Outcome
+from clientsdk.tracebacks import drop_locals
 from sotto.errors import PlanError, ValueTypeError
 
 Value = TypeVar("Value", contravariant=True)
@@ -39,6 +40,11 @@ class Metric(Generic[Value]):
             # Neither this frame nor those that the error came through keep the value.
             del value
             raise error.with_traceback(None) from None
+        except BaseException as error:
+            # Also an interrupt.
+            del value
+            drop_locals(error)
+            raise
 
 
 def check_plan(client: Client, plan: bytes) -> None:

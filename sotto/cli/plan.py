@@ -122,10 +122,12 @@ def _check(args: argparse.Namespace) -> int:
 
 def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     """Say what of a plan is much; return the exit status."""
+    from sotto.cli import linking
     from sotto.log import now_ms
     from sotto.spending import Levels, warnings
 
     found = warnings(plan, Levels(args.warn_value, args.warn_day, args.warn_years), now_ms())
+    found += linking.warnings(plan.metrics)
     sys.stdout.flush()
     for line in found:
         print(f"sotto: warning: {line}", file=sys.stderr)

@@ -268,7 +268,7 @@ def test_a_permanent_response_of_the_newer_file_stays_charged(path):
         assert client.ledger().reserved == spent + CEILING
 
 
-def test_a_copy_without_its_mark_counts_all_periods_since(path, tmp_path):
+def test_a_copy_without_its_mark_counts_all_periods_since(path, tmp_path, caplog):
     """What the other copy has spent since is not known, but for the most that it can be."""
     live(path, weeks=1)
     copy = tmp_path / "copy.db"
@@ -278,6 +278,11 @@ def test_a_copy_without_its_mark_counts_all_periods_since(path, tmp_path):
         assert client.ledger().restored == 1
         # Whether consent was withdrawn since, nobody can know.
         assert client.consent is Consent.WITHDRAWN
+        assert not client.give_consent()
+        (told,) = [each for each in caplog.messages if "older than the mark" in each]
+        assert "moved without" in told
+        assert "give_consent(again=True)" in told
+        assert "device.db-*" in told
         assert client.give_consent(again=True)
         assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
@@ -291,6 +296,30 @@ def test_another_device_s_file_in_its_place_adds_both_histories(path, tmp_path):
         found = client.ledger()
         assert found.restored == 1
         assert found.reserved >= ledger.reserved + theirs.reserved
+
+
+@pytest.mark.parametrize("unknown", ["gone", "unreadable"])
+def test_an_older_copy_with_lower_ceilings_and_no_mark_spends_no_period_twice(path, unknown):
+    """Consent may have raised them since, in this very period."""
+    low, copy = Ceilings(2 * COST, 50 * COST), path.with_name("copy")
+    colour = metric("colour", "every", 6)
+    device(path, colour, ceilings=low, consent=True).close()
+    shutil.copy(path, copy)
+    with device(path, colour) as client:
+        client.renew_consent()
+        accepted = [client.record("colour", "a") for _ in range(9)].count(Outcome.ACCEPTED)
+        assert accepted == CEILING // COST
+    os.replace(copy, path)
+    beside = path.with_name("device.db-mark")
+    if unknown == "gone":
+        beside.unlink()
+    else:
+        beside.write_bytes(b"\xa5" * 384)
+    with device(path, colour, seed=2) as client:
+        assert client.ledger().restored == 1
+        assert client.renew_consent(again=True)
+        assert client.record("colour", "a") is Outcome.OVER_BUDGET
+        assert client.ledger().reserved >= CEILING
 
 
 def test_a_mark_that_cannot_be_read_is_a_mark_that_is_missing(path):

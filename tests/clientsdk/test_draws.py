@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 
 import pytest
@@ -71,7 +72,7 @@ def test_identifiers_are_sixteen_bytes() -> None:
 
 
 def test_one_recording_hands_out_every_bit_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = iter([bytes(range(64)), b"\xff" * 16, b"\x01" * 2])
+    given = iter([bytes(range(96)), b"\xff" * 16, b"\x01" * 2])
     asked: list[int] = []
     for module in (draws, randomness.os):
         monkeypatch.setattr(module, "urandom", lambda size: asked.append(size) or next(given))
@@ -84,7 +85,51 @@ def test_one_recording_hands_out_every_bit_once(monkeypatch: pytest.MonkeyPatch)
     # What is left of the first is too little for this, and is still there for what fits.
     assert source.bits(128) == (1 << 128) - 1
     assert source.bits(9) == int.from_bytes(bytes(range(64)), "little") >> sum(widths) & 511
-    assert asked == [64, 16]
+    assert asked == [96, 16]
+
+
+def test_where_the_system_gives_no_more_a_recording_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the hash of what was kept back, of which no bit is ever handed out itself."""
+    seed = bytes(range(64, 96))
+    given = [b"\xff" * 64 + seed]
+
+    def once(size: int) -> bytes:
+        if not given:
+            raise OSError("no more")
+        return given.pop()
+
+    for module in (draws, randomness.os):
+        monkeypatch.setattr(module, "urandom", once)
+    source = draws.OnceOnly()
+    assert source.bits(500) == (1 << 500) - 1
+    blocks = [
+        hashlib.sha256(b"sotto.draws\0" + seed + number.to_bytes(8, "little")).digest()
+        for number in range(4)
+    ]
+    # Each call takes blocks of its own.
+    assert source.bits(300) == int.from_bytes((blocks[0] + blocks[1])[:38], "little") >> 4
+    assert source.words(4).tobytes() == blocks[2]
+    assert source.bits(12) == (1 << 12) - 1
+    assert source.bits(1) == blocks[3][0] >> 7
+    with pytest.raises(OSError, match="no more"):
+        draws.OnceOnly()
+
+
+def test_what_is_hashed_is_uniform() -> None:
+    def hashed() -> int:
+        with pytest.MonkeyPatch.context() as patched:
+            source = draws.OnceOnly()
+            patched.setattr(draws, "urandom", fail)
+            return source.bits(600) >> 88
+
+    def fail(size: int) -> bytes:
+        raise OSError("no more")
+
+    bits = Counter(number for _ in range(400) for number in set_bits(hashed()))
+    check_binomial(sum(bits.values()), 400 * 512, 0.5)
+    check_counts([bits[number] for number in range(512)], [1 / 512] * 512)
 
 
 def test_one_recording_is_uniform() -> None:

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 
 import pytest
-from device_plans import CONSTANT, DAY, HOUR, START, WEEK, metric, plan, string
+from device_plans import CONSTANT, DAY, HOUR, LATE, START, WEEK, metric, plan, string
 
 from clientsdk import Lapses, Outcome
 from clientsdk.database import Access
@@ -97,6 +97,21 @@ def test_whatever_touches_the_store_erases_the_chains_of_an_expired_plan(path, t
     assert not [each for each in ledger.pending if each.metric.startswith("trial/")]
     # What they had reserved stays so.
     assert ledger.periods[0].reserved >= 6_000_000
+
+
+@pytest.mark.parametrize("state", [True, False])
+def test_a_clock_that_leapt_beyond_the_expiry_and_was_set_back_does_not_keep_them(path, state):
+    """Within one period, which the leap would otherwise end for good; none of them is due yet."""
+    late = metric("colour", "every", 9, ladder=LATE)
+    client = device(path if state else None, late, expires=EXPIRES)
+    client.record("colour", "a")
+    client.clock.now = EXPIRES + HOUR
+    assert client.flush().lapses == Lapses(expired=1)
+    client.clock.now = START + HOUR
+    assert [client.record("colour", "a") for _ in range(2)] == [Outcome.ACCEPTED] * 2
+    client.clock.now = EXPIRES
+    assert client.flush().lapses == Lapses(expired=2)
+    assert client.ledger().pending == ()
 
 
 def test_until_then_they_are_kept_and_those_of_other_plans_beyond(path):

@@ -31,7 +31,7 @@ def test_two_plans_under_one_pseudonym_share_no_message(tmp_path):
     assert len(publisher.messages) == 2
 
 
-def test_what_the_person_agrees_to_beyond_the_plan_is_not_spent_in_a_period():
+def test_what_the_person_agrees_to_beyond_the_plan_is_not_spent_in_a_period(tmp_path):
     """Else the aggregator, which knows the plan's ceiling alone, would revoke the device."""
     compiled = plan(ceilings={"period": 2_000_000, "lifetime": 100_000_000})
     beside = plan(
@@ -40,11 +40,14 @@ def test_what_the_person_agrees_to_beyond_the_plan_is_not_spent_in_a_period():
         plan="beside",
         ceilings={"period": 4_000_000, "lifetime": 100_000_000},
     )
-    client = SeededClient(beside, seed=1, clock=FakeClock(START))
-    client.renew_consent(Ceilings(10**9, 10**9))
-    assert client.record("one", "a") is Outcome.ACCEPTED
-    client._admission.decisions._plan = compiled
-    assert client.record("two", "a") is Outcome.OVER_BUDGET
+    one, two = (
+        SeededClient(each, seed=1, state=tmp_path / "device.db", clock=FakeClock(START))
+        for each in (compiled, beside)
+    )
+    two.renew_consent(Ceilings(10**9, 10**9))
+    assert two.record("one", "a") is Outcome.ACCEPTED
+    assert one.record("colour", "a") is Outcome.OVER_BUDGET
+    assert two.record("two", "a") is Outcome.ACCEPTED
 
 
 def test_rungs_that_were_delivered_are_not_left_in_the_log(tmp_path):

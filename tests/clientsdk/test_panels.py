@@ -359,11 +359,16 @@ def test_later_levels_are_released_out_of_turn():
 # The secret.
 
 
-def test_a_store_of_version_4_draws_its_secret_when_it_is_brought_forward(path):
-    device(metric("colour"), state=path).close()
+def make_older(path):
+    """Turn a device's file into one of version 4, which knew no panels."""
     with closing(sqlite3.connect(path)) as connection, connection:
         take_back_version_5(connection)
         connection.execute("PRAGMA user_version = 4")
+
+
+def test_a_store_of_version_4_draws_its_secret_when_it_is_brought_forward(path):
+    device(metric("colour"), state=path).close()
+    make_older(path)
     client = device(metric("colour"), state=path, seed=8)
     drawn = panel_of(client)
     assert (len(drawn.secret), drawn.since) == (32, panels.ALWAYS)
@@ -371,6 +376,39 @@ def test_a_store_of_version_4_draws_its_secret_when_it_is_brought_forward(path):
     again = device(paneled(13), state=path, seed=9)
     assert panel_of(again) == drawn
     assert len(turns(again, 52)) == 4
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_backup_of_version_4_gives_no_second_turn_in_a_cycle(tmp_path, marked):
+    """Its secret is drawn once more, and another was in force after the first upgrade."""
+    size, taken = 4, 0
+    changes = {"ceilings": {"period": 2_000_000, "lifetime": 10**12}}
+    for number in range(12):
+        path, clock = tmp_path / f"{number}.db", FakeClock(BEGIN * WEEK)
+
+        def opened(seed, path=path, clock=clock, number=number):
+            options = {"state": path, "clock": clock, "changes": changes}
+            return device(paneled(size), seed=100 * seed + number, **options)
+
+        with opened(1) as client:
+            client.flush()
+        make_older(path)
+        shutil.copy(path, tmp_path / "backup")
+        clock.advance(days=7)
+        with opened(2) as client:
+            found = turns(client, 1)
+        shutil.copy(tmp_path / "backup", path)
+        if not marked:
+            path.with_name(f"{path.name}-mark").unlink()
+        with opened(3) as client:
+            assert client.ledger().restored == 1
+            client.give_consent(again=True)
+            # The rest of this cycle, and the next.
+            found += turns(client, 2 * size - 2)
+        cycles = Counter(period // size for period in found)
+        taken += cycles[BEGIN // size]
+        assert max(cycles.values()) == cycles[BEGIN // size + 1] == 1
+    assert taken
 
 
 def test_two_devices_have_two_secrets_and_one_keeps_to_its_place(path, tmp_path, caplog):

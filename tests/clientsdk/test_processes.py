@@ -126,7 +126,8 @@ assert here.publisher.messages == []
 
 def test_a_ceiling_raised_elsewhere_ends_refusals_here(path):
     code = """
-here = device(metric("one"), metric("two"), ceilings=Ceilings(2_000_000, 10**9))
+here = device(metric("one"), metric("two"))
+device(metric("one"), ceilings=Ceilings(2_000_000, 10**9)).close()
 assert here.record("one", "a") is Outcome.ACCEPTED
 assert here.record("two", "a") is Outcome.OVER_BUDGET
 wait(child(lambda: here.renew_consent()))

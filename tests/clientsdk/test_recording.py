@@ -338,4 +338,4 @@ def test_what_a_recording_asks_of_the_file_and_of_the_system(monkeypatch, tmp_pa
         ["INSERT", "INTO", "ledger"],
         ["COMMIT"],
     ]
-    assert asked == [64]
+    assert asked == [96]

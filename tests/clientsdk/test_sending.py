@@ -17,7 +17,7 @@ from device_plans import (
     string,
 )
 
-from clientsdk import Ceilings, MemoryPublisher
+from clientsdk import Ceilings, MemoryPublisher, mark
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
 from sotto.errors import PublishError, StoreError
@@ -202,6 +202,48 @@ def test_a_buffering_publisher_is_believed_only_once_it_has_synced():
     assert (result.sent, result.remaining, str(result.error)) == (0, 1, "lost")
     assert client.flush().sent == 1
     assert len(client.publisher.messages) == 1
+
+
+class Interrupted(Buffering):
+    """While it takes a message the person withdraws consent."""
+
+    def publish(self, shard, message):
+        super().publish(shard, message)
+        self.withdraw()
+
+
+class Dropping(Interrupted):
+    def discard(self):
+        self.held.clear()
+
+
+@pytest.mark.parametrize("state", ["device.db", None])
+@pytest.mark.parametrize("publisher", [Interrupted, Dropping])
+@pytest.mark.parametrize("noted", [True, False])
+def test_what_is_buffered_when_consent_is_withdrawn_is_not_synced(
+    tmp_path, monkeypatch, state, publisher, noted
+):
+    """Neither by this client, nor, where the publisher can drop it, later by another."""
+    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 100)
+    client = device(
+        metric("colour", "every", 3), publisher=publisher(), state=state and tmp_path / state
+    )
+    held = client.publisher.held
+    if noted and state:
+        path = str(tmp_path / state)
+        client.publisher.withdraw = lambda: mark.note_withdrawal(path)
+    else:
+        client.publisher.withdraw = client._store.stop
+    for _ in range(3):
+        client.record("colour", "a")
+    client.clock.advance(hours=3)
+    result = client.flush()
+    assert (result.sent, client.publisher.messages) == (0, [])
+    assert client.publisher.held is held
+    # Only the first of three was handed over.
+    assert len(held) == (1 if publisher is Interrupted else 0)
+    client.withdraw_consent()
+    assert client.ledger().pending == ()
 
 
 @pytest.mark.parametrize("broken", ["publish", "sync"])

@@ -67,11 +67,11 @@ def fresh(monkeypatch):
     monkeypatch.setattr(complaints, "_told", {})
 
 
-def client_of(**options) -> Client:
+def client_of(compiled=None, **options) -> Client:
     options.setdefault("state", NO_LIFETIME_BOUND)
     options.setdefault("publisher", MemoryPublisher())
     options.setdefault("clock", FakeClock(START))
-    return Client(plan(metric("colour")), **options)
+    return Client(compiled or plan(metric("colour")), **options)
 
 
 def test_every_variable_is_tried_here_and_documented():
@@ -263,6 +263,74 @@ def test_ceilings_of_variables_lower_those_of_a_store_for_good(monkeypatch, tmp_
     monkeypatch.setenv("SOTTO_CEILING_PERIOD", "1.999999")
     with client_of(state=path, clock=FakeClock(START + WEEK)) as client:
         assert client.record("colour", "a") is Outcome.OVER_BUDGET
+
+
+EIGHT = metric("colour", "every", 8, ladder=[(1_000_000, 0)])
+#: Of a client that may spend two, of its period or its life.
+STRICT = {
+    "variable": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_PERIOD", "2"),
+    "lifetime": lambda monkeypatch: monkeypatch.setenv("SOTTO_CEILING_LIFETIME", "2"),
+    "settings": lambda _: {"settings": Settings(ceiling_period=2_000_000)},
+    "ceilings": lambda _: {"ceilings": Ceilings(2_000_000, 640_000_000)},
+}
+
+
+def strict_and_other(monkeypatch, path, how, clock):
+    """A client of two, and another on its file, whose person has agreed to more than that."""
+    options = STRICT[how](monkeypatch) or {}
+    strict = client_of(plan(EIGHT), state=path, clock=clock, **options)
+    strict.give_consent()
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    other = client_of(plan(EIGHT), state=path, clock=clock)
+    assert other.renew_consent()
+    assert strict.ledger().ceilings == plan(EIGHT).ceilings
+    return strict, other
+
+
+@pytest.mark.parametrize("how", STRICT)
+def test_another_process_does_not_raise_what_a_client_may_record(monkeypatch, tmp_path, how):
+    strict, other = strict_and_other(monkeypatch, tmp_path / "device.db", how, FakeClock(START))
+    outcomes = [strict.record("colour", "a") for _ in range(4)]
+    assert outcomes == [Outcome.ACCEPTED] * 2 + [Outcome.OVER_BUDGET] * 2
+    # The other may, and what it does counts.
+    assert [other.record("colour", "a") for _ in range(7)].count(Outcome.ACCEPTED) == 6
+    assert strict.record("colour", "a") is not Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("how", STRICT)
+def test_nor_what_it_may_send(monkeypatch, tmp_path, how):
+    clock = FakeClock(START)
+    strict, other = strict_and_other(monkeypatch, tmp_path / "device.db", how, clock)
+    assert [other.record("colour", "a") for _ in range(8)] == [Outcome.ACCEPTED] * 8
+    clock.advance(hours=3)
+    result = strict.flush()
+    assert (result.sent, result.lapses.ceiling) == (2, 6)
+    assert strict.ledger().spent == 2_000_000
+
+
+@pytest.mark.parametrize("how", STRICT)
+def test_what_a_person_agrees_to_in_a_client_holds_for_it_as_far_as_its_settings_allow(
+    monkeypatch, tmp_path, how
+):
+    strict, _ = strict_and_other(monkeypatch, tmp_path / "device.db", how, FakeClock(START))
+    assert strict.renew_consent(Ceilings(5_000_000, 640_000_000))
+    accepted = [strict.record("colour", "a") for _ in range(8)].count(Outcome.ACCEPTED)
+    assert accepted == (5 if how == "ceilings" else 2)
+
+
+def test_consent_that_could_not_be_renewed_leaves_a_client_its_own_ceilings(monkeypatch, tmp_path):
+    path = tmp_path / "device.db"
+    strict, _ = strict_and_other(monkeypatch, path, "ceilings", FakeClock(START))
+
+    def fail(store, connection):
+        raise StoreError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(strict._store), "_seal", fail)
+        with pytest.raises(StoreError):
+            strict.renew_consent()
+    assert [strict.record("colour", "a") for _ in range(3)].count(Outcome.ACCEPTED) == 2
 
 
 def test_a_bad_privacy_setting_makes_no_client_and_no_file(monkeypatch, tmp_path):

@@ -15,6 +15,7 @@ from scripts import ROOT
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Settings, draws
 from clientsdk.testing import FakeClock, SeededClient
 from clientsdk.tracebacks import drop_locals
+from clientsdk.typed import Metric
 from sotto.errors import UnknownMetricError, ValueTypeError
 
 MARK = "Qzx7-marked-value"
@@ -227,6 +228,26 @@ def test_nor_does_a_wrong_type_or_name(disabled):
     with pytest.raises(TypeError) as caught:
         client.record([MARK], FIGURE)
     assert_nothing_is_kept(caught.value)
+
+
+class Typed(Metric[str]):
+    """As ``sotto plan generate`` writes one."""
+
+    __slots__ = ()
+
+    name = "word"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ValueTypeError])
+def test_nor_does_the_frame_of_a_metric_with_typed_values(monkeypatch, error):
+    client = fresh("word", 0)
+    monkeypatch.setattr(client._admission, "record", _fails_with(error("raised")))
+    with pytest.raises(error, match="raised") as caught:
+        Typed(client).record(MARK)
+    ours = [frame for frame in frames_of(caught.value) if frame.f_code.co_filename.startswith(OURS)]
+    assert Metric.record.__code__ in [frame.f_code for frame in ours]
+    assert not any(is_planted(each) for frame in ours for each in frame.f_locals.values())
+    assert caught.value.__context__ is None
 
 
 def test_what_is_counted_is_in_no_frame_of_an_interrupted_flush(monkeypatch):

@@ -11,6 +11,7 @@ import ast
 import inspect
 import itertools
 import math
+import os
 import random
 from enum import StrEnum
 from fractions import Fraction
@@ -18,7 +19,18 @@ from fractions import Fraction
 import pytest
 from device_plans import DAY, START, WEEK
 
-from clientsdk import Ceilings, Outcome, Settings, admission, client, decisions
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Ceilings,
+    Client,
+    MemoryPublisher,
+    Outcome,
+    Settings,
+    admission,
+    client,
+    decisions,
+    draws,
+)
 from clientsdk.testing import FakeClock, SeededClient
 from clientsdk.transactions import READ
 from sotto.errors import StoreError, ValueTypeError
@@ -376,6 +388,43 @@ def test_outcomes_and_what_is_stored_do_not_depend_on_values(monkeypatch, tmp_pa
         differing = [pair for pair in zip(outcomes, found, strict=True) if pair[0] != pair[1]]
         assert differing == []
         assert there == stored
+
+
+MANY = ", ".join(f"{{epsilon: 0.{rung}, after: 0ms}}" for rung in range(2, 9))
+
+
+@pytest.mark.parametrize("each", [name for name in TYPES if name != "item"])
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_nor_do_outcomes_where_the_system_stops_to_give_randomness(monkeypatch, each, failing):
+    """At a later call than the first of a recording, of which mechanisms take as many as they need.
+
+    Some need more for one value than for another, or for one output than for another.
+    """
+    line = f"  x: {{{TYPES[each]}, window: 28d, repeat: {{every: 4000}}, ladder: [{MANY}]}}\n"
+    compiled = parse_plan(HEAD.replace("{period: 900", "{period: 4000") + line).compile()
+    here = Client(
+        compiled,
+        state=NO_LIFETIME_BOUND,
+        publisher=MemoryPublisher(),
+        clock=FakeClock(START + DAY),
+        background=False,
+    )
+    here.give_consent()
+    real, calls = os.urandom, itertools.count(1)
+
+    def flaky(size):
+        if next(calls) >= failing:
+            raise OSError(5, "no entropy")
+        return real(size)
+
+    monkeypatch.setattr(draws, "urandom", flaky)
+    monkeypatch.setattr(os, "urandom", flaky)
+    outcomes = set()
+    for value in VALUES[each]:
+        for _ in range(25):
+            calls = itertools.count(1)
+            outcomes.add(here.record("x", value))
+    assert outcomes == {Outcome.STORE_FULL if failing == 1 else Outcome.ACCEPTED}
 
 
 def test_every_type_and_every_way_to_repeat_it_is_played():

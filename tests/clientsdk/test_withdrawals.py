@@ -8,14 +8,23 @@ import sys
 from contextlib import closing
 
 import pytest
-from device_plans import START, metric, plan
+from device_plans import DAY, START, metric, plan
 from scripts import run
 
-from clientsdk import Client, Consent, MemoryPublisher, Outcome, complaints, mark
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Ceilings,
+    Client,
+    Consent,
+    MemoryPublisher,
+    Outcome,
+    complaints,
+    mark,
+)
 from clientsdk.ledger import read_file
 from clientsdk.settings import Settings
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import StoreError
+from sotto.errors import PlanError, StoreError
 
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="no limits of file sizes here")
 
@@ -323,6 +332,60 @@ def test_a_withdrawal_beside_a_consent_that_is_being_given_again_stands(path, mo
     assert device(path).consent is Consent.WITHDRAWN
 
 
+@pytest.mark.parametrize("state", ["device.db", None])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("method", ["give_consent", "renew_consent"])
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_withdrawal_that_completes_while_consent_is_being_given_stands(
+    tmp_path, monkeypatch, state, again, method, noted
+):
+    """After it was looked for, and before consent is written; also where it cannot be noted."""
+    client = device(state and tmp_path / state)
+    if again:
+        client.withdraw_consent()
+    other = device(tmp_path / state, consent=False) if state else client
+    ceilings = client.ledger().ceilings
+    write = type(client)._write_agreement
+
+    def late(self, *arguments):
+        with monkeypatch.context() as patched:
+            if not noted:
+                patched.setattr(mark, "note_withdrawal", _not_noted)
+            assert other.withdraw_consent()
+        return write(self, *arguments)
+
+    monkeypatch.setattr(type(client), "_write_agreement", late)
+    lower = {} if method == "give_consent" else {"ceilings": Ceilings(1_000_000, 2_000_000)}
+    assert not getattr(client, method)(again=again, **lower)
+    assert client.consent is Consent.WITHDRAWN
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    assert client.ledger().ceilings == ceilings
+    if state:
+        assert stored(tmp_path / state) == ("withdrawn", 0)
+
+
+def test_it_stands_also_where_the_mark_cannot_be_written(path, monkeypatch):
+    client, other = device(path), device(path)
+    write = type(client)._write_agreement
+
+    def fail(where, found):
+        raise StoreError("no")
+
+    def late(self, *arguments):
+        other.withdraw_consent()
+        return write(self, *arguments)
+
+    monkeypatch.setattr(mark, "advance", fail)
+    assert client.give_consent()
+    monkeypatch.setattr(type(client), "_write_agreement", late)
+    assert not client.give_consent()
+    assert stored(path) == ("withdrawn", 0)
+
+
+def _not_noted(where):
+    raise StoreError("no")
+
+
 def test_a_note_that_cannot_be_erased_keeps_consent_withdrawn(path, monkeypatch):
     client = device(path)
     client.withdraw_consent()
@@ -345,6 +408,152 @@ def test_switched_off_nothing_is_given_and_the_app_goes_on(path, told):
     assert off.consent is Consent.NEVER_GIVEN
     assert set(told) == {"switched off"}
     assert not path.exists()
+
+
+# Nothing that a withdrawal does not need stands in its way.
+
+
+@pytest.fixture
+def no_randomness(monkeypatch):
+    """A function after whose call the operating system gives no random bytes."""
+
+    def fail(size):
+        raise OSError(24, "no random bytes")
+
+    def begin():
+        monkeypatch.setattr(os, "urandom", fail)
+        monkeypatch.setattr("clientsdk.draws.urandom", fail)
+
+    yield begin
+    monkeypatch.undo()
+
+
+def real_device(path, clock):
+    """A device that draws from the operating system, with a value recorded."""
+    state = NO_LIFETIME_BOUND if path is None else path
+    client = Client(
+        plan(metric("colour", "every", 9, ladder=[(500_000, 0)])),
+        state=state,
+        publisher=MemoryPublisher(),
+        clock=clock,
+        background=False,
+    )
+    client.give_consent()
+    client.record("colour", "a")
+    return client
+
+
+@pytest.mark.parametrize("state", ["device.db", None])
+def test_without_randomness_a_withdrawal_is_written_in_a_new_period_too(
+    tmp_path, no_randomness, monkeypatch, state
+):
+    clock = FakeClock(START)
+    client = real_device(state and tmp_path / state, clock)
+    clock.advance(days=7)
+    no_randomness()
+    assert client.withdraw_consent()
+    assert client.consent is Consent.WITHDRAWN
+    assert not client._store.stopped
+    if state:
+        assert stored(tmp_path / state) == ("withdrawn", 0)
+        assert mark.withdrawal(os.fspath(tmp_path / state))
+    # With randomness the old secret goes.
+    monkeypatch.undo()
+    before = client._store.period
+    client.flush()
+    assert client._store.period == before + 1
+
+
+def test_without_randomness_a_withdrawal_is_noted_where_the_file_cannot_be_written(
+    path, no_randomness, monkeypatch
+):
+    client = real_device(path, FakeClock(START))
+    monkeypatch.setattr(type(client._store), "agree", _disk_full)
+    no_randomness()
+    assert not client.withdraw_consent()
+    monkeypatch.undo()
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
+
+
+def test_switched_off_and_without_randomness_a_withdrawal_is_noted(
+    path, no_randomness, monkeypatch
+):
+    clock = FakeClock(START)
+    real_device(path, clock).close()
+    clock.advance(days=7)
+    off = Client(
+        plan(),
+        state=path,
+        publisher=MemoryPublisher(),
+        clock=clock,
+        settings=Settings(disabled=True),
+    )
+    no_randomness()
+    off.withdraw_consent()
+    monkeypatch.undo()
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("changed", [{"collector": "other.example"}, {"period": 14 * DAY}])
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_switched_off_with_the_plan_of_another_collector_nothing_is_noted(path, changed, spoiled):
+    device(path).close()
+    content = path.read_bytes()
+    if spoiled:
+        path.write_bytes(b"\xa5" * 4096)
+    off = Client(
+        plan(**changed),
+        state=path,
+        publisher=MemoryPublisher(),
+        settings=Settings(disabled=True),
+    )
+    with pytest.raises(PlanError, match="another collector or period"):
+        off.withdraw_consent()
+    assert not mark.withdrawal(os.fspath(path))
+    path.write_bytes(content)
+    assert device(path, consent=False).consent is Consent.GIVEN
+
+
+def test_a_clock_that_fails_does_not_keep_a_withdrawal_from_the_file(path):
+    works = [1]
+    client = real_device(path, lambda: START // works[0])
+    works[0] = 0
+    assert client.withdraw_consent()
+    assert stored(path) == ("withdrawn", 0)
+
+
+def test_without_locks_of_files_a_withdrawal_is_noted(path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def no_locks(descriptor, operation):
+        raise OSError(37, "no locks available")
+
+    client = device(path)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(type(client._store), "agree", _disk_full)
+    assert not client.withdraw_consent()
+    monkeypatch.undo()
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
+
+
+def test_a_folder_that_cannot_be_listed_does_not_keep_a_withdrawal_from_the_file(path, monkeypatch):
+    def fail(folder):
+        raise PermissionError(13, "it may not be listed")
+
+    client = device(path)
+    client.clock.advance(days=7)
+    monkeypatch.setattr(os, "listdir", fail)
+    client.withdraw_consent()
+    assert stored(path) == ("withdrawn", 0)
+
+
+def test_no_two_notes_are_the_same(path):
+    device(path)
+    notes = set()
+    for _ in range(50):
+        mark.note_withdrawal(os.fspath(path))
+        notes.add(mark.withdrawal(os.fspath(path)))
+    assert len(notes) == 50
 
 
 def _disk_full(store, connection, consent):

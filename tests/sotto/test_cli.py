@@ -1,10 +1,12 @@
 """The command: what it prints, and that its errors are a line and a status."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import types
+from unittest.mock import ANY
 
 import pytest
 from agreed_plans import PLAN_YAML
@@ -148,6 +150,29 @@ def test_a_plan_that_asks_for_much_is_warned_of_and_strict_makes_it_an_error(
     status, _, err = run(capsys, "plan", action, plan_file, *levels)
     assert (status, len(err.splitlines())) == (1, 1)
     assert "and ends before the plan expires" in err
+
+
+@pytest.mark.parametrize("action", ["check", "compile"])
+def test_a_constant_metric_that_links_periods_is_warned_of_and_strict_makes_it_an_error(
+    capsys, plan_file, action
+):
+    many = ", ".join(f"v{number}" for number in range(64))
+    metric = (
+        "  model: {type: category, outside: other, window: 28d, repeat: {constant: true},"
+        " ladder: [{epsilon: 1}, {epsilon: 2}], domain: ["
+    )
+    head = PLAN_YAML[: PLAN_YAML.index("metrics:")] + "metrics:\n"
+    plan_file.write_text(f"{head}{metric}{many}]}}\n")
+    status, _, err = run(capsys, "plan", action, plan_file)
+    assert status == 0
+    assert re.fullmatch(
+        r"sotto: warning: metric 'model': a report picks .* out of those of 1000 devices in"
+        r" 2\d\.\d% of trials, so that its pseudonyms can be linked .*\n",
+        err,
+    )
+    assert run(capsys, "plan", action, plan_file, "--strict")[0] == 1
+    plan_file.write_text(f"{head}{metric}v1, v2, v3]}}\n")
+    assert run(capsys, "plan", action, plan_file, "--strict") == (0, ANY, "")
 
 
 def test_a_level_that_is_none_is_refused(capsys, plan_file):
