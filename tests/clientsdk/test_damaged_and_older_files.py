@@ -174,6 +174,10 @@ def test_damage_before_there_was_a_mark_leaves_nothing_of_the_lifetime(path):
     overwrite(path, second_page(path))
     with device(path, seed=2, now=START + 9 * WEEK, consent=True) as client:
         assert client.ledger().reserved >= client.ledger().ceilings.lifetime
+        # A withdrawal may have been in what is gone.
+        assert client.consent is Consent.WITHDRAWN
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+        assert client.give_consent(again=True)
         assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
