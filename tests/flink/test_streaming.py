@@ -80,7 +80,7 @@ def test_whatever_befalls_a_job_it_comes_to_what_a_drain_comes_to(world):
     made = world.manager.savepoint(job, world.job.place("savepoints"), stop=True)
     with pytest.raises(FlinkError, match=r"the job in .* has run before"):
         world.submit()
-    with pytest.raises(SottoError, match="plans are missing that the job has had: soak version 1"):
+    with pytest.raises(SottoError, match="plan soak version 1 has two fingerprints"):
         world.submit(plans=[plan_of(period="2h")], restore=LATEST)
     job = world.submit(restore=made, parallelism=1)
     world.publish(first, rung=1)
