@@ -18,8 +18,12 @@ _BITS = 53
 
 
 def chance() -> float:
-    """Return a uniform number in [0, 1), from the operating system."""
-    return (int.from_bytes(os.urandom(7), "little") >> (56 - _BITS)) / (1 << _BITS)
+    """Return a uniform number in [0, 1), from the operating system; 1 where that gives none."""
+    try:
+        drawn = os.urandom(7)
+    except OSError:
+        return 1.0
+    return (int.from_bytes(drawn, "little") >> (56 - _BITS)) / (1 << _BITS)
 
 
 def delay(failures: int, hint: float | None = None) -> float:

@@ -182,23 +182,24 @@ class Sender:
         """
         with self._store.transaction(Access.READ) as connection:
             due = self._due(connection, now)
+            window = max([errand.window, *self._resolutions(connection, now)])
         slack = {whose: left for whose, left in due.items() if left is not None}
         for lapsed in sorted(due.keys() - slack.keys()):
             errand.lapses += self._charge(now, lapsed).lapses
         rest = self._turn.rest
         # Where the clock was set back, it would last too long.
-        if rest is not None and now < rest.until <= now + errand.window:
+        if rest is not None and rest.since <= now < rest.until:
             errand.rest = (rest.until - now) / 1000
             return rest.whose, rest.whose in slack or not due
         if not slack:
             return None, not due
         # Half of the time that is left is enough for all of them.
         windows = {whose: left // (2 * len(slack)) for whose, left in slack.items()}
-        chosen = _first(windows, errand.window)
+        chosen = _first(windows, window)
         del windows[chosen]
         if windows:
-            until = now + int(min(errand.window, *windows.values()) * backoff.chance())
-            self._turn.rest = Rest(chosen, until)
+            until = now + int(min(window, *windows.values()) * backoff.chance())
+            self._turn.rest = Rest(chosen, now, until)
             errand.rest = (until - now) / 1000
         return chosen, True
 
@@ -221,6 +222,12 @@ class Sender:
             if left >= 0:
                 due[whose] = left if before is None else min(before, left)
         return due
+
+    def _resolutions(self, connection: sqlite3.Connection, now: int) -> list[int]:
+        """Return the resolutions of the plans of what is due: other clients' may be coarser."""
+        numbers = {number for _, number in spool.due_plans(connection, self._moment(now))}
+        plans = (self._plan(connection, number) for number in sorted(numbers))
+        return [plan.resolution for plan in plans if plan is not None]
 
     def _of_others(self, connection: sqlite3.Connection, whose: Whose, moment: int) -> set[int]:
         """Return the plans whose chains of that period go under its other pseudonym."""

@@ -199,8 +199,8 @@ class Store(Booking, Losses):
         try:
             noted = self.withdrawal_noted()
         except StoreError:
-            # Nothing can be sent while the mark cannot be written.
-            if access is DURABLE:
+            # Nothing can be sent while the mark cannot be written; a withdrawal is, all the same.
+            if access is DURABLE and not self.stopped:
                 raise
             return
         if not noted:

@@ -28,7 +28,7 @@ except ImportError:  # pragma: no cover
 #: What follows the name of the state file.
 SUFFIX = "-sending"
 _PAUSE = 0.01
-_REST = struct.Struct("<qq?")
+_REST = struct.Struct("<qqq?")
 
 
 class ElsewhereError(PublishError):
@@ -43,9 +43,10 @@ class Whose(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """Reports of another pseudonym than ``whose`` rest until then, ms since the epoch."""
+    """Reports of another pseudonym than ``whose`` rest from then until then, ms since the epoch."""
 
     whose: Whose
+    since: int
     until: int
 
 
@@ -100,8 +101,8 @@ class Turn:
             with suppress(OSError):
                 data = os.pread(self._descriptor, _REST.size, 0)
                 if len(data) == _REST.size:
-                    period, until, signed = _REST.unpack(data)
-                    return Rest(Whose(period, signed), until)
+                    period, since, until, signed = _REST.unpack(data)
+                    return Rest(Whose(period, signed), since, until)
         return self._rest
 
     @rest.setter
@@ -109,8 +110,8 @@ class Turn:
         self._rest = rest
         if self._descriptor is not None:
             with suppress(OSError):
-                (period, signed), until = rest
-                os.pwrite(self._descriptor, _REST.pack(period, until, signed), 0)
+                (period, signed), since, until = rest
+                os.pwrite(self._descriptor, _REST.pack(period, since, until, signed), 0)
 
     def before_fork(self) -> None:
         """Do nothing: the turn stays with the parent."""

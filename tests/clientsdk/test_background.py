@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -31,6 +32,8 @@ from clientsdk import (
 )
 from clientsdk.errand import Errand
 from clientsdk.testing import FakeClock, SeededClient
+from sotto.compiled import CompiledPlan
+from sotto.documents import canonical
 from sotto.errors import ParameterError, PublishError, StoreError
 
 
@@ -276,6 +279,22 @@ def test_a_clock_that_was_set_back_does_not_prolong_a_rest():
         assert alone(client)[0] == 1
         client.clock.advance(hours=-1)
         assert alone(client) == (1, 0.0)
+
+
+def test_a_client_of_a_finer_plan_keeps_to_the_rest(tmp_path):
+    """Two clients on one file, whose plans have resolutions of an hour and of a minute."""
+    document = json.loads(plan(metric("colour")).to_json())
+    fine = CompiledPlan.from_json(canonical({**document, "plan": "fine", "resolution": 60_000}))
+    path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
+    options = {"state": path, "clock": clock, "publisher": publisher}
+    with SeededClient(plan(metric("colour")), seed=1, **options) as client:
+        for _ in range(2):
+            client.record("colour", "a")
+            clock.advance(days=7)
+        waits = alone(client)
+        assert waits[0] == 1
+        with SeededClient(fine, seed=2, **options) as other:
+            assert alone(other, window=60_000) == (0, pytest.approx(waits[1]))
 
 
 def test_a_flush_of_the_app_waits_for_no_rest():

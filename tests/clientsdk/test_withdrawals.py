@@ -688,3 +688,23 @@ def test_killed_before_every_step(tmp_path, life, disk, last):
         # It holds as soon as the note is written: before it is synced, and before the file knows.
         assert first == 1
     assert steps > (2 if disk == "full" else 20)
+
+
+def test_a_mark_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path, monkeypatch):
+    """As where the process may open no more files."""
+    path = tmp_path / "device.db"
+    client = device(path)
+
+    def closed(*_):
+        raise StoreError("the mark cannot be opened")
+
+    with monkeypatch.context() as patched:
+        for name in ("withdrawal", "note_withdrawal", "advance"):
+            patched.setattr(f"clientsdk.mark.{name}", closed)
+        client.withdraw_consent()
+    assert read_file(path).consent is Consent.WITHDRAWN
+    again = device(path, consent=False)
+    assert again.consent is Consent.WITHDRAWN
+    again.clock.advance(days=9)
+    assert again.flush().sent == 0
+    client.close()
