@@ -298,7 +298,8 @@ def _write(path: str | None, descriptor: int, found: tuple[int, Mark] | None, ma
         _put(descriptor, max(size, _NOTE), bytes(_SIZE - max(size, _NOTE)))
     if path is not None:
         os.fsync(descriptor)
-        if found is None and os.name == "posix":
+        # A new store makes its mark without forcing the name to disk.
+        if (found is None or found[1].generation <= 1) and os.name == "posix":
             _sync_folder(os.path.dirname(path))
 
 

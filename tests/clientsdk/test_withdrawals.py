@@ -708,3 +708,16 @@ def test_a_mark_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path
     again.clock.advance(days=9)
     assert again.flush().sent == 0
     client.close()
+
+
+def test_the_name_of_the_mark_is_on_the_disk_once_consent_is(tmp_path, monkeypatch):
+    """Else a loss of power could leave the file without it, and a person without consent."""
+    forced, real = set(), os.fsync
+
+    def fsync(descriptor):
+        forced.add(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    device(tmp_path / "device.db").close()
+    assert {tmp_path.stat().st_ino, (tmp_path / "device.db-mark").stat().st_ino} <= forced
