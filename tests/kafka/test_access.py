@@ -59,16 +59,18 @@ def read(broker, topic, group=None):
     )
     found = []
     try:
-        partition = TopicPartition(topic, 0)
-        consumer.assign([partition])
+        # Of a topic that may not be seen there is none, and reading says why.
+        numbers = consumer.partitions_for_topic(topic) or {0}
+        partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
+        consumer.assign(partitions)
         consumer.seek_to_beginning()
-        end, deadline = consumer.end_offsets([partition])[partition], time.monotonic() + 20
+        ends, deadline = consumer.end_offsets(partitions), time.monotonic() + 20
         if group is not None:
-            consumer.committed(partition)
+            consumer.committed(partitions[0])
         while True:
             for records in consumer.poll(timeout_ms=200).values():
                 found += records
-            if consumer.position(partition) >= end and found:
+            if found and all(consumer.position(each) >= ends[each] for each in partitions):
                 return found
             if time.monotonic() > deadline:
                 return found
