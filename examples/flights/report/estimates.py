@@ -113,7 +113,7 @@ def over_the_year(found: Findings) -> str:
     charts = [page.figure(figures.windows(one), title=one.label) for one in found.series.values()]
     return section(
         "The year in windows of 28 days",
-        "<p>Each mark is made from some 8,000 reports. A red dot would be an interval that "
+        "<p>Each mark is made from some 2,000 reports. A red dot would be an interval that "
         "misses its truth: about one in twenty does. The first window began before the data and "
         "has few reports. Cancelled flights are rarer among the counted reports than among all, "
         "because almost a third of them name no aircraft.</p>",
