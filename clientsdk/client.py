@@ -64,9 +64,9 @@ class Client(Sending, Inspecting):
         The compiled plan, its canonical JSON, or a file that holds it.
     state : path or NO_LIFETIME_BOUND
         The device's file, made if absent. One file belongs to one collector; several clients and
-        processes may use it. ``NO_LIFETIME_BOUND`` instead keeps everything in memory, warns once,
-        and bounds what is given in this process alone: the next one is a new device. None is an
-        error.
+        processes may use it. ``NO_LIFETIME_BOUND`` instead keeps all in memory and warns once.
+        Ceilings and consent then hold for this client alone: every other one, also in the same
+        process, is a new device. None is an error.
     publisher : Publisher
         Takes the messages. The client never closes it, since several clients may share it.
     clock : callable
