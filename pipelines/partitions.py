@@ -170,6 +170,29 @@ class Reader:
             yield piece.cut(start, end)
             start = piece.end
 
+    def poll(self, partition: Partition, start: int) -> Piece | None:
+        """Return what comes after an offset within some time; None if nothing does.
+
+        Parameters
+        ----------
+        partition : Partition
+        start : int
+
+        Returns
+        -------
+        Piece or None
+            One that begins later than ``start`` is empty: what lay between has been deleted.
+        """
+        from kafka.errors import OffsetOutOfRangeError
+
+        with self._lock, told(self._broker):
+            consumer = self._placed(_known(partition), start)
+            try:
+                return self._polled(consumer, _known(partition), start)
+            except OffsetOutOfRangeError:
+                first = consumer.beginning_offsets([_known(partition)])[_known(partition)]
+                return _packed([], first, first) if first > start else None
+
     def close(self) -> None:
         """Disconnect, and forget what was kept."""
         with self._lock:
@@ -201,32 +224,46 @@ class Reader:
 
     def _fetch(self, partition: Partition, start: int) -> Piece | None:
         """Return what is next, empty if it is no record; None if it has been deleted."""
-        from kafka.errors import CorruptRecordError, OffsetOutOfRangeError
+        from kafka.errors import OffsetOutOfRangeError
 
         wanted = _known(partition)
         with told(self._broker):
-            consumer = self._consumer()
-            if consumer.assignment() != {wanted}:
-                consumer.assign([wanted])
-                consumer.seek(wanted, start)
-            elif consumer.position(wanted) != start:
-                consumer.seek(wanted, start)
+            consumer = self._placed(wanted, start)
             deadline = time.monotonic() + PATIENCE
             while time.monotonic() < deadline:
                 try:
-                    records = consumer.poll(_POLL_MS).get(wanted, [])
+                    piece = self._polled(consumer, wanted, start)
                 except OffsetOutOfRangeError:
                     return None
-                except (struct.error, ValueError):
-                    # Where a batch ends cannot be told.
-                    raise CorruptRecordError from None
-                reached = consumer.position(wanted)
-                if reached is not None and reached > start:
-                    return _packed(records, start, reached)
+                if piece is not None:
+                    return piece
         raise BrokerError(
             f"{partition.topic} partition {partition.number}: the broker does not give the records "
             f"from offset {start} on within {PATIENCE:.0f} s: see its log"
         )
+
+    def _placed(self, wanted: TopicPartition, start: int) -> KafkaConsumer:
+        """Return the consumer, about to read what comes after an offset."""
+        consumer = self._consumer()
+        if consumer.assignment() != {wanted}:
+            consumer.assign([wanted])
+            consumer.seek(wanted, start)
+        elif consumer.position(wanted) != start:
+            consumer.seek(wanted, start)
+        return consumer
+
+    @staticmethod
+    def _polled(consumer: KafkaConsumer, wanted: TopicPartition, start: int) -> Piece | None:
+        """Return what one request brings; empty if it is no record, None if nothing comes."""
+        from kafka.errors import CorruptRecordError
+
+        try:
+            records = consumer.poll(_POLL_MS).get(wanted, [])
+        except (struct.error, ValueError):
+            # Where a batch ends cannot be told.
+            raise CorruptRecordError from None
+        reached = consumer.position(wanted)
+        return _packed(records, start, reached) if reached is not None and reached > start else None
 
 
 def make_consumer(broker: Broker) -> KafkaConsumer:

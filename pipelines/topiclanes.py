@@ -19,7 +19,7 @@ from sotto.topics import ReportTopic
 
 _LANE = re.compile(r"(?P<topic>[^/@]+)@(?P<id>[^/@]+)/(?P<number>\d+)")
 #: Decoding looks at the first bytes of a message even if it has none.
-_PADDING = bytes(8)
+PADDING = bytes(8)
 
 
 class LaneName(NamedTuple):
@@ -121,7 +121,7 @@ class PartitionLane:
                 self._partition, at, end, keep=self._bounds is not None
             ):
                 block = (
-                    self._gap(at, end, clock) if piece is None else _block(piece, clock, self._of)
+                    self._gap(at, end, clock) if piece is None else timed_block(piece, clock, self._of)
                 )
                 yield block
                 at, clock = block.end, block.clock
@@ -147,7 +147,7 @@ class PartitionLane:
         return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none)
 
 
-def _block(piece: Piece, clock: int, name: LaneName | None) -> Block:
+def timed_block(piece: Piece, clock: int, name: LaneName | None = None) -> Block:
     """Return a piece with monotone times.
 
     Records without the broker's time are damage; so are, where the partition has a name, messages
@@ -157,7 +157,7 @@ def _block(piece: Piece, clock: int, name: LaneName | None) -> Block:
     if len(times):
         times[0] = max(clock, int(times[0]))
         times = np.maximum.accumulate(times)
-    data = piece.data + _PADDING
+    data = piece.data + PADDING
     reasons = np.where(piece.appended, 0, Reason.CORRUPT_LOG)
     if name is not None:
         shards = shards_said(np.frombuffer(data, np.uint8), piece.at[:-1], np.diff(piece.at))

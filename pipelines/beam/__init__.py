@@ -1,0 +1,1 @@
+"""Beam pipelines that run until they are stopped: partitions in, documents of estimates out."""

@@ -1,0 +1,377 @@
+"""Counting: a stateful DoFn that keeps the state of each budget period's shard.
+
+Rows gather in a bag until a timer fires, or many are there, and are then stepped in one go. The
+state is kept as a *snapshot* and a *log* of the packed rows taken since: a state is a function of
+the set of rows that it has seen, so that stepping the log after the snapshot gives it back. The
+log is folded into a new snapshot once it is a quarter as large; what is written stays in
+proportion to what has come.
+
+Live states stay in the worker process and may be ahead of the engine's state, or behind it: an
+engine rolls state back, and moves keys between workers. So whoever changes a state draws a random
+token for it, kept beside it in both places, and a live state is used only under the token that
+the engine's state has. States change in place, hence one is taken out before it is changed.
+
+When the watermark has passed a period's end and the plans' horizon, the state is dropped; what
+comes for it later, given back by an operator for example, is late.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import struct
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.utils.timestamp import Timestamp
+
+from pipelines.beam.plans import numbering_of
+from pipelines.beam.reading import NOTES, REJECTED, numbered, period_and_shard, rejected, with_numbering
+from pipelines.beam.stream import Stream, closing_time, moment, next_settling
+from pipelines.counts import pack_matrix
+from pipelines.keyed import new_key
+from pipelines.quarantine import rejected as late_rejects
+from pipelines.rows import Rows
+from pipelines.shard import step_blocks
+from pipelines.state import State
+from pipelines.step import Rejects
+from pipelines.written import Tally, numbers_of
+from sotto.clocks import now_ms
+from sotto.decode import Reject
+from sotto.reasons import Reason
+from sotto.registry import Registry
+
+#: So many gathered rows, or bytes of them, are stepped without waiting any longer.
+ROWS = 20_000
+BYTES = 4 << 20
+#: A log of fewer bytes is not folded; otherwise it is once it has this part of its snapshot's.
+SHORT = 1 << 16
+PART = 4
+#: Bytes of a state for which a shard waits a millisecond before it is audited again, which takes
+#: some hundredth of that.
+AUDITED = 100
+#: Name of the output of audits, beside those of the reader.
+AUDITS = "audits"
+
+_TOKEN = 16
+_SHARD = struct.Struct("<H?8q")
+
+
+class Head(NamedTuple):
+    """What is kept of a period's shard beside its snapshot and its log.
+
+    Attributes
+    ----------
+    token : str
+        Of the state that snapshot and log make together.
+    numbering : str
+        Hexadecimal: the plans by which the log's rows were counted.
+    size, logged : int
+        Bytes of the snapshot and of the log.
+    rows, waiting : int
+        Number and bytes of the rows that have gathered.
+    armed : bool
+        Whether the timer is set that counts them.
+    audited : int
+        When the state was audited last, ms.
+    due : bool
+        Whether it has changed since.
+    told : int
+        What the job's health was told of its bytes.
+    closed : bool
+        Whether the period is over and its state gone.
+    """
+
+    token: str = ""
+    numbering: str = ""
+    size: int = 0
+    logged: int = 0
+    rows: int = 0
+    waiting: int = 0
+    armed: bool = False
+    audited: int = 0
+    due: bool = False
+    told: int = 0
+    closed: bool = False
+
+
+class LiveStates:
+    """States in the memory of a process, those used last, up to some bytes but at least one."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: OrderedDict[tuple[int, int], tuple[str, State, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def take(self, period: int, shard: int, token: str) -> State | None:
+        """Return the state of this token, which is then held no longer; None if it is not held."""
+        with self._lock:
+            held = self._held.pop((period, shard), None)
+            if held is None:
+                return None
+            of, state, size = held
+            self._bytes -= size
+            return state if of == token else None
+
+    def hold(self, token: str, state: State) -> None:
+        """Hold a state that nobody else is going to change."""
+        self.take(state.period, state.shard, "")
+        with self._lock:
+            self._held[state.period, state.shard] = token, state, state.nbytes
+            self._bytes += state.nbytes
+            while self._bytes > self._limit and len(self._held) > 1:
+                _, (_, _, size) = self._held.popitem(last=False)
+                self._bytes -= size
+
+
+@lru_cache(maxsize=8)
+def _live(job: str, limit: int) -> LiveStates:
+    """Return this process's states of a job: instances of the DoFn share them."""
+    return LiveStates(limit)
+
+
+class Count(beam.DoFn):
+    """Packed rows by period and shard to changes of windows; audits, rejects, notes beside them."""
+
+    GATHERED = BagStateSpec("gathered", BytesCoder())
+    LOG = BagStateSpec("log", BytesCoder())
+    SNAPSHOT = ReadModifyWriteStateSpec("snapshot", BytesCoder())
+    HEAD = ReadModifyWriteStateSpec("head", BytesCoder())
+    LINGER = TimerSpec("linger", TimeDomain.REAL_TIME)
+    SETTLE = TimerSpec("settle", TimeDomain.WATERMARK)
+    CLOSE = TimerSpec("close", TimeDomain.WATERMARK)
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def process(
+        self,
+        element: tuple[bytes, bytes],
+        at: Any = beam.DoFn.TimestampParam,
+        gathered: Any = beam.DoFn.StateParam(GATHERED),
+        log: Any = beam.DoFn.StateParam(LOG),
+        snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
+        kept: Any = beam.DoFn.StateParam(HEAD),
+        linger: Any = beam.DoFn.TimerParam(LINGER),
+        settle: Any = beam.DoFn.TimerParam(SETTLE),
+        close: Any = beam.DoFn.TimerParam(CLOSE),
+    ) -> Iterator[Any]:
+        """Gather rows, and count them at once if there are many."""
+        key, value = element
+        head = _head(kept)
+        numbering, block = numbered(value)
+        if head.closed:
+            yield from _outputs(*self._late(numbering, block))
+            return
+        registry = self.stream.plans.numbered(numbering)
+        if not head.token and not head.rows:
+            period, _ = period_and_shard(key)
+            close.set(moment(closing_time(period, registry)))
+        if not head.rows:
+            settle.set(moment(next_settling(at.micros // 1000, registry)))
+        gathered.add(value)
+        head = head._replace(
+            rows=head.rows + _rows_of(block), waiting=head.waiting + len(value)
+        )
+        if head.rows >= ROWS or head.waiting >= BYTES:
+            head = yield from self._count(key, head, gathered, log, snapshot)
+        if not head.armed:
+            linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
+            head = head._replace(armed=True)
+        kept.write(_packed(head))
+
+    @on_timer(LINGER)
+    def gathered_long(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        gathered: Any = beam.DoFn.StateParam(GATHERED),
+        log: Any = beam.DoFn.StateParam(LOG),
+        snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
+        kept: Any = beam.DoFn.StateParam(HEAD),
+        linger: Any = beam.DoFn.TimerParam(LINGER),
+    ) -> Iterator[Any]:
+        """Count what has gathered, and audit the state if that is due."""
+        head = _head(kept)
+        if head.closed:
+            return
+        head = yield from self._count(key, head._replace(armed=False), gathered, log, snapshot)
+        if head.due:
+            wait = head.audited + max(self.stream.every, (head.size + head.logged) // AUDITED)
+            if now_ms() >= wait:
+                head = yield from self._audit(key, head, log, snapshot, closed=False)
+            else:
+                linger.set(Timestamp(micros=wait * 1000))
+                head = head._replace(armed=True)
+        kept.write(_packed(head))
+
+    @on_timer(SETTLE)
+    def window_over(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        gathered: Any = beam.DoFn.StateParam(GATHERED),
+        log: Any = beam.DoFn.StateParam(LOG),
+        snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
+        kept: Any = beam.DoFn.StateParam(HEAD),
+    ) -> Iterator[Any]:
+        """Count what has gathered before the watermark tells that a window is complete."""
+        head = _head(kept)
+        if not head.closed and head.rows:
+            head = yield from self._count(key, head, gathered, log, snapshot)
+            kept.write(_packed(head))
+
+    @on_timer(CLOSE)
+    def period_over(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        gathered: Any = beam.DoFn.StateParam(GATHERED),
+        log: Any = beam.DoFn.StateParam(LOG),
+        snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
+        kept: Any = beam.DoFn.StateParam(HEAD),
+        close: Any = beam.DoFn.TimerParam(CLOSE),
+        at: Any = beam.DoFn.TimestampParam,
+    ) -> Iterator[Any]:
+        """Count what has gathered, tell the last audit and drop the state."""
+        head = _head(kept)
+        if head.closed:
+            return
+        period, shard = period_and_shard(key)
+        last = closing_time(period, self.stream.plans.registry())
+        if at.micros // 1000 < last:
+            # A plan that came later accepts reports for longer.
+            close.set(moment(last))
+            return
+        head = yield from self._count(key, head, gathered, log, snapshot)
+        yield from self._audit(key, head, log, snapshot, closed=True)
+        _live(self.stream.job, self.stream.cache).take(period, shard, "")
+        for each in (gathered, log, snapshot):
+            each.clear()
+        kept.write(_packed(Head(closed=True)))
+
+    def _count(
+        self, key: bytes, head: Head, gathered: Any, log: Any, snapshot: Any
+    ) -> Iterator[Any]:
+        """Step the rows that have gathered; return the new head."""
+        if not head.rows:
+            return head
+        period, shard = period_and_shard(key)
+        registry = self.stream.plans.registry()
+        blocks = [numbered(value) for value in gathered.read()]
+        rows = [self._renumbered(block, of, registry) for of, block in blocks]
+        state, head = self._state(period, shard, head, registry, log, snapshot)
+        gathered.clear()
+        stepped = step_blocks(state, rows)
+        logged = head.logged + sum(map(len, rows))
+        if logged > max(SHORT, head.size // PART):
+            packed = state.to_bytes()
+            snapshot.write(packed)
+            log.clear()
+            head = head._replace(size=len(packed), logged=0)
+        else:
+            for each in rows:
+                log.add(each)
+            head = head._replace(logged=logged)
+        head = head._replace(
+            token=secrets.token_hex(_TOKEN),
+            numbering=numbering_of(registry).hex(),
+            rows=0,
+            waiting=0,
+            due=True,
+        )
+        _live(self.stream.job, self.stream.cache).hold(head.token, state)
+        for window, change in stepped.changes.items():
+            if change.any():
+                yield window.to_bytes(), pack_matrix(change)
+        yield from _outputs(stepped.rejects, stepped.tally)
+        return head
+
+    def _state(
+        self, period: int, shard: int, head: Head, registry: Registry, log: Any, snapshot: Any
+    ) -> tuple[State, Head]:
+        """Return the state under a registry; one of other plans is folded under those first.
+
+        Who was revoked by an earlier plan's budget stays so, as it does in a snapshot.
+        """
+        numbering = bytes.fromhex(head.numbering)
+        if not head.token or numbering == numbering_of(registry):
+            return self._restored(period, shard, head, registry, log, snapshot), head
+        former = self.stream.plans.numbered(numbering)
+        packed = self._restored(period, shard, head, former, log, snapshot).to_bytes()
+        snapshot.write(packed)
+        log.clear()
+        return State.from_bytes(packed, registry), head._replace(size=len(packed), logged=0)
+
+    def _restored(
+        self, period: int, shard: int, head: Head, registry: Registry, log: Any, snapshot: Any
+    ) -> State:
+        live = _live(self.stream.job, self.stream.cache).take(period, shard, head.token)
+        if live is not None and live.registry is registry:
+            return live
+        if head.size:
+            state = State.from_bytes(snapshot.read(), registry)
+        else:
+            state = State(registry, shard, period, new_key())
+        return step_blocks(state, log.read()).state if head.logged else state
+
+    def _audit(
+        self, key: bytes, head: Head, log: Any, snapshot: Any, *, closed: bool
+    ) -> Iterator[Any]:
+        """Tell the audit of a state; return the new head."""
+        period, shard = period_and_shard(key)
+        if not head.token:
+            return head
+        registry = self.stream.plans.numbered(bytes.fromhex(head.numbering))
+        state = self._restored(period, shard, head, registry, log, snapshot)
+        totals = _SHARD.pack(shard, closed, *numbers_of(state.totals()))
+        _live(self.stream.job, self.stream.cache).hold(head.token, state)
+        yield beam.pvalue.TaggedOutput(AUDITS, (struct.pack("<q", period), totals))
+        size = 0 if closed else head.size + head.logged
+        note = {"state_bytes": size - head.told}
+        yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
+        return head._replace(audited=now_ms(), due=False, told=size)
+
+    def _renumbered(self, block: bytes, numbering: bytes, registry: Registry) -> bytes:
+        if numbering == numbering_of(registry):
+            return block
+        plans = self.stream.plans
+        return plans.renumbered(Rows.from_bytes(block), numbering, registry).to_bytes()
+
+    def _late(self, numbering: bytes, block: bytes) -> tuple[list[Reject], Tally]:
+        """Return rows of a closed period as rejects; those not countable have been rejected."""
+        rows = Rows.from_bytes(block)
+        rows = rows.select(rows.countable)
+        reasons = np.full(len(rows), Reason.LATE, dtype=np.uint8)
+        return late_rejects(Rejects(rows, reasons), self.stream.plans.numbered(numbering)), Tally()
+
+
+def _outputs(rejects: list[Reject], tally: Tally) -> Iterator[Any]:
+    for name, value in rejected(rejects, tally):
+        yield beam.pvalue.TaggedOutput(name, value)
+
+
+def _rows_of(block: bytes) -> int:
+    (rows,) = struct.unpack_from("<I", block, 24)
+    return int(rows)
+
+
+def _head(kept: Any) -> Head:
+    content = kept.read()
+    return Head(*json.loads(content)) if content else Head()
+
+
+def _packed(head: Head) -> bytes:
+    return json.dumps(head, separators=(",", ":")).encode()

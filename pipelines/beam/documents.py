@@ -1,0 +1,324 @@
+"""Documents: what is told of windows, of budget periods and of the job, each kept by one key.
+
+What comes gathers in a bag; a timer adds it up and makes the document, at most every so often.
+A window is told of once more when the watermark has passed the time at which its reports are
+complete (the pane ``on_time``), and a last time when no budget period that it has a part of is
+open any more; then its counts are dropped.
+
+Documents are idempotent: of one thing the one with the highest revision counts. Revisions are
+times. A pipeline that has gone back to a checkpoint may tell for a while of less than it has told
+before; the document is made again with the next change, and at the latest with the last.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.utils.timestamp import Timestamp
+
+from pipelines.audit import Totals
+from pipelines.beam.stream import Stream, closing_time, moment
+from pipelines.counts import Window, WindowKey, add, unpack_matrix
+from pipelines.estimates import rows_of_windows
+from pipelines.manifest import sum_of_totals
+from pipelines.published import (
+    health_document,
+    period_document,
+    rejects_document,
+    window_document,
+)
+from pipelines.written import Tally
+from sotto.clocks import now_ms
+from sotto.errors import FormatError
+
+#: Milliseconds from the first news of something to its document: other shards have news as well.
+SOON = 1_000
+
+_SHARD = struct.Struct("<H?8q")
+
+
+class _Told(NamedTuple):
+    """What has been told: the last revision, whether a timer is set, whether the time was over."""
+
+    revision: int = 0
+    armed: bool = False
+    timely: bool = False
+
+
+class _Documents(beam.DoFn):
+    """Gathers what comes for a key, and makes its document when the timer fires.
+
+    Subclasses add up, and make the document.
+    """
+
+    NEWS = BagStateSpec("news", BytesCoder())
+    SUM = ReadModifyWriteStateSpec("sum", BytesCoder())
+    TOLD = ReadModifyWriteStateSpec("told", BytesCoder())
+    TELL = TimerSpec("tell", TimeDomain.REAL_TIME)
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def gather(self, value: bytes, news: Any, told: Any, tell: Any) -> _Told:
+        """Keep news, and see to it that they are told; return what was told before."""
+        news.add(value)
+        before = _Told(*json.loads(told.read() or b"[]"))
+        if not before.armed:
+            now = now_ms()
+            due = max(before.revision + self.stream.every, now + SOON)
+            # A clock that was set back does not silence the pipeline.
+            tell.set(Timestamp(micros=min(due, now + SOON + self.stream.every) * 1000))
+            told.write(json.dumps(before._replace(armed=True)).encode())
+        return before
+
+    def added(self, news: Any, total: Any) -> bytes | None:
+        """Add news to the sum and return it; None if there is nothing at all."""
+        held, new = total.read(), list(news.read())
+        if new:
+            held = self.sum([held, *new] if held else new)
+            total.write(held)
+            news.clear()
+        return held  # type: ignore[no-any-return]
+
+    def sum(self, parts: list[bytes]) -> bytes:
+        """Return a sum and news, or sums, as one sum."""
+        raise NotImplementedError
+
+
+def _revision(before: _Told) -> int:
+    return max(before.revision + 1, now_ms())
+
+
+class Windows(_Documents):
+    """Changes of counts by window to documents of its estimates."""
+
+    NEWS = _Documents.NEWS
+    SUM = _Documents.SUM
+    TOLD = _Documents.TOLD
+    TELL = _Documents.TELL
+    ON_TIME = TimerSpec("on_time", TimeDomain.WATERMARK)
+    LAST = TimerSpec("last", TimeDomain.WATERMARK)
+
+    def process(
+        self,
+        element: tuple[bytes, bytes],
+        news: Any = beam.DoFn.StateParam(NEWS),
+        told: Any = beam.DoFn.StateParam(TOLD),
+        tell: Any = beam.DoFn.TimerParam(TELL),
+        on_time: Any = beam.DoFn.TimerParam(ON_TIME),
+        last: Any = beam.DoFn.TimerParam(LAST),
+    ) -> None:
+        """Gather a change of a window's counts."""
+        key, change = element
+        if told.read() is None:
+            complete, over = self._times(key)
+            on_time.set(moment(complete))
+            last.set(moment(over))
+        self.gather(change, news, told, tell)
+
+    @on_timer(TELL)
+    def early(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        news: Any = beam.DoFn.StateParam(NEWS),
+        total: Any = beam.DoFn.StateParam(SUM),
+        told: Any = beam.DoFn.StateParam(TOLD),
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Tell what is counted until now."""
+        before = _Told(*json.loads(told.read() or b"[]"))
+        if before.armed:
+            yield from self._tell(key, "late" if before.timely else "early", news, total, told)
+
+    @on_timer(ON_TIME)
+    def complete(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        news: Any = beam.DoFn.StateParam(NEWS),
+        total: Any = beam.DoFn.StateParam(SUM),
+        told: Any = beam.DoFn.StateParam(TOLD),
+        tell: Any = beam.DoFn.TimerParam(TELL),
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Tell what is counted once all timely reports are."""
+        tell.clear()
+        yield from self._tell(key, "on_time", news, total, told)
+
+    @on_timer(LAST)
+    def over(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        news: Any = beam.DoFn.StateParam(NEWS),
+        total: Any = beam.DoFn.StateParam(SUM),
+        told: Any = beam.DoFn.StateParam(TOLD),
+        tell: Any = beam.DoFn.TimerParam(TELL),
+        last: Any = beam.DoFn.TimerParam(LAST),
+        at: Any = beam.DoFn.TimestampParam,
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Tell of the window a last time and drop its counts."""
+        _, over = self._times(key)
+        if at.micros // 1000 < over:
+            # A plan that came later accepts reports for longer.
+            last.set(moment(over))
+            return
+        tell.clear()
+        yield from self._tell(key, "late", news, total, told)
+        total.clear()
+        told.clear()
+
+    def sum(self, parts: list[bytes]) -> bytes:
+        return add(parts)
+
+    def _tell(
+        self, key: bytes, pane: str, news: Any, total: Any, told: Any
+    ) -> Iterator[tuple[bytes, bytes]]:
+        packed = self.added(news, total)
+        if packed is None:
+            raise FormatError("a window has no counts")
+        counts = unpack_matrix(packed)
+        if counts.min() < 0:
+            raise FormatError("counts of a window would be negative")
+        before = _Told(*json.loads(told.read() or b"[]"))
+        revision, plans = _revision(before), self.stream.plans
+        window = (WindowKey.from_bytes(key), Window(revision, counts))
+        (row,), estimates = rows_of_windows([window], plans.registry(), plans.candidates())
+        shown = estimates if counts.any() else ()
+        timely = before.timely or pane == "on_time"
+        told.write(json.dumps(_Told(revision, False, timely)).encode())
+        yield window_document(self.stream.job, row, shown, revision, pane)
+
+    def _times(self, key: bytes) -> tuple[int, int]:
+        """Return when a window's timely reports are complete, and when nothing changes it."""
+        registry = self.stream.plans.registry()
+        window = WindowKey.from_bytes(key)
+        plan = registry.by_fingerprint[window.fingerprint]
+        end = window.start + plan.metrics[window.metric].window
+        # What shards tell when they close the last period comes before that.
+        over = closing_time(registry.period_of(end - 1), registry) + 1
+        return end + plan.resolution + plan.grace, over
+
+
+class Periods(_Documents):
+    """Audits of shards by budget period to documents of the period's audit."""
+
+    NEWS = _Documents.NEWS
+    SUM = _Documents.SUM
+    TOLD = _Documents.TOLD
+    TELL = _Documents.TELL
+
+    def process(
+        self,
+        element: tuple[bytes, bytes],
+        news: Any = beam.DoFn.StateParam(NEWS),
+        told: Any = beam.DoFn.StateParam(TOLD),
+        tell: Any = beam.DoFn.TimerParam(TELL),
+    ) -> None:
+        """Gather a shard's audit."""
+        self.gather(element[1], news, told, tell)
+
+    @on_timer(TELL)
+    def tell(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        news: Any = beam.DoFn.StateParam(NEWS),
+        total: Any = beam.DoFn.StateParam(SUM),
+        told: Any = beam.DoFn.StateParam(TOLD),
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Tell the audit of all shards; after the watermark all of them have closed the period."""
+        packed = self.added(news, total)
+        if packed is None:
+            return
+        shards = list(_SHARD.iter_unpack(packed))
+        (period,) = struct.unpack("<q", key)
+        registry = self.stream.plans.registry()
+        revision = _revision(_Told(*json.loads(told.read() or b"[]")))
+        row = {
+            "collector": registry.collector,
+            "period_start": period * registry.period,
+            "period_end": (period + 1) * registry.period,
+            "closed": all(closed for _, closed, *_ in shards),
+            **asdict(sum_of_totals(Totals(*totals) for _, _, *totals in shards)),
+        }
+        told.write(json.dumps(_Told(revision)).encode())
+        yield period_document(self.stream.job, row, revision)
+
+    def sum(self, parts: list[bytes]) -> bytes:
+        # Of a shard the last audit counts.
+        return b"".join({p[:2]: p for part in parts for p in _cut(part)}.values())
+
+
+def _cut(packed: bytes) -> Iterator[bytes]:
+    for at in range(0, len(packed), _SHARD.size):
+        yield packed[at : at + _SHARD.size]
+
+
+class Health(_Documents):
+    """Notes of all stages to documents of what was rejected and of the job's health."""
+
+    NEWS = _Documents.NEWS
+    SUM = _Documents.SUM
+    TOLD = _Documents.TOLD
+    TELL = _Documents.TELL
+
+    def process(
+        self,
+        element: tuple[bytes, bytes],
+        news: Any = beam.DoFn.StateParam(NEWS),
+        told: Any = beam.DoFn.StateParam(TOLD),
+        tell: Any = beam.DoFn.TimerParam(TELL),
+    ) -> None:
+        """Gather a note."""
+        self.gather(element[1], news, told, tell)
+
+    @on_timer(TELL)
+    def tell(
+        self,
+        news: Any = beam.DoFn.StateParam(NEWS),
+        total: Any = beam.DoFn.StateParam(SUM),
+        told: Any = beam.DoFn.StateParam(TOLD),
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Tell how the job is."""
+        packed = self.added(news, total)
+        if packed is None:
+            return
+        value, job = json.loads(packed), self.stream.job
+        revision = _revision(_Told(*json.loads(told.read() or b"[]")))
+        collector = self.stream.plans.registry().collector
+        health = {
+            **Tally(*value["tally"])._asdict(),
+            "state_bytes": value["state_bytes"],
+            "chains": value["chains"],
+            "pseudonyms": value["pseudonyms"],
+            "clock": value["clock"],
+            "offsets": value["offsets"],
+        }
+        told.write(json.dumps(_Told(revision)).encode())
+        yield rejects_document(job, collector, value["rejects"], revision)
+        yield health_document(job, collector, health, revision)
+
+    def sum(self, parts: list[bytes]) -> bytes:
+        tally, rejects, clock = Tally(), Counter[str](), None
+        offsets: dict[str, int] = {}
+        numbers = dict.fromkeys(("state_bytes", "chains", "pseudonyms"), 0)
+        for part in map(json.loads, parts):
+            tally = tally.plus(Tally(*part.get("tally", Tally())))
+            rejects.update(part.get("rejects", {}))
+            for name in numbers:
+                numbers[name] += part.get(name, 0)
+            if part.get("clock") is not None:
+                clock = part["clock"] if clock is None else max(clock, part["clock"])
+            offsets |= part.get("offsets", {})
+        value = {"tally": tally, "rejects": rejects, "clock": clock, "offsets": offsets, **numbers}
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

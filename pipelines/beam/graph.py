@@ -1,0 +1,76 @@
+"""The graph of a streaming pipeline.
+
+::
+
+    partitions ─ Read ─► packed rows ─ by period and shard ─ Count ─► changes ─ by window ─ Windows ─┐
+                  │                                            ├────► audits ─ by period ─ Periods ──┤
+                  ├──► notes ◄─────────────────────────────────┤                                     │
+                  │      └──────────────── Health ─────────────┼─────────────────────────────────────┤
+                  └──► rejects ◄───────────────────────────────┘                           documents ┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import apache_beam as beam
+
+from pipelines.beam.counting import AUDITS, Count
+from pipelines.beam.documents import Health, Periods, Windows
+from pipelines.beam.partitions import Partitions
+from pipelines.beam.reading import NOTES, REJECTED, read_dofn
+from pipelines.beam.stream import Stream
+
+Keyed: TypeAlias = tuple[bytes, bytes]
+
+
+def build(
+    pipeline: beam.Pipeline, stream: Stream, sources: Sequence[Partitions]
+) -> tuple[beam.PCollection[Keyed], beam.PCollection[bytes]]:
+    """Lay the graph into a pipeline.
+
+    Returns
+    -------
+    documents : PCollection of (bytes, bytes)
+        Keys and values.
+    rejects : PCollection of bytes
+        Packed rejects.
+    """
+    read = [
+        pipeline
+        | f"Partitions {number}" >> beam.Create(list(source.names()), reshuffle=False)
+        | f"Spread {number}" >> beam.Reshuffle()
+        | f"Read {number}"
+        >> beam.ParDo(read_dofn(stream, source))
+        .with_outputs(REJECTED, NOTES, main="rows")
+        for number, source in enumerate(sources)
+    ]
+    counted = (
+        [each.rows for each in read]
+        | "All rows" >> beam.Flatten()
+        | "Rows" >> beam.Map(_same).with_output_types(Keyed)
+        | "Count" >> beam.ParDo(Count(stream)).with_outputs(REJECTED, NOTES, AUDITS, main="changes")
+    )
+    documents = (
+        counted.changes
+        | "Changes" >> beam.Map(_same).with_output_types(Keyed)
+        | "Windows" >> beam.ParDo(Windows(stream)).with_output_types(Keyed),
+        counted[AUDITS]
+        | "Audits" >> beam.Map(_same).with_output_types(Keyed)
+        | "Periods" >> beam.ParDo(Periods(stream)).with_output_types(Keyed),
+        (counted[NOTES], *(each[NOTES] for each in read))
+        | "All notes" >> beam.Flatten()
+        | "Notes" >> beam.Map(_same).with_output_types(Keyed)
+        | "Health" >> beam.ParDo(Health(stream)).with_output_types(Keyed),
+    )
+    rejects = (
+        (counted[REJECTED], *(each[REJECTED] for each in read))
+        | "All rejects" >> beam.Flatten()
+        | "Rejects" >> beam.Map(_same).with_output_types(bytes)
+    )
+    return documents | "Documents" >> beam.Flatten(), rejects
+
+
+def _same(element):  # type: ignore[no-untyped-def]
+    return element

@@ -1,0 +1,162 @@
+"""What a streaming pipeline reads: partitions of topics, or lanes of the embedded log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pipelines.lanes import EmbeddedLog
+from pipelines.partitions import Partition, Piece, Reader
+from pipelines.topiclanes import PADDING, TopicBlock, lost, timed_block
+from sotto.brokers import Broker
+from sotto.errors import DrainError
+from sotto.logreader import Block, Corrupt
+
+
+class OpenPartition(Protocol):
+    """A partition that a worker reads, with its connection."""
+
+    def first(self) -> int:
+        """Return the position of the first record that is there."""
+        ...
+
+    def read(self, start: int, clock: int) -> Block | None:
+        """Return the records from a position on, as many as one request gives; None for none.
+
+        Parameters
+        ----------
+        start : int
+        clock : int
+            The append time of the record before, ms: none is given an earlier one.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class Partitions(Protocol):
+    """Everything that a pipeline reads of one kind; crosses Beam pickled."""
+
+    @property
+    def given_back(self) -> bool:
+        """Whether records bear the time at which they were first appended, and were judged."""
+        ...
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all partitions."""
+        ...
+
+    def open(self, name: str) -> OpenPartition:
+        """Return a partition, to be read by one thread at a time."""
+        ...
+
+
+@dataclass(frozen=True)
+class TopicPartitions:
+    """Partitions of topics.
+
+    Parameters
+    ----------
+    broker : Broker
+    partitions : tuple of str
+        Their names: topic, slash, number.
+    given_back : bool
+    """
+
+    broker: Broker
+    partitions: tuple[str, ...]
+    given_back: bool = False
+
+    def names(self) -> Sequence[str]:
+        return self.partitions
+
+    def open(self, name: str) -> OpenPartition:
+        return _OpenTopicPartition(name, Reader(self.broker), self.given_back)
+
+
+class _OpenTopicPartition:
+    def __init__(self, name: str, reader: Reader, given_back: bool) -> None:
+        self._name = name
+        self._partition = _partition(name)
+        self._reader = reader
+        self._given_back = given_back
+
+    def first(self) -> int:
+        return self._reader.bounds([self._partition])[self._partition][0]
+
+    def read(self, start: int, clock: int) -> Block | None:
+        piece = self._reader.poll(self._partition, start)
+        if piece is None:
+            return None
+        if piece.start > start:
+            raise DrainError(lost(self._name, start, piece.start))
+        return _first_times(piece, clock) if self._given_back else timed_block(piece, clock)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+@dataclass(frozen=True)
+class LogPartitions:
+    """Lanes of the embedded log.
+
+    Parameters
+    ----------
+    path : str
+        The log's folder, which all workers reach.
+    """
+
+    path: str
+    given_back = False
+
+    def names(self) -> Sequence[str]:
+        return [lane.name for lane in EmbeddedLog(Path(self.path)).lanes({})]
+
+    def open(self, name: str) -> OpenPartition:
+        return _OpenLane(Path(self.path), name)
+
+
+class _OpenLane:
+    def __init__(self, log: Path, name: str) -> None:
+        self._lane = EmbeddedLog(log).lane(name)
+
+    def first(self) -> int:
+        return 0
+
+    def read(self, start: int, clock: int) -> Block | None:
+        end = self._lane.end(start)
+        return next(self._lane.blocks(start, end, clock), None) if end > start else None
+
+    def close(self) -> None:
+        pass
+
+
+def _partition(name: str) -> Partition:
+    topic, _, number = name.rpartition("/")
+    return Partition(topic, int(number))
+
+
+def _first_times(piece: Piece, clock: int) -> Block:
+    """Return records with the times that their sender gives them; damage where the broker does."""
+    sound = ~piece.appended
+    corrupt = tuple(
+        Corrupt(int(piece.offsets[at]), clock, piece.data[piece.at[at] : piece.at[at + 1]])
+        for at in np.flatnonzero(piece.appended).tolist()
+    )
+    return TopicBlock(
+        position=piece.start,
+        buffer=piece.data + PADDING,
+        offsets=piece.at[:-1][sound],
+        lengths=np.diff(piece.at)[sound],
+        append=piece.times[sound],
+        corrupt=corrupt,
+        end=piece.end,
+        clock=clock,
+        positions=piece.offsets[sound],
+    )

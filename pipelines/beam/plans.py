@@ -1,0 +1,139 @@
+"""The plans of a running pipeline: looked at again while it runs, the same for every worker.
+
+A worker has the plans that the pipeline was submitted with, and those that have come into the
+folder of plans since. Packed rows cross workers under the numbering of the registry that decoded
+them; a worker that meets a plan that it does not know yet reads the folder at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.estimates import Candidates
+from pipelines.rows import Rows
+from pipelines.storedplans import StoredPlans
+from sotto.errors import PlanError
+from sotto.registry import Registry
+
+#: Seconds between two looks at the folder.
+LOOK_SECONDS = 15.0
+_FINGERPRINT = 32
+
+
+@dataclass(frozen=True)
+class PlansFolder:
+    """Where a pipeline's plans are; crosses Beam pickled.
+
+    Parameters
+    ----------
+    path : str
+        A folder that all workers reach.
+    """
+
+    path: str
+
+    def registry(self) -> Registry:
+        """Return the plans that are known here, at most ``LOOK_SECONDS`` old."""
+        return _looked(self.path).registry
+
+    def candidates(self) -> Candidates:
+        """Return the strings to look for, of the same plans."""
+        return _looked(self.path).candidates
+
+    def numbered(self, numbering: bytes) -> Registry:
+        """Return the registry that numbers metrics in this way.
+
+        Parameters
+        ----------
+        numbering : bytes
+            Fingerprints of 32 bytes, as of :func:`numbering_of`.
+
+        Raises
+        ------
+        PlanError
+            A plan is not in the folder.
+        """
+        registry = self.registry()
+        if numbering_of(registry) == numbering:
+            return registry
+        wanted = [numbering[at : at + _FINGERPRINT] for at in range(0, len(numbering), 32)]
+        if any(each not in registry.by_fingerprint for each in wanted):
+            registry = _look(self.path).registry
+        return _ordered(registry, tuple(wanted))
+
+    def renumbered(self, rows: Rows, numbering: bytes, registry: Registry) -> Rows:
+        """Return rows that were numbered in another way as this registry numbers them."""
+        if numbering == numbering_of(registry):
+            return rows
+        table = _translation(self.numbered(numbering), registry)
+        return replace(
+            rows,
+            metric=table[rows.metric],
+            widths={int(table[metric]): width for metric, width in rows.widths.items()},
+        )
+
+
+def numbering_of(registry: Registry) -> bytes:
+    """Return the plans' fingerprints in the order that gives metrics their ids."""
+    return b"".join(plan.fingerprint for plan in registry.plans)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    at: float
+    registry: Registry
+    candidates: Mapping[bytes, Mapping[str, Sequence[str]]]
+
+
+_held: dict[str, _Looked] = {}
+_lock = threading.Lock()
+
+
+def _looked(path: str) -> _Looked:
+    held = _held.get(path)
+    if held is not None and time.monotonic() - held.at < LOOK_SECONDS:
+        return held
+    return _look(path)
+
+
+def _look(path: str) -> _Looked:
+    """Read the folder; where no plan has come, the registry stays the very same object."""
+    with _lock:
+        held = _held.get(path)
+        registry, candidates = StoredPlans(Path(path)).with_given([], {})
+        if held is not None and numbering_of(held.registry) == numbering_of(registry):
+            digests = [[plan.digest for plan in each.plans] for each in (held.registry, registry)]
+            registry = held.registry if digests[0] == digests[1] else registry
+        _held[path] = looked = _Looked(time.monotonic(), registry, candidates)
+        return looked
+
+
+@lru_cache(maxsize=16)
+def _ordered(registry: Registry, fingerprints: tuple[bytes, ...]) -> Registry:
+    missing = [each.hex() for each in fingerprints if each not in registry.by_fingerprint]
+    if missing:
+        raise PlanError(
+            "reports have been counted under plans that are not in the folder of plans, of the "
+            f"fingerprints {', '.join(missing)}: put them back"
+        )
+    return Registry([registry.by_fingerprint[each] for each in fingerprints])
+
+
+@lru_cache(maxsize=64)
+def _translation(former: Registry, registry: Registry) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+    first: dict[bytes, int] = {}
+    for number, fingerprint, _, _ in registry.metrics:
+        first.setdefault(fingerprint, number)
+    seen: dict[bytes, int] = {}
+    table = []
+    for _, fingerprint, _, _ in former.metrics:
+        table.append(first[fingerprint] + seen.get(fingerprint, 0))
+        seen[fingerprint] = seen.get(fingerprint, 0) + 1
+    return np.array(table, dtype=np.uint16)

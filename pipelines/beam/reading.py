@@ -1,0 +1,265 @@
+"""Reading partitions: a splittable DoFn whose restriction is a partition's offsets.
+
+One call reads for a moment, decodes what it has read, and yields packed rows, one element for
+each budget period and shard: no report crosses the engine by itself. The watermark of a partition
+is the broker's append time of its last record. A partition that is read to its end and gives
+nothing more follows the clock, at a distance, so that it does not hold the others back.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.coders import PickleCoder
+from apache_beam.io.iobase import RestrictionProgress, WatermarkEstimator
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorProvider
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+from pipelines import quarantine
+from pipelines.beam.partitions import OpenPartition, Partitions
+from pipelines.beam.plans import numbering_of
+from pipelines.beam.stream import Stream, moment
+from pipelines.blocks import arrivals
+from pipelines.rows import Rows, padded_width
+from pipelines.written import Tally
+from sotto.clocks import now_ms
+from sotto.decode import Reject
+from sotto.logreader import EARLIEST
+
+#: A call ends after so many seconds or bytes, whichever comes first.
+READ_SECONDS = 0.5
+READ_BYTES = 8 << 20
+#: Seconds until a partition that gave nothing is asked again.
+IDLE_SECONDS = 0.5
+#: Seconds between two notes of how far a partition is read.
+NOTE_SECONDS = 5.0
+#: Of so many rejects one element is made at most.
+REJECTS = 1_000
+#: Names of the outputs beside the main one.
+REJECTED, NOTES = "rejected", "notes"
+
+_END = 2**62
+_STATE_KEY = struct.Struct("<qH")
+_NUMBERING = struct.Struct("<H")
+
+
+class Clock(NamedTuple):
+    """The time of a partition, ms.
+
+    Attributes
+    ----------
+    append : int
+        The append time of its last record: none that follows is given an earlier one.
+    watermark : int
+        No element that follows has an earlier timestamp.
+    """
+
+    append: int = EARLIEST
+    watermark: int = EARLIEST
+
+
+class AppendTime(WatermarkEstimator):
+    """Tells the watermark that the reader sets."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def get_estimator_state(self) -> Clock:
+        return self.clock
+
+    def current_watermark(self) -> Timestamp:
+        return moment(self.clock.watermark)
+
+    def observe_timestamp(self, timestamp: Timestamp) -> None:
+        """Do nothing: blocks have the time of their first record."""
+
+
+class AppendTimes(WatermarkEstimatorProvider):
+    """Gives every partition its clock; checkpointed with its offsets."""
+
+    def initial_estimator_state(self, element: str, restriction: OffsetRange) -> Clock:
+        return Clock()
+
+    def create_watermark_estimator(self, estimator_state: Clock) -> AppendTime:
+        return AppendTime(estimator_state)
+
+    def estimator_state_coder(self) -> PickleCoder:
+        return PickleCoder()
+
+
+class _Tail(OffsetRestrictionTracker):
+    """Offsets without an end."""
+
+    def is_bounded(self) -> bool:
+        return False
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(completed=0, remaining=1)
+
+
+class _Offsets(RestrictionProvider):
+    """A partition from its first record on."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    def initial_restriction(self, element: str) -> OffsetRange:
+        partition = self._partitions.open(element)
+        try:
+            return OffsetRange(partition.first(), _END)
+        finally:
+            partition.close()
+
+    def create_tracker(self, restriction: OffsetRange) -> _Tail:
+        return _Tail(restriction)
+
+    def restriction_size(self, element: str, restriction: OffsetRange) -> int:
+        return 1
+
+    def restriction_coder(self) -> PickleCoder:
+        return PickleCoder()
+
+    def truncate(self, element: str, restriction: OffsetRange) -> None:
+        """Read nothing more when the pipeline is drained."""
+
+
+class _Held:
+    """A partition that a worker has open: the position after its last record, and since when."""
+
+    def __init__(self, partition: OpenPartition) -> None:
+        self.partition = partition
+        self.moved = time.monotonic()
+        self.noted = (float("-inf"), -1)
+
+
+class Gathered:
+    """What a call has read."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[int, int, int], list[Rows]] = {}
+        self.rejects: list[Reject] = []
+        self.reports = 0
+        self.size = 0
+        self.first = EARLIEST
+
+
+def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
+    """Return the splittable DoFn that reads partitions, given their names.
+
+    Its main output are pairs of bytes: period and shard, and rows with their numbering; beside it
+    are packed rejects, and notes for the job's health.
+    """
+    given_back = partitions.given_back
+
+    class Read(beam.DoFn):
+        """Names of partitions to packed rows."""
+
+        def setup(self) -> None:
+            self._held: dict[str, _Held] = {}
+
+        def teardown(self) -> None:
+            for held in self._held.values():
+                held.partition.close()
+
+        @beam.DoFn.unbounded_per_element()
+        def process(
+            self,
+            name: str,
+            tracker: Any = beam.DoFn.RestrictionParam(_Offsets(partitions)),
+            estimator: Any = beam.DoFn.WatermarkEstimatorParam(AppendTimes()),
+        ) -> Iterator[Any]:
+            # Absent while it is in use: a call that fails leaves no connection in an odd state.
+            held = self._held.pop(name, None) or _Held(partitions.open(name))
+            registry = stream.plans.registry()
+            at, clock = tracker.current_restriction().start, estimator.get_estimator_state()
+            gathered, end = Gathered(), time.monotonic() + READ_SECONDS
+            append, idle, begin = clock.append, False, at
+            while gathered.size < READ_BYTES and time.monotonic() < end:
+                block = held.partition.read(at, append)
+                if block is None:
+                    idle = True
+                    break
+                if not tracker.try_claim(block.end - 1):
+                    break
+                found = arrivals(block, registry, None)
+                for rows in found.rows:
+                    key = (rows.period, rows.shard, padded_width(rows.payload.shape[1]))
+                    gathered.rows.setdefault(key, []).append(rows)
+                gathered.rejects += found.rejects
+                gathered.reports += found.reports
+                gathered.size += len(block.buffer)
+                if gathered.first == EARLIEST and len(block.append):
+                    gathered.first = int(block.append[0])
+                at, append = block.end, block.clock
+            if at != begin:
+                held.moved = time.monotonic()
+            now = now_ms()
+            time_of = now if given_back else max(gathered.first, clock.watermark)
+            yield from _elements(gathered, numbering_of(registry), moment(time_of))
+            watermark = max(clock.watermark, append)
+            if given_back:
+                watermark = max(watermark, now)
+            elif idle and time.monotonic() - held.moved > stream.idle / 1000:
+                watermark = max(watermark, now - stream.idle)
+            noted, position = held.noted
+            if at != position and (idle or time.monotonic() - noted > NOTE_SECONDS):
+                held.noted = time.monotonic(), at
+                note = {"partition": name, "offset": at}
+                if not given_back and append != EARLIEST:
+                    note["clock"] = append
+                yield _tagged(NOTES, (b"", json.dumps(note).encode()), moment(time_of))
+            estimator.clock = Clock(append, watermark)
+            self._held[name] = held
+            tracker.defer_remainder(Duration.of(IDLE_SECONDS if idle else 0))
+
+    return Read()
+
+
+def with_numbering(numbering: bytes, rows: bytes) -> bytes:
+    """Return packed rows with the plans by which their metrics are numbered before them."""
+    return _NUMBERING.pack(len(numbering)) + numbering + rows
+
+
+def numbered(element: bytes) -> tuple[bytes, bytes]:
+    """Return numbering and packed rows of :func:`with_numbering`."""
+    (size,) = _NUMBERING.unpack_from(element)
+    return element[_NUMBERING.size : _NUMBERING.size + size], element[_NUMBERING.size + size :]
+
+
+def shard_key(period: int, shard: int) -> bytes:
+    """Return the key of a period's shard."""
+    return _STATE_KEY.pack(period, shard)
+
+
+def period_and_shard(key: bytes) -> tuple[int, int]:
+    """Return what :func:`shard_key` was given."""
+    period, shard = _STATE_KEY.unpack(key)
+    return period, shard
+
+
+def rejected(rejects: list[Reject], tally: Tally) -> Iterator[tuple[str, Any]]:
+    """Yield what is told of rejects and reports, with the name of the output that it goes to."""
+    for at in range(0, len(rejects), REJECTS):
+        yield REJECTED, quarantine.pack(rejects[at : at + REJECTS])
+    if rejects or any(tally):
+        note = {"tally": list(tally), "rejects": quarantine.numbers(rejects)}
+        yield NOTES, (b"", json.dumps(note).encode())
+
+
+def _elements(gathered: Gathered, numbering: bytes, at: Timestamp) -> Iterator[Any]:
+    for (period, shard, _), parts in gathered.rows.items():
+        rows = with_numbering(numbering, Rows.concat(parts).to_bytes())
+        yield TimestampedValue((shard_key(period, shard), rows), at)
+    for name, value in rejected(gathered.rejects, Tally(reports=gathered.reports)):
+        yield _tagged(name, value, at)
+
+
+def _tagged(name: str, value: object, at: Timestamp) -> beam.pvalue.TaggedOutput:
+    return beam.pvalue.TaggedOutput(name, TimestampedValue(value, at))

@@ -1,0 +1,69 @@
+"""What a streaming pipeline is told when it is submitted, the same for all its stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+
+from pipelines.beam.plans import PlansFolder
+from sotto.errors import ParameterError
+from sotto.logreader import EARLIEST
+from sotto.registry import Registry
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What all stages know; crosses Beam pickled.
+
+    Parameters
+    ----------
+    job : str
+        Random name of the deployment, which its documents carry.
+    plans : PlansFolder
+    linger : int
+        For how long rows are gathered before they are counted, ms.
+    every : int
+        A window, a period or the job's health is told of at most so often, ms.
+    idle : int
+        A partition that has given nothing for so long, though it is read to its end, does not
+        hold the watermark back any more, ms.
+    cache : int
+        Bytes of states that a worker process keeps ready; they can always be made again.
+    """
+
+    job: str
+    plans: PlansFolder
+    linger: int = 10_000
+    every: int = 30_000
+    idle: int = 60_000
+    cache: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        for name in ("linger", "every", "idle"):
+            if not getattr(self, name) >= 1:
+                raise ParameterError(f"{name} {getattr(self, name)} must be at least 1 ms")
+
+
+def moment(ms: int) -> Timestamp:
+    """Return milliseconds as Beam's time."""
+    return MIN_TIMESTAMP if ms == EARLIEST else Timestamp(micros=ms * 1000)
+
+
+def closing_time(period: int, registry: Registry) -> int:
+    """Return the time, ms, from which on no report of a budget period can count any more."""
+    return (period + 1) * registry.period + registry.horizon
+
+
+def next_settling(time: int, registry: Registry) -> int:
+    """Return the first time after ``time``, ms, at which a window has all its timely reports.
+
+    Honest reports of a window's events have come once the watermark has passed its end by the
+    plan's resolution and grace.
+    """
+    kinds = {
+        (metric.window, plan.resolution + plan.grace)
+        for plan in registry.plans
+        for metric in plan.metrics
+    }
+    return min(((time - lag) // window + 1) * window + lag for window, lag in kinds)
