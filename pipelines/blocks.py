@@ -53,7 +53,7 @@ def arrivals(block: Block, registry: Registry, first_open: int | None) -> Arriva
     """
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
-        Reject(stretch.reason, bytes(stretch.body), stretch.append) for stretch in block.corrupt
+        Reject(Reason.CORRUPT_LOG, bytes(stretch.body), stretch.append) for stretch in block.corrupt
     ]
     timely = rows_of(decoded.batches, registry)
     # Selected first: made-up event times lie in very many periods.

@@ -35,7 +35,6 @@ from pipelines.files import Checkpoint
 from pipelines.intent import Intent
 from pipelines.keyed import new_key
 from pipelines.manifest import Manifest
-from pipelines.shares import Share
 from pipelines.storedplans import StoredPlans
 from sotto.errors import DrainError
 
@@ -144,20 +143,15 @@ class StateDirectory:
         except FileNotFoundError as error:
             raise DrainError(f"{self.path} holds no drain: there is no MANIFEST.json") from error
 
-    def open(self, share: Share | None = None) -> Manifest:
+    def open(self) -> Manifest:
         """Return what is committed, after removing what is not; make a new directory's first.
 
         To be called under :meth:`lock`.
 
-        Parameters
-        ----------
-        share : Share, optional
-            Of which the directory is to be; a directory stays of the share of which it was made.
-
         Raises
         ------
         DrainError
-            There is something but no manifest, the manifest is damaged, or of another share.
+            There is something but no manifest, or the manifest is damaged.
         """
         if not self._manifest.exists():
             self._check_unused()
@@ -165,21 +159,11 @@ class StateDirectory:
             (self.path / folder).mkdir(exist_ok=True)
         if not self._manifest.exists():
             name = SystemSource().bits(128)
-            first = Manifest(state=f"{name:032x}", key=new_key(), share=share)
+            first = Manifest(state=f"{name:032x}", key=new_key())
             files.replace(self._manifest, first.to_json())
         manifest = self.manifest()
-        self._check_share(manifest.share, share)
         self.collect(manifest)
         return manifest
-
-    def _check_share(self, made: Share | None, wanted: Share | None) -> None:
-        if made == wanted:
-            return
-        of = "all partitions" if made is None else f"share {made}"
-        again = "no --share" if made is None else f"--share {made}"
-        raise DrainError(
-            f"{self.path} was made for {of}, and stays so: give {again}, or another state directory"
-        )
 
     def _check_unused(self) -> None:
         """Refuse a directory with anything in it that only a manifest could explain."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import URL
@@ -23,7 +22,6 @@ from pipelines.intent import Intent
 from pipelines.lanes import Source, source_of
 from pipelines.publishing import Publish
 from pipelines.results import Results, of_state
-from pipelines.shares import Share
 from pipelines.source import FrozenLog
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
@@ -119,8 +117,7 @@ def drain(
         Plans and versions of one collector whose reports the log may hold, besides those that
         the state directory has. What is given once it keeps.
     database : str or URL, optional
-        As SQLAlchemy takes it; ``results.db`` in the state directory if not given. Of a source
-        that is a share of others nothing is projected: that is for :mod:`pipelines.combine`.
+        As SQLAlchemy takes it; ``results.db`` in the state directory if not given.
     as_of : int, optional
         Take only what was appended up to then, ms.
     max_reports : int
@@ -144,8 +141,7 @@ def drain(
     Raises
     ------
     DrainError
-        It cannot go on. The last commit is intact, and another drain goes on from there. Or a
-        share's results are to go to a database.
+        It cannot go on. The last commit is intact, and another drain goes on from there.
     BrokerError
         So it is, for a broker.
     PlanError
@@ -158,21 +154,17 @@ def drain(
     if max_reports < 1:
         raise DrainError(f"max_reports {max_reports} must be at least 1")
     source = source_of(log)
-    if source.share is not None and database is not None:
-        raise DrainError("a share has no database of its own: sotto combine writes that of all")
-    if source.share is not None and publish is not None and publish.of_all:
-        raise DrainError("a share has a part of what is counted: it publishes no estimates")
     directory = StateDirectory(state_dir)
     registry, _ = directory.plans.with_given(plans, {})
     registry.require_signatures()
     source.open(registry)
     began = time.monotonic()
-    with directory.lock(), results_of(source.share, database, directory) as results:
+    with directory.lock(), Results(database or of_state(directory.path)) as results:
         try:
-            note, share = checkpoint or _ignore, source.share
+            note = checkpoint or _ignore
             # Before the lock was held, another process may have added plans.
             registry, strings = directory.plans.with_given(plans, candidates or {})
-            driver = Driver(directory, registry, strings, results, note, share, publish)
+            driver = Driver(directory, registry, strings, results, note, publish)
             trusted = clock() + trust if as_of is None else None
             result = _drain(driver, source, as_of, trusted, max_reports, progress or _ignore, stop)
         except (OSError, FormatError) as error:
@@ -180,15 +172,6 @@ def drain(
         finally:
             source.close()
     return replace(result, seconds=time.monotonic() - began, unit=source.unit)
-
-
-def results_of(
-    share: Share | None, database: str | URL | None, directory: StateDirectory
-) -> AbstractContextManager[Results | None]:
-    """Return where results are projected to; None for a share's."""
-    if share is not None:
-        return nullcontext()
-    return Results(database or of_state(directory.path))
 
 
 def _ignore(*_: object) -> None:

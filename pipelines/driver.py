@@ -23,7 +23,6 @@ from pipelines.plannames import check_plans
 from pipelines.projection import projection
 from pipelines.publishing import Publish
 from pipelines.results import Results
-from pipelines.shares import Share
 from pipelines.withheld import Withheld
 from pipelines.written import Written
 from sotto.errors import BrokerError, DrainError
@@ -55,12 +54,10 @@ class Driver:
         All plans under which reports have been counted, and maybe more.
     candidates : mapping
         Strings to look for, by plan fingerprint and metric.
-    results : Results or None
-        What is committed is projected there, if anywhere.
+    results : Results
+        What is committed is projected there.
     checkpoint : callable
         Told of every step of a commit; tests stop the process there.
-    share : Share or None
-        Of which the directory is.
     publish : Publish, optional
         What is committed is published by it, if by anything.
 
@@ -84,9 +81,8 @@ class Driver:
         directory: StateDirectory,
         registry: Registry,
         candidates: Candidates,
-        results: Results | None,
+        results: Results,
         checkpoint: Checkpoint,
-        share: Share | None,
         publish: Publish | None = None,
     ) -> None:
         self.directory = directory
@@ -96,7 +92,7 @@ class Driver:
         self.checkpoint = checkpoint
         self.unpublished = ""
         self._to_topic = publish
-        self.manifest = directory.open(share)
+        self.manifest = directory.open()
         self._noted = _noted(directory.path)
         self._names = names_of(registry.plans)
         check_plans(self.manifest, registry)
@@ -173,7 +169,7 @@ class Driver:
                 "an interrupted requeue takes reports of plans that are missing: "
                 + ", ".join(missing)
             )
-        withheld = Withheld(str(self.directory.path), intent.requeue, self.manifest.share)
+        withheld = Withheld(str(self.directory.path), intent.requeue)
         return withheld, withheld.items
 
     def note(self, seconds: float | None = None) -> None:
@@ -198,8 +194,6 @@ class Driver:
 
     def _project(self) -> None:
         """Bring the database to what is committed, if it is behind."""
-        if self.results is None:
-            return
         manifest = self.manifest
         since = self.results.projected(manifest.state)
         if since > manifest.generation:

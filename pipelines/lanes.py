@@ -15,7 +15,6 @@ from typing import Protocol
 
 from pipelines import files
 from pipelines.intent import Intent, Mark
-from pipelines.shares import Share
 from sotto.errors import DrainError
 from sotto.frames import FRAME
 from sotto.logreader import Block, LogReader, lanes, segments
@@ -72,11 +71,6 @@ class Source(Protocol):
     @property
     def unit(self) -> str:
         """What positions count: ``bytes`` or ``messages``."""
-        ...
-
-    @property
-    def share(self) -> Share | None:
-        """Which share of all reports it has; None for all of them."""
         ...
 
     def open(self, registry: Registry) -> None:
@@ -154,7 +148,6 @@ class EmbeddedLog:
 
     path: Path
     unit = "bytes"
-    share = None
 
     def open(self, registry: Registry) -> None:
         """Return if there is a log.

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from pipelines.audit import Totals
 from pipelines.counts import Window, WindowKey
 from pipelines.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
-from pipelines.shares import Share
 from pipelines.written import Tally, Written, numbers_of
 from sotto.compiled import CompiledPlan
+from sotto.errors import DrainError
 from sotto.registry import Registry, names_of
 
 FORMAT = 2
@@ -95,8 +95,6 @@ class Manifest:
         ways differ in them.
     tally : Tally
         What became of all reports read.
-    share : Share or None
-        Which share of the topics' partitions is taken, for ever; None for all of a source.
     requeued : mapping
         Reason to the rows that were rejected for it and then taken again.
     minima : mapping
@@ -119,7 +117,6 @@ class Manifest:
     expired: Mapping[str, int] = field(default_factory=dict)
     lineage: tuple[str, ...] = ()
     tally: Tally = field(default_factory=Tally)
-    share: Share | None = None
     requeued: Mapping[str, int] = field(default_factory=dict)
     minima: Mapping[str, Minimum] = field(default_factory=dict)
 
@@ -148,7 +145,6 @@ class Manifest:
                 "expired": dict(self.expired),
                 "lineage": list(self.lineage),
                 "tally": self.tally,
-                "share": None if self.share is None else str(self.share),
                 "requeued": dict(self.requeued),
                 "minima": dict(self.minima),
             }
@@ -161,9 +157,15 @@ class Manifest:
         Raises
         ------
         DrainError
-            It is not one, of an unknown format, or damaged.
+            It is not one, of an unknown format, damaged, or of a share of a topic.
         """
         value = load(content, "MANIFEST.json", FORMAT)
+        if value.get("share"):
+            raise DrainError(
+                f"the state is of share {value['share']} of a topic, made by an earlier release; "
+                "this one counts a whole topic in one state: begin with a new state directory "
+                "and a new epoch of the topic"
+            )
         return cls(
             state=value["state"],
             key=bytes.fromhex(value["key"]),
@@ -180,7 +182,6 @@ class Manifest:
             expired=value["expired"],
             lineage=tuple(value["lineage"]),
             tally=Tally(*value["tally"]),
-            share=Share.parse(value["share"]) if value["share"] else None,
             requeued=value["requeued"],
             minima={plan: Minimum(*each) for plan, each in value.get("minima", {}).items()},
         )
@@ -379,11 +380,11 @@ def _with_audits(
     total = dict(periods)
     for (period, _), held in sorted(states.items()):
         before = total.get(period)
-        total[period] = held.totals if before is None else add_totals(before, held.totals)
+        total[period] = held.totals if before is None else _add_totals(before, held.totals)
     return total
 
 
-def add_totals(one: Totals, other: Totals) -> Totals:
+def _add_totals(one: Totals, other: Totals) -> Totals:
     """Return the audit of two sets of pseudonyms that have none in common."""
     return Totals(
         pseudonyms=one.pseudonyms + other.pseudonyms,

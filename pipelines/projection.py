@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from pipelines import counts, files
@@ -39,36 +39,13 @@ def projection(
     anew : bool
         Whether the database is emptied first.
     """
-    changed = _changed(directory, manifest, since)
-    return projection_of(manifest, registry, candidates, changed, anew=anew)
-
-
-def projection_of(
-    manifest: Manifest,
-    registry: Registry,
-    candidates: Candidates,
-    changed: Iterable[list[tuple[WindowKey, Window]]],
-    *,
-    anew: bool = False,
-) -> Projection:
-    """Return what brings a database to what is committed, given the windows that changed.
-
-    Parameters
-    ----------
-    manifest : Manifest
-        What is committed.
-    registry, candidates
-        By which windows are estimated.
-    changed : iterable of list of (WindowKey, Window)
-        Some windows at a time; gone through once, within the transaction.
-    anew : bool
-        Whether the database is emptied first.
-    """
     return Projection(
         state=manifest.state,
         generation=manifest.generation,
         clock=manifest.clock,
-        changed=(_rows(windows, registry, candidates) for windows in changed),
+        changed=(
+            _rows(windows, registry, candidates) for windows in _changed(directory, manifest, since)
+        ),
         periods=list(_periods(manifest, registry)),
         quarantine=list(_quarantine(manifest)),
         lineage=manifest.digest(manifest.generation),

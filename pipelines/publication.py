@@ -112,17 +112,14 @@ def documents_of(
     yield rejects_document(job, collector, rejects, revision, requeued)
 
 
-def health_of(
-    manifests: Mapping[StateDirectory, Manifest], whole: Manifest, collector: str
-) -> tuple[bytes, bytes]:
+def health_of(directory: StateDirectory, manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
     """Return the document of how the job is as of what is committed.
 
     Parameters
     ----------
-    manifests : mapping
-        State directory to what it has committed: one, or those of all shares.
-    whole : Manifest
-        That one, or what they add up to.
+    directory : StateDirectory
+    manifest : Manifest
+        What it has committed.
     collector : str
 
     Raises
@@ -131,21 +128,17 @@ def health_of(
         A later commit has removed a state.
     """
     held = [
-        (directory.state(*key, one.generation), one.totals)
-        for directory, manifest in manifests.items()
-        for key, one in manifest.states.items()
+        (directory.state(*key, one.generation), one.totals) for key, one in manifest.states.items()
     ]
     health = {
-        **whole.tally._asdict(),
+        **manifest.tally._asdict(),
         "chains": sum(totals.chains for _, totals in held),
         "pseudonyms": sum(totals.pseudonyms for _, totals in held),
         "state_bytes": sum(path.stat().st_size for path, _ in held),
-        "clock": whole.clock,
-        "offsets": {
-            lane: end for manifest in manifests.values() for lane, end in manifest.lanes.items()
-        },
+        "clock": manifest.clock,
+        "offsets": dict(manifest.lanes),
     }
-    return health_document(whole.state, collector, health, whole.generation)
+    return health_document(manifest.state, collector, health, manifest.generation)
 
 
 def _key(row: Mapping[str, object]) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from pipelines.manifest import Manifest
 from pipelines.projection import projection
 from pipelines.publication import Publication, documents_of, health_of
 from pipelines.results import Projection
-from pipelines.stamps import check_stamps, stamps_of
+from pipelines.stamps import check_stamps, stamp_of
 from pipelines.wholetopics import records
 from sotto.brokers import Broker, require_client
 from sotto.errors import BrokerError, FormatError, ParameterError
@@ -41,11 +41,6 @@ _BATCH = 256 << 10
 class Publish(Protocol):
     """Publishes what is committed and has not been published."""
 
-    @property
-    def of_all(self) -> bool:
-        """Whether it is of all that is counted, which a share has only a part of."""
-        ...
-
     def __call__(
         self,
         directory: StateDirectory,
@@ -67,11 +62,6 @@ class Several:
     """Publishes by several ways, each whether or not the others fail."""
 
     ways: Sequence[Publish]
-
-    @property
-    def of_all(self) -> bool:
-        """Whether any is of all that is counted."""
-        return any(way.of_all for way in self.ways)
 
     def __call__(
         self,
@@ -117,7 +107,6 @@ class EstimatesTopic:
 
     broker: Broker
     topic: SinkTopic
-    of_all = True
 
     def __post_init__(self) -> None:
         if self.topic.kind != "estimates":
@@ -141,12 +130,12 @@ class EstimatesTopic:
             return
         ends = dict(note.ends) if note and note.of_topic(str(self.topic), found.id) else {}
         with closing(self.records(found.partitions, ends)) as others:
-            check_stamps(others, [manifest], str(self.topic))
+            check_stamps(others, manifest, str(self.topic))
         changed = projection(directory, manifest, registry, candidates, since)
         before = note.clock if note is not None and since else None
         collector = registry.collector
-        health = health_of({directory: manifest}, manifest, collector)
-        ends |= self.send(changed, collector, before, health, stamps_of([manifest]))
+        health = health_of(directory, manifest, collector)
+        ends |= self.send(changed, collector, before, health, [stamp_of(manifest)])
         done = Publication(
             str(self.topic), found.id, manifest.generation, manifest.clock, changed.lineage, ends
         )

@@ -49,7 +49,6 @@ class QuarantineTopic:
 
     broker: Broker
     topic: SinkTopic
-    of_all = False
 
     def __post_init__(self) -> None:
         if self.topic.kind != "quarantine":

@@ -20,12 +20,13 @@ from dataclasses import replace
 from sqlalchemy import URL
 
 from pipelines.commit import StateDirectory
-from pipelines.drain import MAX_REPORTS, DrainResult, Progress, results_of
+from pipelines.drain import MAX_REPORTS, DrainResult, Progress
 from pipelines.driver import Driver
 from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
 from pipelines.intent import Intent, Requeue
 from pipelines.quarantined import CURABLE, check_reasons
+from pipelines.results import Results, of_state
 from pipelines.withheld import waiting
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, FormatError
@@ -78,16 +79,14 @@ def requeue(
     """
     check_reasons(reasons)
     directory = StateDirectory(state_dir)
-    share = directory.manifest().share
-    if share is not None and database is not None:
-        raise DrainError("a share has no database of its own: sotto combine writes that of all")
+    directory.manifest()  # Refuses what no drain has made.
     began = time.monotonic()
     tell, note = progress or _ignore, checkpoint or _ignore
-    with directory.lock(wait), results_of(share, database, directory) as results:
+    with directory.lock(wait), Results(database or of_state(directory.path)) as results:
         try:
             registry, strings = directory.plans.with_given(plans, candidates or {})
             registry.require_signatures()
-            driver = Driver(directory, registry, strings, results, note, share)
+            driver = Driver(directory, registry, strings, results, note)
             result = _requeue(driver, reasons, max_reports, tell, stop)
         except (OSError, FormatError) as error:
             raise DrainError(f"the requeue was not finished: {error}") from error

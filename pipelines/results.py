@@ -130,16 +130,6 @@ QUARANTINE = sql.Table(
     sql.Column("requeued", sql.BigInteger),
 )
 
-#: Which generation of each share there is, of results that several state directories add up to.
-SHARES = sql.Table(
-    "shares",
-    METADATA,
-    sql.Column("state", sql.String, primary_key=True),
-    sql.Column("share", sql.String, nullable=False),
-    sql.Column("generation", sql.BigInteger, nullable=False),
-    sql.Column("lineage", sql.String),
-)
-
 
 @dataclass(frozen=True)
 class Projection:
@@ -163,8 +153,6 @@ class Projection:
         Digest of the generation.
     anew : bool
         Whether all that the database holds goes first.
-    shares : sequence of Row
-        All state directories that these are the results of, if they are more than one.
     """
 
     state: str
@@ -175,7 +163,6 @@ class Projection:
     quarantine: Sequence[Row]
     lineage: str | None = None
     anew: bool = False
-    shares: Sequence[Row] = ()
 
 
 def of_state(state_dir: str | os.PathLike[str]) -> sql.URL:
@@ -305,7 +292,6 @@ class Results:
                     for table in METADATA.sorted_tables:
                         connection.execute(sql.delete(table))
                 _raise_generation(connection, projection)
-                _raise_shares(connection, projection.shares)
                 for windows, estimates in projection.changed:
                     replace_windows(connection, windows, estimates)
                 _replace_all(connection, PERIODS, projection.periods)
@@ -370,14 +356,6 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
     if connection.execute(sql.select(META.c.id)).first() is not None:
         raise DrainError(f"the database is not behind generation {projection.generation}")
     connection.execute(sql.insert(META).values(id=1, state=projection.state, **now))
-
-
-def _raise_shares(connection: sql.Connection, shares: Sequence[Row]) -> None:
-    had = {row.state: row.generation for row in connection.execute(sql.select(SHARES))}
-    for row in shares:
-        if had.get(row["state"], 0) > int(str(row["generation"])):
-            raise DrainError(f"the database is ahead of share {row['share']}")
-    _replace_all(connection, SHARES, shares)
 
 
 def replace_windows(

@@ -3,10 +3,6 @@
 Offsets are positions. How far each partition has been taken is committed with what was counted,
 never in Kafka. A lane's name has the topic's id in it, so that a topic that was deleted and made
 again is not taken for the one it was.
-
-Several processes may each take a share of the partitions. A shard lives in one partition, so that
-budgets and duplicates are decided within one process; what its sender has put into another
-partition is then not counted but quarantined, since it could be counted in two shares.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pipelines.intent import Intent, Mark
 from pipelines.lanes import Lane
 from pipelines.partitions import Reader, reader_of
-from pipelines.shares import Share
 from pipelines.topiclanes import LaneName, PartitionLane, lost
 from sotto.brokers import Broker
 from sotto.errors import BrokerError, DrainError, ParameterError
@@ -37,13 +32,11 @@ class KafkaTopics:
     accept_loss : bool
         Whether to go on where the broker has deleted records that were never taken. What is
         missing is quarantined as one entry without bytes.
-    share : Share, optional
-        Take the partitions of this share alone, and of them what belongs there.
 
     Raises
     ------
     ParameterError
-        No topic, or of several names; or partitions that cannot be shared equally.
+        No topic, or of several names.
     """
 
     unit = "messages"
@@ -53,20 +46,12 @@ class KafkaTopics:
         broker: Broker,
         topics: Sequence[ReportTopic],
         accept_loss: bool = False,
-        share: Share | None = None,
     ) -> None:
         if len({topic.name for topic in topics}) != 1:
             raise ParameterError("topics must be epochs of one name")
         self.broker = broker
         self.topics = tuple(sorted(set(topics), key=lambda topic: (topic.epoch, topic.partitions)))
         self.accept_loss = accept_loss
-        self.share = share
-        for topic in self.topics:
-            if share is not None and topic.partitions % share.of:
-                raise ParameterError(
-                    f"share {share} must divide the {topic.partitions} partitions of {topic}: "
-                    "a device's reports would be in two shares in two epochs"
-                )
         self._found: dict[ReportTopic, FoundTopic] = {}
         self._others: tuple[ReportTopic, ...] = ()
 
@@ -92,7 +77,7 @@ class KafkaTopics:
         names = [
             LaneName(topic, self._found[topic].id, number)
             for topic in self.topics
-            for number in self._numbers(topic)
+            for number in range(topic.partitions)
         ]
         bounds = self._reader.bounds([name.partition for name in names])
         known = {LaneName.parse(lane).topic for lane in taken}
@@ -140,8 +125,7 @@ class KafkaTopics:
         return reader_of(self.broker)
 
     def _lane(self, name: LaneName, bounds: tuple[int, int] | None = None) -> PartitionLane:
-        shared = self.share is not None
-        return PartitionLane(name, self._reader, self.accept_loss, shared, bounds)
+        return PartitionLane(name, self._reader, self.accept_loss, bounds)
 
     def _check_topic(self, name: LaneName) -> None:
         if name.topic.name != self.topics[0].name:
@@ -163,7 +147,7 @@ class KafkaTopics:
             LaneName(topic, ids[topic], number)
             for topic in self._others
             if topic in ids
-            for number in self._numbers(topic)
+            for number in range(topic.partitions)
         ]
         bounds = self._reader.bounds([name.partition for name in older])
         for name in older:
@@ -173,11 +157,6 @@ class KafkaTopics:
                     f"{name} has {left} messages that have not been counted: "
                     f"give --topic {name.topic} too"
                 )
-
-    def _numbers(self, topic: ReportTopic) -> list[int]:
-        """Return the partitions that are taken here."""
-        numbers = range(topic.partitions)
-        return [one for one in numbers if self.share is None or self.share.takes(one)]
 
     def _check_range(self, lane: str, first: int, end: int, taken: int) -> None:
         if end < taken:

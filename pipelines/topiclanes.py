@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from pipelines.partitions import Partition, Piece, Reader
 from sotto.errors import DrainError
-from sotto.headers import shards_said
 from sotto.logreader import Block, Corrupt
-from sotto.reasons import Reason
 from sotto.topics import ReportTopic
 
 _LANE = re.compile(r"(?P<topic>[^/@]+)@(?P<id>[^/@]+)/(?P<number>\d+)")
@@ -84,8 +82,6 @@ class PartitionLane:
     reader : Reader
     accept_loss : bool
         Whether to go on where records have been deleted that were never taken.
-    shared : bool
-        Whether messages of shards of other partitions are left out, as damage.
     bounds : (int, int), optional
         Those at which it was frozen, if it was.
     """
@@ -95,12 +91,10 @@ class PartitionLane:
         name: LaneName,
         reader: Reader,
         accept_loss: bool,
-        shared: bool = False,
         bounds: tuple[int, int] | None = None,
     ) -> None:
         self.name = str(name)
         self._partition = name.partition
-        self._of = name if shared else None
         self._reader = reader
         self._accept_loss = accept_loss
         self._bounds = bounds
@@ -120,9 +114,7 @@ class PartitionLane:
             for piece in self._reader.pieces(
                 self._partition, at, end, keep=self._bounds is not None
             ):
-                block = (
-                    self._gap(at, end, clock) if piece is None else timed_block(piece, clock, self._of)
-                )
+                block = self._gap(at, end, clock) if piece is None else timed_block(piece, clock)
                 yield block
                 at, clock = block.end, block.clock
 
@@ -147,35 +139,24 @@ class PartitionLane:
         return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none)
 
 
-def timed_block(piece: Piece, clock: int, name: LaneName | None = None) -> Block:
-    """Return a piece with monotone times.
-
-    Records without the broker's time are damage; so are, where the partition has a name, messages
-    of shards that belong to others.
-    """
+def timed_block(piece: Piece, clock: int) -> Block:
+    """Return a piece with monotone times; records without the broker's time are damage."""
     times = np.where(piece.appended, piece.times, clock)
     if len(times):
         times[0] = max(clock, int(times[0]))
         times = np.maximum.accumulate(times)
-    data = piece.data + PADDING
-    reasons = np.where(piece.appended, 0, Reason.CORRUPT_LOG)
-    if name is not None:
-        shards = shards_said(np.frombuffer(data, np.uint8), piece.at[:-1], np.diff(piece.at))
-        elsewhere = (shards >= 0) & (shards % name.topic.partitions != name.number)
-        reasons[(reasons == 0) & elsewhere] = Reason.WRONG_PARTITION
     corrupt = tuple(
         Corrupt(
             int(piece.offsets[at]),
             int(times[at]),
             piece.data[piece.at[at] : piece.at[at + 1]],
-            Reason(int(reasons[at])),
         )
-        for at in np.flatnonzero(reasons).tolist()
+        for at in np.flatnonzero(~piece.appended).tolist()
     )
-    sound = reasons == 0
+    sound = piece.appended
     return TopicBlock(
         position=piece.start,
-        buffer=data,
+        buffer=piece.data + PADDING,
         offsets=piece.at[:-1][sound],
         lengths=np.diff(piece.at)[sound],
         append=times[sound],

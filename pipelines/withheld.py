@@ -19,12 +19,10 @@ from pipelines.commit import StateDirectory
 from pipelines.intent import Requeue, WorkItem
 from pipelines.manifest import Manifest
 from pipelines.quarantined import plan_of
-from pipelines.shares import Share
 from sotto.columns import Reject
 from sotto.errors import DrainError
 from sotto.logreader import BLOCK_BYTES, EARLIEST, Block
 from sotto.reasons import Reason
-from sotto.wire import HEADER
 
 #: Decoding looks at the first bytes of a message even if it has none.
 _PADDING = bytes(8)
@@ -55,7 +53,7 @@ def waiting(
         marks = {(reason, plan) for reason, plan, _ in entry.requeued}
         found: Counter[tuple[str, str]] = Counter()
         for reject in _rejects(directory, entry.generation):
-            plan = _plan(reject, manifest.share)
+            plan = _plan(reject)
             if reject.reason.label in labels and plan is not None:
                 found[reject.reason.label, plan] += max(reject.rows, 1)
         for (reason, plan), rows in sorted(found.items()):
@@ -63,13 +61,10 @@ def waiting(
                 yield Requeue(entry.generation, reason, plan, rows)
 
 
-def _plan(reject: Reject, share: Share | None) -> str | None:
-    """Return the plan of a rejected message that its directory may count, if it names one."""
+def _plan(reject: Reject) -> str | None:
+    """Return the plan that a rejected message names, if it names one."""
     plan = plan_of(reject.message)
-    if plan is None:
-        return None
-    _, _, _, shard, _, _ = HEADER.unpack_from(reject.message)
-    return plan.hex() if share is None or share.takes(shard) else None
+    return None if plan is None else plan.hex()
 
 
 def _rejects(directory: StateDirectory, generation: int) -> Iterator[Reject]:
@@ -92,13 +87,10 @@ class Withheld:
     state : str
         Path of the state directory.
     requeue : tuple of Requeue
-    share : Share or None
-        Of which the directory is: what it may not count is left where it is.
     """
 
     state: str
     requeue: tuple[Requeue, ...]
-    share: Share | None
 
     @property
     def items(self) -> tuple[WorkItem, ...]:
@@ -110,26 +102,23 @@ class Withheld:
         """Return the file of a work item."""
         generation = int(name)
         chosen = {(r.reason, r.plan) for r in self.requeue if r.generation == generation}
-        return _File(Path(self.state), generation, chosen, self.share)
+        return _File(Path(self.state), generation, chosen)
 
 
 class _File:
     """A quarantine file of which some messages are taken."""
 
-    def __init__(
-        self, state: Path, generation: int, chosen: set[tuple[str, str]], share: Share | None
-    ) -> None:
+    def __init__(self, state: Path, generation: int, chosen: set[tuple[str, str]]) -> None:
         self._directory = StateDirectory(state)
         self._generation = generation
         self._chosen = chosen
-        self._share = share
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
         """Yield the messages, each with the append time by which it was judged."""
         held: list[Reject] = []
         size = 0
         for reject in _rejects(self._directory, self._generation):
-            if (reject.reason.label, _plan(reject, self._share)) not in self._chosen:
+            if (reject.reason.label, _plan(reject)) not in self._chosen:
                 continue
             held.append(reject)
             size += len(reject.message)

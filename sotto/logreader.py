@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sotto.frames import FRAME, HEADER, Scan, record, scan
-from sotto.reasons import Reason
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +44,6 @@ class Corrupt(NamedTuple):
     position: int
     append: int
     body: bytes
-    reason: Reason = Reason.CORRUPT_LOG
 
 
 class Segment(NamedTuple):

@@ -21,6 +21,7 @@ class Reason(IntEnum):
     EQUIVOCATION = 13
     REVOKED = 14
     CORRUPT_LOG = 15
+    #: Of earlier releases, whose processes could share a topic.
     WRONG_PARTITION = 16
     UNAUTHENTICATED = 17
 

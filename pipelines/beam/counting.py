@@ -66,6 +66,8 @@ PART = 4
 AUDITED = 100
 #: Name of the output of audits, beside those of the reader.
 AUDITS = "audits"
+#: What notes tell of the states of open periods, as differences.
+OPEN = ("state_bytes", "chains", "pseudonyms")
 
 _TOKEN = 16
 _SHARD = struct.Struct("<H?8q")
@@ -90,8 +92,8 @@ class Head(NamedTuple):
         When the state was audited last, ms.
     due : bool
         Whether it has changed since.
-    told : int
-        What the job's health was told of its bytes.
+    told : tuple of int
+        What the job's health was told: bytes, chains and pseudonyms.
     closed : bool
         Whether the period is over and its state gone.
     """
@@ -105,7 +107,7 @@ class Head(NamedTuple):
     armed: bool = False
     audited: int = 0
     due: bool = False
-    told: int = 0
+    told: tuple[int, int, int] = (0, 0, 0)
     closed: bool = False
 
 
@@ -336,13 +338,18 @@ class Count(beam.DoFn):
             return head
         registry = self.stream.plans.numbered(bytes.fromhex(head.numbering))
         state = self._restored(period, shard, head, registry, log, snapshot)
-        totals = _SHARD.pack(shard, closed, *numbers_of(state.totals()))
+        totals = state.totals()
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
-        yield beam.pvalue.TaggedOutput(AUDITS, (struct.pack("<q", period), totals))
-        size = 0 if closed else head.size + head.logged
-        note = {"state_bytes": size - head.told}
+        packed = _SHARD.pack(shard, closed, *numbers_of(totals))
+        yield beam.pvalue.TaggedOutput(AUDITS, (struct.pack("<q", period), packed))
+        now = (head.size + head.logged, totals.chains, totals.pseudonyms)
+        told = (0, 0, 0) if closed else now
+        note = {
+            name: after - before
+            for name, after, before in zip(OPEN, told, head.told, strict=True)
+        }
         yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
-        return head._replace(audited=now_ms(), due=False, told=size)
+        return head._replace(audited=now_ms(), due=False, told=told)
 
     def _renumbered(self, block: bytes, numbering: bytes, registry: Registry) -> bytes:
         if numbering == numbering_of(registry):

@@ -17,6 +17,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import reduce
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -31,10 +32,11 @@ from apache_beam.transforms.userstate import (
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.audit import Totals
+from pipelines.beam.counting import OPEN
 from pipelines.beam.stream import Stream, closing_time, moment
 from pipelines.counts import Window, WindowKey, add, unpack_matrix
 from pipelines.estimates import rows_of_windows
-from pipelines.manifest import sum_of_totals
+from pipelines.manifest import add_totals
 from pipelines.published import (
     health_document,
     period_document,
@@ -249,7 +251,7 @@ class Periods(_Documents):
             "period_start": period * registry.period,
             "period_end": (period + 1) * registry.period,
             "closed": all(closed for _, closed, *_ in shards),
-            **asdict(sum_of_totals(Totals(*totals) for _, _, *totals in shards)),
+            **asdict(reduce(add_totals, (Totals(*totals) for _, _, *totals in shards))),
         }
         told.write(json.dumps(_Told(revision)).encode())
         yield period_document(self.stream.job, row, revision)
@@ -311,7 +313,7 @@ class Health(_Documents):
     def sum(self, parts: list[bytes]) -> bytes:
         tally, rejects, clock = Tally(), Counter[str](), None
         offsets: dict[str, int] = {}
-        numbers = dict.fromkeys(("state_bytes", "chains", "pseudonyms"), 0)
+        numbers = dict.fromkeys(OPEN, 0)
         for part in map(json.loads, parts):
             tally = tally.plus(Tally(*part.get("tally", Tally())))
             rejects.update(part.get("rejects", {}))

@@ -211,7 +211,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             noted, position = held.noted
             if at != position and (idle or time.monotonic() - noted > NOTE_SECONDS):
                 held.noted = time.monotonic(), at
-                note = {"partition": name, "offset": at}
+                note: dict[str, object] = {"offsets": {name: at}}
                 if not given_back and append != EARLIEST:
                     note["clock"] = append
                 yield _tagged(NOTES, (b"", json.dumps(note).encode()), moment(time_of))

@@ -17,7 +17,6 @@ COMMANDS = (
     "plan",
     "replay",
     "aggregate",
-    "combine",
     "requeue",
     "estimates",
     "ledger",

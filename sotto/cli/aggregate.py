@@ -43,14 +43,11 @@ examples:
   sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
       drain a topic; with --broker client.json instead of --kafka, over TLS and with a name
 
-  sotto aggregate ... --topic reports-e1-p8 --share 1/2 --state state-1 --follow
-      one of two processes that drain a topic together; sotto combine adds their results up
-
   sotto aggregate ... --publish reports-estimates --follow
       publish what changes to a compacted topic, which sotto sink takes to other databases
 
-One process drains a topic, all its partitions or a share of them: offsets and counts are committed
-together, in one state directory. A share has no database of its own.
+Offsets and counts are committed together, in one state directory, to which one drain at a time
+writes.
 
 What is published is committed before: where the topic cannot be reached, that is told, and tried
 again at the next drain.
@@ -80,11 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--accept-loss",
         action="store_true",
         help="go on behind records that the broker has deleted before they were counted",
-    )
-    add(
-        "--share",
-        metavar="K/N",
-        help="take the K-th of N equal shares of the partitions; others take the rest",
     )
     add("--state", type=Path, required=True, metavar="DIR", help="where state and results are kept")
     add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
@@ -156,21 +148,19 @@ def _warn(text: str) -> None:
 def _source(args: argparse.Namespace) -> Source:
     """Return where the reports are."""
     if args.log is not None:
-        if args.topic or args.accept_loss or args.share:
-            raise ParameterError("--topic, --share and --accept-loss go with --kafka or --broker")
+        if args.topic or args.accept_loss:
+            raise ParameterError("--topic and --accept-loss go with --kafka or --broker")
         from pipelines.lanes import EmbeddedLog
 
         return EmbeddedLog(args.log)
     if not args.topic:
         raise ParameterError("--topic is missing: sotto topics list shows what there is")
-    from pipelines.shares import Share
     from pipelines.topic import KafkaTopics
     from sotto.topics import ReportTopic
 
     broker = given.broker_of(args)
     topics = [ReportTopic.parse(name) for name in args.topic]
-    share = None if args.share is None else Share.parse(args.share)
-    return KafkaTopics(broker, topics, args.accept_loss, share)
+    return KafkaTopics(broker, topics, args.accept_loss)
 
 
 def _follow(

@@ -53,9 +53,6 @@ examples:
       of a job that drains a topic
   sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
       where the job has a database of its own
-  sotto exporter --state state-1 --share 1/2 --kafka localhost:9092 --topic reports-e1-p8
-  sotto exporter --database sqlite:///all.db
-      one of the processes that share a topic, and what sotto combine adds up
   sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
       --kafka localhost:9092 --topic reports-e1-p8
       of a streaming job, and of the sink that writes its estimates
@@ -75,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--log", type=Path, metavar="DIR", help=lag)
     given.add_broker(where, help=(lag, lag))
     add("--topic", action="append", default=[], metavar="NAME", help="of sotto aggregate")
-    add("--share", metavar="K/N", help="of sotto aggregate; its state directory has no database")
     add(
         "--group",
         metavar="NAME",
@@ -134,9 +130,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
         raise ParameterError(f"--port {args.port} must be from 0 to 65535")
     if args.group and (args.state or not args.topic):
         raise ParameterError("--group goes with --topic, and without --state")
-    database = None
-    if args.database or not args.share:
-        database = Database(args.database or of_state(args.state), args.max_series)
+    database = Database(args.database or of_state(args.state), args.max_series)
     readers = Readers(args.state, database, *_watched(args), _registry_of(args.plan))
     fresh, deadline = (parse_duration(text) / 1000 for text in (args.fresh, args.deadline))
     registry = CollectorRegistry()
@@ -162,7 +156,6 @@ def _watched(
         return WatchedLog(args.log), None
     if not args.topic:
         return None, None
-    from pipelines.shares import Share
     from pipelines.topic import KafkaTopics
     from sotto.topics import ReportTopic
 
@@ -170,8 +163,7 @@ def _watched(
     topics = [ReportTopic.parse(name) for name in args.topic]
     if args.state is None:
         return _streaming(broker, topics, args.group)
-    share = None if args.share is None else Share.parse(args.share)
-    return WatchedTopics(KafkaTopics(broker, topics, share=share)), None
+    return WatchedTopics(KafkaTopics(broker, topics)), None
 
 
 def _streaming(

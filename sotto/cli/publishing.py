@@ -1,4 +1,4 @@
-"""What of ``sotto aggregate`` and ``sotto combine`` is about publishing what they estimate."""
+"""What of ``sotto aggregate`` is about publishing what it estimates."""
 
 from __future__ import annotations
 
@@ -10,31 +10,24 @@ from typing import TYPE_CHECKING
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pipelines.combine import Combined
-    from pipelines.combinedtopic import CombinedTopic
     from pipelines.drain import DrainResult
     from pipelines.publishing import Publish
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of what publishes estimates and what was rejected."""
-    add_estimates(parser, "default: as those of the reports")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--publish", metavar="NAME", help="also to a topic of estimates, by its full name")
+    add(
         "--publish-quarantine",
         metavar="NAME",
         help="what is rejected also to a topic of quarantine, by its full name",
     )
-
-
-def add_estimates(parser: argparse.ArgumentParser, otherwise: str) -> None:
-    """Declare the arguments of what publishes estimates alone."""
-    add = parser.add_argument
-    add("--publish", metavar="NAME", help="also to a topic of estimates, by its full name")
     add(
         "--publish-broker",
         type=Path,
         metavar="FILE",
-        help=f"how to reach that topic's brokers (JSON); {otherwise}",
+        help="how to reach these topics' brokers (JSON); default: as those of the reports",
     )
 
 
@@ -44,11 +37,6 @@ def publish_of(args: argparse.Namespace) -> Publish | None:
         if args.publish_broker is not None:
             raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
         return None
-    if args.publish is not None and args.share is not None:
-        raise ParameterError(
-            "--publish does not go with --share: a share has a part of the counts; "
-            "sotto combine --publish publishes those of all"
-        )
     from pipelines.publishing import EstimatesTopic, Several
     from pipelines.quarantinetopic import QuarantineTopic
     from sotto.brokers import Broker
@@ -66,24 +54,7 @@ def publish_of(args: argparse.Namespace) -> Publish | None:
     return Several(ways)
 
 
-def combined_of(args: argparse.Namespace) -> CombinedTopic | None:
-    """Return what publishes the sum of shares, if it is to be."""
-    if args.publish is None and args.publish_broker is None:
-        return None
-    if args.publish is None:
-        raise ParameterError("--publish-broker goes with --publish")
-    if args.publish_broker is None:
-        raise ParameterError("--publish-broker is missing: where is the topic to publish to?")
-    from pipelines.combinedtopic import CombinedTopic
-    from pipelines.publishing import EstimatesTopic
-    from sotto.brokers import Broker
-    from sotto.sinktopics import SinkTopic
-
-    broker = Broker.from_file(args.publish_broker)
-    return CombinedTopic(EstimatesTopic(broker, SinkTopic.parse(args.publish)))
-
-
-def tell(result: DrainResult | Combined, what_now: str = "") -> None:
+def tell(result: DrainResult, what_now: str = "") -> None:
     """Say why results could not be published."""
     print(
         f"sotto: error: generation {result.generation} is committed, but not published: "

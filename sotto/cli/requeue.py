@@ -43,8 +43,7 @@ examples:
   sotto requeue --plan v2.yaml --broker client.json --topic reports-e1-p8
       give it back to a streaming job
 
-Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate; shares of a
-topic (sotto aggregate --share) are requeued one by one.
+Killed at any moment, it is finished by the next sotto requeue, or sotto aggregate.
 """
 
 #: Plans shown of what waits; anybody can send messages that name others.

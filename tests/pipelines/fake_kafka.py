@@ -14,7 +14,6 @@ from kafka.errors import OffsetOutOfRangeError
 
 from pipelines import partitions, topic
 from pipelines.partitions import Reader
-from pipelines.shares import Share
 from pipelines.topic import KafkaTopics
 from sotto.brokers import Broker
 from sotto.log import LogReader, lanes
@@ -78,12 +77,10 @@ class FakeCluster:
         """Return a partition of the first topic, or of the one named."""
         return self.partitions[TopicPartition(name or next(iter(self.topics)), number)]
 
-    def source(
-        self, *names: str, accept_loss: bool = False, share: Share | None = None
-    ) -> KafkaTopics:
+    def source(self, *names: str, accept_loss: bool = False) -> KafkaTopics:
         """Return topics as a source; all if none is named."""
         wanted = [self.topics[name] for name in names or self.topics]
-        return KafkaTopics(Broker("fake:9092"), wanted, accept_loss, share)
+        return KafkaTopics(Broker("fake:9092"), wanted, accept_loss)
 
     def check(self, wanted: ReportTopic, horizon: int, *, draining: bool) -> FoundTopic:
         """Say that a topic can be used."""

@@ -146,7 +146,7 @@ def test_windows_are_found_by_time(folder: Path, capsys: pytest.CaptureFixture[s
         (["--plan", "nowhere.yaml"], "nowhere.yaml"),
         (
             ["--topic", "reports-e1-p1"],
-            "--topic, --share and --accept-loss go with --kafka or --broker",
+            "--topic and --accept-loss go with --kafka or --broker",
         ),
     ],
 )

@@ -6,7 +6,6 @@ import random
 import shutil
 import tempfile
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,6 @@ from pipelines.driver import STEPS
 from pipelines.exporter.committed import committed as watched
 from pipelines.quarantined import CURABLE
 from pipelines.requeue import requeue
-from pipelines.shares import Share
-from pipelines.withheld import Withheld, waiting
 from sotto.errors import DrainError, ParameterError
 from sotto.reasons import Reason
 from sotto.wire import Row
@@ -332,16 +329,3 @@ def test_what_is_over_budget_is_so_however_it_comes(attack: Attack) -> None:
     attack.drain(*(one for chain in chains for one in chain))
     assert attack.requeue()["over_budget"] > 0
     assert attack.total == 0
-
-
-def test_a_share_takes_no_shard_of_another(world: World) -> None:
-    directory = StateDirectory(world.before)
-    whole = directory.manifest()
-    taken = {}
-    for number in (1, 2):
-        share = Share(number, 2)
-        found = tuple(waiting(directory, replace(whole, share=share), CURABLE))
-        reader = Withheld(str(world.before), found, share)
-        blocks = [b for item in reader.items for b in reader.lane(item.lane).blocks(0, 1, 0)]
-        taken[number] = {b.buffer[at + 4] % 2 for b in blocks for at in b.offsets.tolist()}
-    assert taken == {1: {0}, 2: {1}}

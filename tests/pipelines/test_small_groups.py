@@ -12,10 +12,11 @@ import json
 import random
 import sqlite3
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from mechanisms.frequency import channel_pairs
 from mechanisms.numeric import numeric
 from mechanisms.testing import SeededSource
 from mechanisms.vectors.coordinates import CoordinatesLadder
-from pipelines.combine import combine
 from pipelines.commit import StateDirectory
 from pipelines.counts import Window, WindowKey, unpack_page
 from pipelines.drain import drain
@@ -41,14 +41,17 @@ from pipelines.intent import dump
 from pipelines.projection import projection
 from pipelines.publication import documents_of
 from pipelines.published import WindowDocument, parse
-from pipelines.results import ESTIMATES, WINDOWS, Results, of_state
-from pipelines.shares import Share
+from pipelines.publishing import EstimatesTopic
+from pipelines.results import ESTIMATES, WINDOWS, Projection, Results, of_state
 from pipelines.sinkdatabase import SinkDatabase
 from pipelines.smallgroups import reason
+from sotto.brokers import Broker
 from sotto.cli import main
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.plan import parse_plan
 from sotto.registry import Registry
+from sotto.sinktopics import SinkTopic
+from sotto.topics import FoundTopic
 from sotto.wire import Row
 
 #: Of so few reports of bits, 20 or more are about the first one.
@@ -328,12 +331,45 @@ def _estimate_under(database: Path, asked: str) -> None:
         connection.execute(f"update windows set withheld = null, minimum_reports = {asked}")
 
 
+class KeptTopic(EstimatesTopic):
+    """A topic of estimates in memory, not compacted."""
+
+    def __init__(self) -> None:
+        super().__init__(Broker("fake:9092"), SinkTopic("reports", "estimates"))
+        self.kept: list[SimpleNamespace] = []
+
+    def found(self) -> FoundTopic:
+        return FoundTopic(1, 1, {}, "one")
+
+    def records(self, partitions: int, begin: Mapping[str, int]) -> Generator[Any]:
+        yield from self.kept[begin.get("0", 0) :]
+
+    def send(
+        self,
+        changed: Projection,
+        collector: str,
+        before: int | None,
+        health: tuple[bytes, bytes],
+        stamps: list[tuple[str, bytes]],
+    ) -> dict[str, int]:
+        for key, value in [*documents_of(changed, collector, before), health]:
+            self.kept.append(SimpleNamespace(key=key, value=value, headers=stamps))
+        return {"0": len(self.kept)}
+
+    def told(self) -> dict[bytes, Any]:
+        """Return what a reader has: of each key the document of the highest revision."""
+        found: dict[bytes, Any] = {}
+        for record in self.kept:
+            document = parse(record.key, record.value)
+            if record.key not in found or found[record.key].revision < document.revision:
+                found[record.key] = document
+        return found
+
+
 class Published:
     """A log with reports of one window, what drains publish of it, and a sink of that."""
 
     def __init__(self, folder: Path, least: int, devices: int = 19) -> None:
-        from test_combined_topic import KeptTopic
-
         self.folder, self.state, self.topic = folder, folder / "state", KeptTopic()
         self.database, self.sunk = f"sqlite:///{folder / 'sunk.db'}", 0
         write(folder / "log", colours(colour_plan(least), devices))
@@ -441,62 +477,6 @@ def test_another_minimum_when_the_drain_is_killed(tmp_path: Path, step: str) -> 
     assert job.drain(20) > 0
     assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
     assert job.drain(20) == 0
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> object:
-    from fake_kafka import FakeCluster, install
-
-    made = FakeCluster("reports-e1-p4")
-    install(monkeypatch, made)
-    return made
-
-
-@pytest.mark.parametrize(("devices", "why"), [(19, "19 reports, the plan asks for 20"), (20, None)])
-def test_it_is_the_sum_of_shares_that_must_be_enough(
-    cluster: object, tmp_path: Path, devices: int, why: str | None
-) -> None:
-    from fake_kafka import FakeCluster
-    from test_combine import publish
-
-    assert isinstance(cluster, FakeCluster)
-    plan = colour_plan()
-    publish(cluster, colours(plan, devices))
-    states = [tmp_path / "1", tmp_path / "2"]
-    for number, state in enumerate(states, start=1):
-        drain(cluster.source(share=Share(number, 2)), state, [plan])
-    database = tmp_path / "all.db"
-    for _ in range(2):
-        combine(states, [plan], f"sqlite:///{database}")
-        with Results(f"sqlite:///{database}") as results:
-            assert {row["withheld"] for row in results.estimates()} == {why}
-            assert {row["value"] is None for row in results.estimates()} == {why is not None}
-            assert [row["n"] for row in results.table(WINDOWS)] == [devices]
-        # It is made again the second time.
-        _estimate_under(database, "1")
-
-
-def test_another_minimum_of_shares_reaches_the_topic_of_all(
-    cluster: object, tmp_path: Path
-) -> None:
-    from fake_kafka import FakeCluster
-    from test_combine import publish
-    from test_combined_topic import KeptTopic
-
-    from pipelines.combinedtopic import CombinedTopic
-
-    assert isinstance(cluster, FakeCluster)
-    publish(cluster, colours(colour_plan(1), 19))
-    states, topic = [tmp_path / "1", tmp_path / "2"], KeptTopic()
-    for least, why in [(1, None), (20, "19 reports, the plan asks for 20")]:
-        for number, state in enumerate(states, start=1):
-            drain(cluster.source(share=Share(number, 2)), state, [colour_plan(least)])
-        database = f"sqlite:///{tmp_path / 'all.db'}"
-        combine(states, [colour_plan(least)], database, publish=CombinedTopic(topic))
-        told = [each for each in topic.told().values() if isinstance(each, WindowDocument)]
-        assert [each.window["withheld"] for each in told] == [why]
-        with Results(database) as results:
-            assert results.table(WINDOWS) == [told[0].window]
 
 
 def counted(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipelines.manifest import Manifest
-from pipelines.stamps import NAME, check_stamps, stamps_of
+from pipelines.stamps import NAME, check_stamps, stamp_of
 from sotto.errors import BrokerError
 
 TOPIC = "reports-estimates"
@@ -19,22 +19,22 @@ def manifest(*lineage: str, generation: int | None = None, state: str = "ours") 
 
 
 def published(*manifests: Manifest) -> list[SimpleNamespace]:
-    return [SimpleNamespace(headers=stamps_of([each])) for each in manifests]
+    return [SimpleNamespace(headers=[stamp_of(each)]) for each in manifests]
 
 
 def test_what_the_directory_has_committed_is_known() -> None:
     now = manifest("a", "b", "c")
-    check_stamps(published(manifest("a"), manifest("a", "b"), now), [now], TOPIC)
+    check_stamps(published(manifest("a"), manifest("a", "b"), now), now, TOPIC)
 
 
 @pytest.mark.parametrize("other", [manifest("a", "b", "c", "d"), manifest("a", "x")])
 def test_what_it_has_not_is_told(other: Manifest) -> None:
     with pytest.raises(BrokerError, match=f"does not know: .* delete {TOPIC}, make it again"):
-        check_stamps(published(manifest("a"), other), [manifest("a", "b", "c")], TOPIC)
+        check_stamps(published(manifest("a"), other), manifest("a", "b", "c"), TOPIC)
 
 
 def test_generations_of_which_no_digest_is_kept_are_believed() -> None:
-    check_stamps(published(manifest("a")), [manifest("y", "z", generation=500)], TOPIC)
+    check_stamps(published(manifest("a")), manifest("y", "z", generation=500), TOPIC)
 
 
 def test_others_and_nonsense_say_nothing() -> None:
@@ -42,4 +42,4 @@ def test_others_and_nonsense_say_nothing() -> None:
     for headers in ([], [("else", b"ours 9 x")], [(NAME, b"ours 9")], [(NAME, None)]):
         others.append(SimpleNamespace(headers=headers))
     others += [SimpleNamespace(headers=[(NAME, value)]) for value in (b"\xff", b"ours nine x")]
-    check_stamps(others, [manifest("a")], TOPIC)
+    check_stamps(others, manifest("a"), TOPIC)

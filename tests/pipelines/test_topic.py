@@ -410,3 +410,11 @@ def test_as_of_and_the_future(cluster: FakeCluster, tmp_path: Path) -> None:
     result = taken(cluster, tmp_path, clock=lambda: START + 2 * DAY)
     assert (result.drains, result.ahead) == (0, (f"{NAME}@one/0",))
     assert taken(cluster, tmp_path).tally.counted == 1
+
+
+def test_a_message_in_all_partitions_is_counted_once(cluster: FakeCluster, tmp_path: Path) -> None:
+    sent = report(START + DAY)
+    for number in (0, 1):
+        cluster.partition(number).append(START + DAY, sent)
+    tally = taken(cluster, tmp_path).tally
+    assert (tally.counted, tally.duplicates) == (1, 1)

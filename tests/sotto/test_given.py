@@ -18,7 +18,6 @@ ELSE = {
     "sink": ["--topic", "reports-estimates", "--database", "sqlite:///x.db"],
     "topics": ["check", "reports-e1-p2"],
     "exporter": ["--topic", "reports-e1-p2", "--database", "sqlite:///x.db"],
-    "combine": ["--state", "s", "--database", "sqlite:///x.db"],
     "flink": ["run", "--state", "s", "--topic", "reports-e1-p2"],
 }
 
@@ -48,7 +47,7 @@ def test_brokers_are_named_or_described_in_a_file(command: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("command", sorted(ELSE.keys() - {"sink"}))
 def test_plans_are_given_one_by_one(command: str) -> None:
-    where = [] if command == "combine" else ["--broker", "client.json"]
+    where = ["--broker", "client.json"]
     found = parsed(command, *where, *plans(command)).plan
     assert found == [Path("a.yaml"), Path("b.json")]
     if command in ("aggregate", "requeue"):
