@@ -380,11 +380,11 @@ def _with_audits(
     total = dict(periods)
     for (period, _), held in sorted(states.items()):
         before = total.get(period)
-        total[period] = held.totals if before is None else _add_totals(before, held.totals)
+        total[period] = held.totals if before is None else add_totals(before, held.totals)
     return total
 
 
-def _add_totals(one: Totals, other: Totals) -> Totals:
+def add_totals(one: Totals, other: Totals) -> Totals:
     """Return the audit of two sets of pseudonyms that have none in common."""
     return Totals(
         pseudonyms=one.pseudonyms + other.pseudonyms,

@@ -70,7 +70,6 @@ class _Documents(beam.DoFn):
     NEWS = BagStateSpec("news", BytesCoder())
     SUM = ReadModifyWriteStateSpec("sum", BytesCoder())
     TOLD = ReadModifyWriteStateSpec("told", BytesCoder())
-    TELL = TimerSpec("tell", TimeDomain.REAL_TIME)
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -111,7 +110,7 @@ class Windows(_Documents):
     NEWS = _Documents.NEWS
     SUM = _Documents.SUM
     TOLD = _Documents.TOLD
-    TELL = _Documents.TELL
+    TELL = TimerSpec("tell", TimeDomain.REAL_TIME)
     ON_TIME = TimerSpec("on_time", TimeDomain.WATERMARK)
     LAST = TimerSpec("last", TimeDomain.WATERMARK)
 
@@ -155,8 +154,9 @@ class Windows(_Documents):
         tell: Any = beam.DoFn.TimerParam(TELL),
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell what is counted once all timely reports are."""
-        tell.clear()
-        yield from self._tell(key, "on_time", news, total, told)
+        if told.read() is not None:
+            tell.clear()
+            yield from self._tell(key, "on_time", news, total, told)
 
     @on_timer(LAST)
     def over(
@@ -218,7 +218,7 @@ class Periods(_Documents):
     NEWS = _Documents.NEWS
     SUM = _Documents.SUM
     TOLD = _Documents.TOLD
-    TELL = _Documents.TELL
+    TELL = TimerSpec("tell", TimeDomain.REAL_TIME)
 
     def process(
         self,
@@ -272,7 +272,7 @@ class Health(_Documents):
     NEWS = _Documents.NEWS
     SUM = _Documents.SUM
     TOLD = _Documents.TOLD
-    TELL = _Documents.TELL
+    TELL = TimerSpec("tell", TimeDomain.REAL_TIME)
 
     def process(
         self,

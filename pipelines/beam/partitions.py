@@ -20,16 +20,17 @@ from sotto.logreader import Block, Corrupt
 class OpenPartition(Protocol):
     """A partition that a worker reads, with its connection."""
 
-    def first(self) -> int:
-        """Return the position of the first record that is there."""
+    def bounds(self) -> tuple[int, int]:
+        """Return the position of the first record that is there, and that after the last."""
         ...
 
-    def read(self, start: int, clock: int) -> Block | None:
+    def read(self, start: int, stop: int, clock: int) -> Block | None:
         """Return the records from a position on, as many as one request gives; None for none.
 
         Parameters
         ----------
-        start : int
+        start, stop : int
+            Records from ``stop`` on are left.
         clock : int
             The append time of the record before, ms: none is given an earlier one.
         """
@@ -87,15 +88,16 @@ class _OpenTopicPartition:
         self._reader = reader
         self._given_back = given_back
 
-    def first(self) -> int:
-        return self._reader.bounds([self._partition])[self._partition][0]
+    def bounds(self) -> tuple[int, int]:
+        return self._reader.bounds([self._partition])[self._partition]
 
-    def read(self, start: int, clock: int) -> Block | None:
+    def read(self, start: int, stop: int, clock: int) -> Block | None:
         piece = self._reader.poll(self._partition, start)
         if piece is None:
             return None
         if piece.start > start:
             raise DrainError(lost(self._name, start, piece.start))
+        piece = piece.cut(start, stop)
         return _first_times(piece, clock) if self._given_back else timed_block(piece, clock)
 
     def close(self) -> None:
@@ -126,11 +128,11 @@ class _OpenLane:
     def __init__(self, log: Path, name: str) -> None:
         self._lane = EmbeddedLog(log).lane(name)
 
-    def first(self) -> int:
-        return 0
+    def bounds(self) -> tuple[int, int]:
+        return 0, self._lane.end(0)
 
-    def read(self, start: int, clock: int) -> Block | None:
-        end = self._lane.end(start)
+    def read(self, start: int, stop: int, clock: int) -> Block | None:
+        end = min(self._lane.end(start), stop)
         return next(self._lane.blocks(start, end, clock), None) if end > start else None
 
     def close(self) -> None:

@@ -95,25 +95,27 @@ class AppendTimes(WatermarkEstimatorProvider):
 
 
 class _Tail(OffsetRestrictionTracker):
-    """Offsets without an end."""
+    """Offsets that may have no end."""
 
     def is_bounded(self) -> bool:
-        return False
+        return bool(self.current_restriction().stop < _END)
 
     def current_progress(self) -> RestrictionProgress:
         return RestrictionProgress(completed=0, remaining=1)
 
 
 class _Offsets(RestrictionProvider):
-    """A partition from its first record on."""
+    """A partition from its first record on, without an end or up to where it ends now."""
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, bounded: bool) -> None:
         self._partitions = partitions
+        self._bounded = bounded
 
     def initial_restriction(self, element: str) -> OffsetRange:
         partition = self._partitions.open(element)
         try:
-            return OffsetRange(partition.first(), _END)
+            first, end = partition.bounds()
+            return OffsetRange(first, max(first, end) if self._bounded else _END)
         finally:
             partition.close()
 
@@ -172,7 +174,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
         def process(
             self,
             name: str,
-            tracker: Any = beam.DoFn.RestrictionParam(_Offsets(partitions)),
+            tracker: Any = beam.DoFn.RestrictionParam(_Offsets(partitions, stream.bounded)),
             estimator: Any = beam.DoFn.WatermarkEstimatorParam(AppendTimes()),
         ) -> Iterator[Any]:
             # Absent while it is in use: a call that fails leaves no connection in an odd state.
@@ -181,8 +183,9 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             at, clock = tracker.current_restriction().start, estimator.get_estimator_state()
             gathered, end = Gathered(), time.monotonic() + READ_SECONDS
             append, idle, begin = clock.append, False, at
-            while gathered.size < READ_BYTES and time.monotonic() < end:
-                block = held.partition.read(at, append)
+            stop = tracker.current_restriction().stop
+            while at < stop and gathered.size < READ_BYTES and time.monotonic() < end:
+                block = held.partition.read(at, stop, append)
                 if block is None:
                     idle = True
                     break
@@ -216,6 +219,9 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
                     note["clock"] = append
                 yield _tagged(NOTES, (b"", json.dumps(note).encode()), moment(time_of))
             estimator.clock = Clock(append, watermark)
+            if at >= stop:
+                held.partition.close()
+                return
             self._held[name] = held
             tracker.defer_remainder(Duration.of(IDLE_SECONDS if idle else 0))
 

@@ -30,6 +30,8 @@ class Stream:
         hold the watermark back any more, ms.
     cache : int
         Bytes of states that a worker process keeps ready; they can always be made again.
+    bounded : bool
+        Whether to read partitions up to where they end now, and then close all periods.
     """
 
     job: str
@@ -38,6 +40,7 @@ class Stream:
     every: int = 30_000
     idle: int = 60_000
     cache: int = 1 << 30
+    bounded: bool = False
 
     def __post_init__(self) -> None:
         for name in ("linger", "every", "idle"):
