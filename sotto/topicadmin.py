@@ -81,6 +81,13 @@ class Topics:
             )
         return self._described(str(topic))
 
+    def id_of(self, topic: str) -> str:
+        """Return the id that the broker gave a topic; empty if there is none of this name."""
+        if topic not in self._admin.list_topics():
+            return ""
+        (described,) = self._admin.describe_topics([topic])
+        return str(described["topic_id"])
+
     def _described(self, name: str) -> FoundTopic:
         from kafka.admin import ConfigResource, ConfigResourceType
 

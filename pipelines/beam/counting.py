@@ -66,11 +66,13 @@ PART = 4
 AUDITED = 100
 #: Name of the output of audits, beside those of the reader.
 AUDITS = "audits"
+#: Of audits: the key, and a shard with the numbers of its audit.
+PERIOD, SHARD = struct.Struct("<q"), struct.Struct("<H8q")
 #: What notes tell of the states of open periods, as differences.
 OPEN = ("state_bytes", "chains", "pseudonyms")
 
 _TOKEN = 16
-_SHARD = struct.Struct("<H?8q")
+
 
 
 class Head(NamedTuple):
@@ -192,7 +194,7 @@ class Count(beam.DoFn):
         )
         if head.rows >= ROWS or head.waiting >= BYTES:
             head = yield from self._count(key, head, gathered, log, snapshot)
-        if not head.armed:
+        if not head.armed and not self.stream.bounded:
             linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
             head = head._replace(armed=True)
         kept.write(_packed(head))
@@ -340,8 +342,8 @@ class Count(beam.DoFn):
         state = self._restored(period, shard, head, registry, log, snapshot)
         totals = state.totals()
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
-        packed = _SHARD.pack(shard, closed, *numbers_of(totals))
-        yield beam.pvalue.TaggedOutput(AUDITS, (struct.pack("<q", period), packed))
+        packed = SHARD.pack(shard, *numbers_of(totals))
+        yield beam.pvalue.TaggedOutput(AUDITS, (PERIOD.pack(period), packed))
         now = (head.size + head.logged, totals.chains, totals.pseudonyms)
         told = (0, 0, 0) if closed else now
         note = {

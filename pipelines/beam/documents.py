@@ -13,7 +13,6 @@ before; the document is made again with the next change, and at the latest with 
 from __future__ import annotations
 
 import json
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -29,10 +28,11 @@ from apache_beam.transforms.userstate import (
     TimerSpec,
     on_timer,
 )
+from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.audit import Totals
-from pipelines.beam.counting import OPEN
+from pipelines.beam.counting import OPEN, PERIOD, SHARD
 from pipelines.beam.stream import Stream, closing_time, moment
 from pipelines.counts import Window, WindowKey, add, unpack_matrix
 from pipelines.estimates import rows_of_windows
@@ -50,8 +50,6 @@ from sotto.errors import FormatError
 #: Milliseconds from the first news of something to its document: other shards have news as well.
 SOON = 1_000
 
-_SHARD = struct.Struct("<H?8q")
-
 
 class _Told(NamedTuple):
     """What has been told: the last revision, whether a timer is set, whether the time was over."""
@@ -64,7 +62,8 @@ class _Told(NamedTuple):
 class _Documents(beam.DoFn):
     """Gathers what comes for a key, and makes its document when the timer fires.
 
-    Subclasses add up, and make the document.
+    Subclasses add up, and make the document. Their timers have names of their own: the embedded
+    runner mixes up timers of one name in stages that it fuses.
     """
 
     NEWS = BagStateSpec("news", BytesCoder())
@@ -78,7 +77,9 @@ class _Documents(beam.DoFn):
         """Keep news, and see to it that they are told; return what was told before."""
         news.add(value)
         before = _Told(*json.loads(told.read() or b"[]"))
-        if not before.armed:
+        if self.stream.bounded:
+            told.write(json.dumps(before).encode())
+        elif not before.armed:
             now = now_ms()
             due = max(before.revision + self.stream.every, now + SOON)
             # A clock that was set back does not silence the pipeline.
@@ -110,9 +111,9 @@ class Windows(_Documents):
     NEWS = _Documents.NEWS
     SUM = _Documents.SUM
     TOLD = _Documents.TOLD
-    TELL = TimerSpec("tell", TimeDomain.REAL_TIME)
-    ON_TIME = TimerSpec("on_time", TimeDomain.WATERMARK)
-    LAST = TimerSpec("last", TimeDomain.WATERMARK)
+    TELL = TimerSpec("windows_tell", TimeDomain.REAL_TIME)
+    ON_TIME = TimerSpec("windows_on_time", TimeDomain.WATERMARK)
+    LAST = TimerSpec("windows_last", TimeDomain.WATERMARK)
 
     def process(
         self,
@@ -218,7 +219,8 @@ class Periods(_Documents):
     NEWS = _Documents.NEWS
     SUM = _Documents.SUM
     TOLD = _Documents.TOLD
-    TELL = TimerSpec("tell", TimeDomain.REAL_TIME)
+    TELL = TimerSpec("periods_tell", TimeDomain.REAL_TIME)
+    LAST = TimerSpec("periods_last", TimeDomain.WATERMARK)
 
     def process(
         self,
@@ -226,35 +228,73 @@ class Periods(_Documents):
         news: Any = beam.DoFn.StateParam(NEWS),
         told: Any = beam.DoFn.StateParam(TOLD),
         tell: Any = beam.DoFn.TimerParam(TELL),
+        last: Any = beam.DoFn.TimerParam(LAST),
     ) -> None:
         """Gather a shard's audit."""
-        self.gather(element[1], news, told, tell)
+        key, totals = element
+        if told.read() is None:
+            last.set(moment(self._over(key)))
+        self.gather(totals, news, told, tell)
 
     @on_timer(TELL)
-    def tell(
+    def open(
         self,
         key: Any = beam.DoFn.KeyParam,
         news: Any = beam.DoFn.StateParam(NEWS),
         total: Any = beam.DoFn.StateParam(SUM),
         told: Any = beam.DoFn.StateParam(TOLD),
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Tell the audit of all shards; after the watermark all of them have closed the period."""
+        """Tell the audit of all shards until now."""
+        before = _Told(*json.loads(told.read() or b"[]"))
+        if before.armed:
+            yield self._document(key, before, news, total, closed=False)
+            told.write(json.dumps(_Told(_revision(before))).encode())
+
+    @on_timer(LAST)
+    def over(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        news: Any = beam.DoFn.StateParam(NEWS),
+        total: Any = beam.DoFn.StateParam(SUM),
+        told: Any = beam.DoFn.StateParam(TOLD),
+        tell: Any = beam.DoFn.TimerParam(TELL),
+        last: Any = beam.DoFn.TimerParam(LAST),
+        at: Any = beam.DoFn.TimestampParam,
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Tell the last audit, once all shards have closed the period."""
+        over = self._over(key)
+        if at.micros // 1000 < over:
+            # A plan that came later accepts reports for longer.
+            last.set(moment(over))
+            return
+        tell.clear()
+        before = _Told(*json.loads(told.read() or b"[]"))
+        yield self._document(key, before, news, total, closed=True)
+        total.clear()
+        told.clear()
+
+    def _document(
+        self, key: bytes, before: _Told, news: Any, total: Any, *, closed: bool
+    ) -> tuple[bytes, bytes]:
         packed = self.added(news, total)
         if packed is None:
-            return
-        shards = list(_SHARD.iter_unpack(packed))
-        (period,) = struct.unpack("<q", key)
+            raise FormatError("a budget period has no audit")
+        (period,) = PERIOD.unpack(key)
         registry = self.stream.plans.registry()
-        revision = _revision(_Told(*json.loads(told.read() or b"[]")))
+        totals = (Totals(*totals) for _, *totals in SHARD.iter_unpack(packed))
         row = {
             "collector": registry.collector,
             "period_start": period * registry.period,
             "period_end": (period + 1) * registry.period,
-            "closed": all(closed for _, closed, *_ in shards),
-            **asdict(reduce(add_totals, (Totals(*totals) for _, _, *totals in shards))),
+            "closed": closed,
+            **asdict(reduce(add_totals, totals)),
         }
-        told.write(json.dumps(_Told(revision)).encode())
-        yield period_document(self.stream.job, row, revision)
+        return period_document(self.stream.job, row, _revision(before))
+
+    def _over(self, key: bytes) -> int:
+        # What shards tell when they close it comes before that.
+        (period,) = PERIOD.unpack(key)
+        return closing_time(period, self.stream.plans.registry()) + 1
 
     def sum(self, parts: list[bytes]) -> bytes:
         # Of a shard the last audit counts.
@@ -262,8 +302,8 @@ class Periods(_Documents):
 
 
 def _cut(packed: bytes) -> Iterator[bytes]:
-    for at in range(0, len(packed), _SHARD.size):
-        yield packed[at : at + _SHARD.size]
+    for at in range(0, len(packed), SHARD.size):
+        yield packed[at : at + SHARD.size]
 
 
 class Health(_Documents):
@@ -272,7 +312,8 @@ class Health(_Documents):
     NEWS = _Documents.NEWS
     SUM = _Documents.SUM
     TOLD = _Documents.TOLD
-    TELL = TimerSpec("tell", TimeDomain.REAL_TIME)
+    TELL = TimerSpec("health_tell", TimeDomain.REAL_TIME)
+    END = TimerSpec("health_end", TimeDomain.WATERMARK)
 
     def process(
         self,
@@ -280,18 +321,36 @@ class Health(_Documents):
         news: Any = beam.DoFn.StateParam(NEWS),
         told: Any = beam.DoFn.StateParam(TOLD),
         tell: Any = beam.DoFn.TimerParam(TELL),
+        end: Any = beam.DoFn.TimerParam(END),
     ) -> None:
         """Gather a note."""
+        if told.read() is None:
+            end.set(GlobalWindow().max_timestamp())
         self.gather(element[1], news, told, tell)
 
     @on_timer(TELL)
-    def tell(
+    def now(
         self,
         news: Any = beam.DoFn.StateParam(NEWS),
         total: Any = beam.DoFn.StateParam(SUM),
         told: Any = beam.DoFn.StateParam(TOLD),
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell how the job is."""
+        yield from self._documents(news, total, told)
+
+    @on_timer(END)
+    def over(
+        self,
+        news: Any = beam.DoFn.StateParam(NEWS),
+        total: Any = beam.DoFn.StateParam(SUM),
+        told: Any = beam.DoFn.StateParam(TOLD),
+        tell: Any = beam.DoFn.TimerParam(TELL),
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Tell how the job was, at the end of all time."""
+        tell.clear()
+        yield from self._documents(news, total, told)
+
+    def _documents(self, news: Any, total: Any, told: Any) -> Iterator[tuple[bytes, bytes]]:
         packed = self.added(news, total)
         if packed is None:
             return

@@ -19,7 +19,7 @@ import apache_beam as beam
 from pipelines.beam.counting import AUDITS, Count
 from pipelines.beam.documents import Health, Periods, Windows
 from pipelines.beam.partitions import Partitions
-from pipelines.beam.reading import NOTES, REJECTED, read_dofn
+from pipelines.beam.reading import NOTES, REJECTED, discover_dofn, read_dofn
 from pipelines.beam.stream import Stream
 
 Keyed: TypeAlias = tuple[bytes, bytes]
@@ -39,7 +39,8 @@ def build(
     """
     read = [
         pipeline
-        | f"Partitions {number}" >> beam.Create(list(source.names()), reshuffle=False)
+        | f"Start {number}" >> beam.Impulse()
+        | f"Partitions {number}" >> beam.ParDo(discover_dofn(stream, source))
         | f"Spread {number}" >> beam.Reshuffle()
         | f"Read {number}"
         >> beam.ParDo(read_dofn(stream, source))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -13,8 +14,11 @@ from pipelines.lanes import EmbeddedLog
 from pipelines.partitions import Partition, Piece, Reader
 from pipelines.topiclanes import PADDING, TopicBlock, lost, timed_block
 from sotto.brokers import Broker
-from sotto.errors import DrainError
+from sotto.errors import BrokerError, DrainError
 from sotto.logreader import Block, Corrupt
+from sotto.sinktopics import SinkTopic
+from sotto.topicadmin import connected
+from sotto.topics import FoundTopic
 
 
 class OpenPartition(Protocol):
@@ -50,7 +54,7 @@ class Partitions(Protocol):
         ...
 
     def names(self) -> Sequence[str]:
-        """Return the names of all partitions."""
+        """Return the names of the partitions that there are now."""
         ...
 
     def open(self, name: str) -> OpenPartition:
@@ -59,33 +63,97 @@ class Partitions(Protocol):
 
 
 @dataclass(frozen=True)
-class TopicPartitions:
-    """Partitions of topics.
+class Cluster:
+    """How workers reach a Kafka cluster; crosses Beam pickled, and without any password.
 
     Parameters
     ----------
-    broker : Broker
-    partitions : tuple of str
-        Their names: topic, slash, number.
-    given_back : bool
+    servers : str
+        ``host:port``, for brokers that are reached in the clear.
+    file : str
+        Path of the file that says how to reach them, on every worker; empty if there is none.
     """
 
-    broker: Broker
-    partitions: tuple[str, ...]
-    given_back: bool = False
+    servers: str = ""
+    file: str = ""
+
+    def broker(self) -> Broker:
+        """Return the broker."""
+        return Broker.from_file(self.file) if self.file else Broker(self.servers)
+
+
+@dataclass(frozen=True)
+class ReportTopics:
+    """The partitions of all epochs of a name, also of those that come later.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    name : str
+    epoch : int
+        The first one that is read.
+    """
+
+    cluster: Cluster
+    name: str
+    epoch: int
+    given_back = False
 
     def names(self) -> Sequence[str]:
-        return self.partitions
+        broker = self.cluster.broker()
+        with connected(broker) as topics:
+            epochs = [each for each in topics.epochs(self.name) if each.epoch >= self.epoch]
+            found = {str(topic): topics.find(topic) for topic in epochs}
+        return _partitions(found)
 
     def open(self, name: str) -> OpenPartition:
-        return _OpenTopicPartition(name, Reader(self.broker), self.given_back)
+        return _OpenTopicPartition(name, self.cluster.broker(), self.given_back)
+
+
+@dataclass(frozen=True)
+class RequeueTopic:
+    """The partitions of the topic of what is given back, once there is one.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    topic : str
+    """
+
+    cluster: Cluster
+    topic: str
+    given_back = True
+
+    def names(self) -> Sequence[str]:
+        broker = self.cluster.broker()
+        with connected(broker) as topics:
+            try:
+                found = {self.topic: topics.find_sink(SinkTopic.parse(self.topic))}
+            except BrokerError:
+                return ()
+        return _partitions(found)
+
+    def open(self, name: str) -> OpenPartition:
+        return _OpenTopicPartition(name, self.cluster.broker(), self.given_back)
+
+
+def _partitions(topics: Mapping[str, FoundTopic]) -> list[str]:
+    """Return names of partitions: topic, its id, number. A topic made again has another id."""
+    return [
+        f"{topic}@{found.id}/{number}"
+        for topic, found in topics.items()
+        for number in range(found.partitions)
+    ]
 
 
 class _OpenTopicPartition:
-    def __init__(self, name: str, reader: Reader, given_back: bool) -> None:
+    def __init__(self, name: str, broker: Broker, given_back: bool) -> None:
         self._name = name
-        self._partition = _partition(name)
-        self._reader = reader
+        topic, _, number = name.rpartition("/")
+        topic, _, id = topic.partition("@")
+        _check_same(broker, topic, id)
+        self._partition = Partition(topic, int(number))
+        self._reader = Reader(broker)
         self._given_back = given_back
 
     def bounds(self) -> tuple[int, int]:
@@ -139,9 +207,15 @@ class _OpenLane:
         pass
 
 
-def _partition(name: str) -> Partition:
-    topic, _, number = name.rpartition("/")
-    return Partition(topic, int(number))
+@lru_cache(maxsize=1024)
+def _check_same(broker: Broker, topic: str, id: str) -> None:
+    """Refuse a topic that was deleted and made again: offsets are of records that are gone."""
+    with connected(broker) as topics:
+        if topics.id_of(topic) != id:
+            raise DrainError(
+                f"topic {topic} was deleted and made again since the pipeline has read it: it "
+                "would go on behind records that it has never read; start it anew"
+            )
 
 
 def _first_times(piece: Piece, clock: int) -> Block:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.coders import PickleCoder
-from apache_beam.io.iobase import RestrictionProgress, WatermarkEstimator
+from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker, WatermarkEstimator
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorProvider
 from apache_beam.transforms.window import TimestampedValue
@@ -38,6 +38,8 @@ READ_SECONDS = 0.5
 READ_BYTES = 8 << 20
 #: Seconds until a partition that gave nothing is asked again.
 IDLE_SECONDS = 0.5
+#: Seconds between two looks for new partitions, by which the watermark is behind at least.
+LOOK_SECONDS = 10.0
 #: Seconds between two notes of how far a partition is read.
 NOTE_SECONDS = 5.0
 #: Of so many rejects one element is made at most.
@@ -130,6 +132,81 @@ class _Offsets(RestrictionProvider):
 
     def truncate(self, element: str, restriction: OffsetRange) -> None:
         """Read nothing more when the pipeline is drained."""
+
+
+class _Seen(RestrictionTracker):
+    """The names that have been told, which only become more."""
+
+    def __init__(self, seen: tuple[str, ...]) -> None:
+        self._seen = seen
+
+    def current_restriction(self) -> tuple[str, ...]:
+        return self._seen
+
+    def try_claim(self, position: tuple[str, ...]) -> bool:
+        self._seen = (*self._seen, *position)
+        return True
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[tuple[str, ...], ...]:
+        return self._seen, self._seen
+
+    def check_done(self) -> bool:
+        return True
+
+    def is_bounded(self) -> bool:
+        return False
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(completed=0, remaining=1)
+
+
+class _Names(RestrictionProvider):
+    """Names of which none has been told yet."""
+
+    def initial_restriction(self, element: bytes) -> tuple[str, ...]:
+        return ()
+
+    def create_tracker(self, restriction: tuple[str, ...]) -> _Seen:
+        return _Seen(restriction)
+
+    def restriction_size(self, element: bytes, restriction: tuple[str, ...]) -> int:
+        return 1
+
+    def restriction_coder(self) -> PickleCoder:
+        return PickleCoder()
+
+    def truncate(self, element: bytes, restriction: tuple[str, ...]) -> None:
+        """Look for nothing more when the pipeline is drained."""
+
+
+def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
+    """Return the splittable DoFn that tells the names of partitions, given anything.
+
+    It goes on looking for new ones. The watermark is the time of its last look: a partition that
+    came later has no earlier record.
+    """
+
+    class Discover(beam.DoFn):
+        """The names of partitions, each told once."""
+
+        @beam.DoFn.unbounded_per_element()
+        def process(
+            self,
+            element: bytes,
+            tracker: Any = beam.DoFn.RestrictionParam(_Names()),
+            estimator: Any = beam.DoFn.WatermarkEstimatorParam(AppendTimes()),
+        ) -> Iterator[Any]:
+            now = now_ms()
+            seen = tracker.current_restriction()
+            new = tuple(name for name in partitions.names() if name not in seen)
+            tracker.try_claim(new)
+            for name in new:
+                yield TimestampedValue(name, moment(estimator.get_estimator_state().watermark))
+            if not stream.bounded:
+                estimator.clock = Clock(EARLIEST, now)
+                tracker.defer_remainder(Duration.of(LOOK_SECONDS))
+
+    return Discover()
 
 
 class _Held:
