@@ -7,11 +7,9 @@ key, or the file name, of the first.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import apache_beam as beam
 
@@ -26,12 +24,104 @@ from pipelines.sinktables import Keyed
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
+#: Stands for a topic where documents go into a database directly.
+DIRECT = "pipeline"
 
-@dataclass(frozen=True)
+
 class _ToTopic(beam.DoFn):
-    """Writes what a bundle has, and waits until the broker has all of it."""
+    """Sends what a bundle has, and waits until the broker has all of it."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
+
+    def setup(self) -> None:
+        self._open = ExitStack()
         self._producer: KafkaProducer | None = None
+
+    def start_bundle(self) -> None:
+        self._records: list[tuple[bytes, bytes, list[tuple[str, bytes]]]] = []
+
+    def finish_bundle(self) -> None:
+        if not self._records:
+            return
+        try:
+            if self._producer is None:
+                made = producer_for(self._cluster.broker())
+                self._producer = self._open.enter_context(made)
+            send_all(self._producer, self._topic, self._records)
+        except BaseException:
+            # The bundle is going to be made again, with a new producer.
+            self._producer = None
+            self._open.close()
+            raise
+
+    def teardown(self) -> None:
+        self._open.close()
+
+
+class DocumentsToTopic(_ToTopic):
+    """Writes documents to a topic of estimates."""
+
+    def process(self, element: tuple[bytes, bytes]) -> None:
+        """Take a document's key and value."""
+        self._records.append((*element, []))
+
+
+class RejectsToTopic(_ToTopic):
+    """Writes packed rejects to a topic of quarantine, one record each."""
+
+    def __init__(self, cluster: Cluster, topic: str, job: str) -> None:
+        super().__init__(cluster, topic)
+        self._job = job
+
+    def process(self, element: bytes) -> None:
+        """Take packed rejects."""
+        for reject in quarantine.unpack(element):
+            record = quarantine_record(reject, self._job)
+            self._records.append((record.key, record.value, list(record.headers)))
+
+
+class DocumentsToDatabase(beam.DoFn):
+    """Writes documents to a database, a bundle in one transaction."""
+
+    def __init__(self, database: str, job: str) -> None:
+        self._database = database
+        self._job = job
+
+    def setup(self) -> None:
+        self._open = ExitStack()
+        self._held: SinkDatabase | None = None
+
+    def start_bundle(self) -> None:
+        self._documents: list[Keyed] = []
+
+    def process(self, element: tuple[bytes, bytes]) -> None:
+        """Take a document's key and value."""
+        self._documents.append(Keyed(element[0], parse(*element)))
+
+    def finish_bundle(self) -> None:
+        if not self._documents:
+            return
+        if self._held is None:
+            self._held = self._open.enter_context(SinkDatabase(self._database))
+            self._held.offsets(DIRECT, self._job)
+        self._held.apply(DIRECT, self._job, [], self._documents)
+
+    def teardown(self) -> None:
+        self._open.close()
+
+
+class RejectsToFolder(beam.DoFn):
+    """Writes packed rejects to files, each named by its content."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def process(self, element: bytes) -> None:
+        """Take packed rejects."""
+        name = hashlib.sha256(element).hexdigest()
+        folder = Path(self._folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / name).exists():
+            files.store(folder / name, quarantine.KIND, element)

@@ -24,7 +24,7 @@ COMMANDS = (
     "design",
     "topics",
     "exporter",
-    "flink",
+    "stream",
     "sink",
 )
 
@@ -70,7 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        parsed = _parser(given).parse_args(given)
+        parser = _parser(given)
+        parsed, others = parser.parse_known_args(given)
+        if others and not getattr(parsed, "takes_beam_options", False):
+            parser.error(f"unrecognized arguments: {' '.join(others)}")
+        parsed.beam = others
         status: int = parsed.run(parsed)
         sys.stdout.flush()
     except KeyboardInterrupt:

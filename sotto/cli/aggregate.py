@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     from pipelines.commit import StateDirectory
 
     stored = StateDirectory(args.state).plans
-    folder = planfolder.PlanFolder(args.plans, stored, source, _warn)
+    folder = planfolder.PlanFolder(args.plans, stored, source.open, _warn)
     registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
     given.tell_unsigned(registry.plans)
     quiet_libraries()

@@ -11,9 +11,9 @@ from sotto.cli import given
 from sotto.errors import BrokerError, ParameterError, PlanError
 
 if TYPE_CHECKING:
-    from pipelines.lanes import Source
     from pipelines.storedplans import StoredPlans
     from sotto.compiled import CompiledPlan
+    from sotto.registry import Registry
 
 _ENDINGS = (".json", ".yaml", ".yml")
 
@@ -39,9 +39,9 @@ class PlanFolder:
         None for no folder: then there are no plans.
     stored : StoredPlans
         Those of the state directory.
-    source : Source
-        Where the reports are: a plan that it cannot be used with is left out, one with a longer
-        horizon than a topic's retention for example.
+    check : callable
+        Called with a registry: raises BrokerError if what is read cannot be used with its plans,
+        one with a longer horizon than a topic's retention for example. Such a plan is left out.
     warn : callable
         Called with a warning.
 
@@ -55,14 +55,14 @@ class PlanFolder:
         self,
         path: Path | None,
         stored: StoredPlans,
-        source: Source,
+        check: Callable[[Registry], None],
         warn: Callable[[str], None],
     ) -> None:
         if path is not None and not path.is_dir():
             raise ParameterError(f"--plans {path}: there is no such folder")
         self._path = path
         self._stored = stored
-        self._source = source
+        self._check_source = check
         self._warn = warn
         self._warned: dict[Path, str] = {}
 
@@ -114,10 +114,10 @@ class PlanFolder:
         if not known or plan.fingerprint in known:
             return
         try:
-            self._source.open(registry)
+            self._check_source(registry)
         except BrokerError as error:
             # The source may be out of reach: then the error is not about this plan.
-            self._source.open(self._stored.with_given(before, {})[0])
+            self._check_source(self._stored.with_given(before, {})[0])
             raise _UnsuitableError(str(error)) from error
 
     def _warn_once(self, path: Path, why: str) -> None:

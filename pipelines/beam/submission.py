@@ -1,0 +1,256 @@
+"""Submitting a streaming pipeline: everything is looked at first.
+
+A job's folder has what must stay the same from one submission to the next: ``job.json`` with the
+name that its documents carry, and its plans. Workers read the plans there, also those that come
+later, so that all of them must reach the folder under the same path.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+
+from pipelines import files
+from pipelines.beam.graph import build
+from pipelines.beam.options import bounded_options, streaming_options
+from pipelines.beam.partitions import (
+    Cluster,
+    LogPartitions,
+    Partitions,
+    ReportTopics,
+    RequeueTopic,
+)
+from pipelines.beam.plans import PlansFolder
+from pipelines.beam.stream import Stream
+from pipelines.beam.writing import (
+    DocumentsToDatabase,
+    DocumentsToTopic,
+    RejectsToFolder,
+    RejectsToTopic,
+)
+from pipelines.estimates import Candidates
+from pipelines.intent import dump, load
+from pipelines.storedplans import StoredPlans
+from sotto.compiled import CompiledPlan
+from sotto.errors import DrainError, ParameterError
+from sotto.registry import Registry
+from sotto.sinktopics import SinkTopic, Stay
+from sotto.topicadmin import connected
+from sotto.topics import ReportTopic
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Topics of reports, and those beside them for what comes out.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    topics : tuple of ReportTopic
+        Epochs of one name. Later ones are read once they are there.
+    """
+
+    cluster: Cluster
+    topics: tuple[ReportTopic, ...]
+
+    def __post_init__(self) -> None:
+        if len({topic.name for topic in self.topics}) != 1:
+            raise ParameterError("topics must be at least one, and epochs of one name")
+
+    @property
+    def name(self) -> str:
+        """The name that the topics are epochs of."""
+        return self.topics[0].name
+
+    def check(self, registry: Registry) -> None:
+        """Return if all topics can be used.
+
+        Raises
+        ------
+        BrokerError
+            What is wrong with one, and what to do.
+        """
+        stay = Stay(registry.horizon, max(plan.retention for plan in registry.plans))
+        with connected(self.cluster.broker()) as found:
+            for topic in self.topics:
+                found.check(topic, registry.horizon)
+            for kind in ("estimates", "quarantine"):
+                found.check_sink(SinkTopic(self.name, kind), stay)
+
+    def sources(self) -> list[Partitions]:
+        """Return what is read."""
+        first = min(topic.epoch for topic in self.topics)
+        return [
+            ReportTopics(self.cluster, self.name, first),
+            RequeueTopic(self.cluster, str(SinkTopic(self.name, "requeue"))),
+        ]
+
+    def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
+        """Return what writes documents, and what writes rejects."""
+        estimates = str(SinkTopic(self.name, "estimates"))
+        rejected = str(SinkTopic(self.name, "quarantine"))
+        return (
+            DocumentsToTopic(self.cluster, estimates),
+            RejectsToTopic(self.cluster, rejected, job),
+        )
+
+
+@dataclass(frozen=True)
+class Log:
+    """An embedded log, and a database and a folder for what comes out.
+
+    Parameters
+    ----------
+    path : Path
+        The log's folder.
+    database : str
+        URL.
+    quarantine : Path
+        The folder for what is rejected.
+    """
+
+    path: Path
+    database: str
+    quarantine: Path
+
+    def check(self, registry: Registry) -> None:
+        """Return if there is a log.
+
+        Raises
+        ------
+        DrainError
+            There is none.
+        """
+        if not self.path.is_dir():
+            raise DrainError(f"there is no log in {self.path}")
+
+    def sources(self) -> list[Partitions]:
+        """Return what is read."""
+        return [LogPartitions(str(self.path.resolve()))]
+
+    def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
+        """Return what writes documents, and what writes rejects."""
+        folder = str(self.quarantine.resolve())
+        return DocumentsToDatabase(self.database, job), RejectsToFolder(folder)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job's folder knows beside its plans.
+
+    Parameters
+    ----------
+    name : str
+        Random; the documents carry it.
+    """
+
+    name: str
+
+
+class JobFolder:
+    """The folder of a job.
+
+    Parameters
+    ----------
+    path : Path
+        Made by :meth:`begin` if it does not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        self._file = self.path / "job.json"
+
+    @property
+    def plans(self) -> StoredPlans:
+        """The plans that the job has had."""
+        return StoredPlans(self.path / "plans")
+
+    def job(self) -> Job | None:
+        """Return the job of the folder; None if none has been submitted.
+
+        Raises
+        ------
+        DrainError
+            The folder is damaged.
+        """
+        try:
+            value = load(self._file.read_bytes(), str(self._file), FORMAT)
+        except FileNotFoundError:
+            return None
+        return Job(value["name"])
+
+    def begin(self, plans: Sequence[CompiledPlan], candidates: Candidates, *, anew: bool) -> Job:
+        """Return the job that is submitted; note it, and its plans, first."""
+        job = self.job()
+        if job is None or anew:
+            job = Job(secrets.token_hex(8))
+        (self.path / "plans").mkdir(parents=True, exist_ok=True)
+        self.plans.keep(plans, candidates)
+        files.replace(self._file, dump({"format": FORMAT, **asdict(job)}))
+        return job
+
+
+def submit(
+    folder: JobFolder,
+    io: Topics | Log,
+    plans: Sequence[CompiledPlan],
+    candidates: Candidates,
+    options: Sequence[str],
+    *,
+    anew: bool = False,
+    **settings: Any,
+) -> Any:
+    """Submit a pipeline and return Beam's result, which can be waited for.
+
+    Parameters
+    ----------
+    folder : JobFolder
+    io : Topics or Log
+        What is read and written.
+    plans, candidates : sequence and mapping
+        Those that are given, beside those that the job has had.
+    options : sequence of str
+        Beam's, as on the command line.
+    anew : bool
+        Whether to count from the beginning although the job has run before; its documents then
+        are those of another job.
+    **settings
+        As of :class:`~pipelines.beam.stream.Stream`.
+
+    Raises
+    ------
+    SottoError
+        It cannot run, or would do harm: what to do. Nothing has been submitted.
+    """
+    registry, strings = folder.plans.with_given(plans, candidates)
+    registry.require_signatures()
+    goes_on = any(each.partition("=")[0] in _GOING_ON for each in options)
+    if folder.job() is not None and not (goes_on or anew):
+        raise DrainError(
+            f"the job in {folder.path} has run before: without its state it would count everything "
+            "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
+            "which counts from the beginning under a new name"
+        )
+    io.check(registry)
+    job = folder.begin(registry.plans, strings, anew=anew)
+    stream = Stream(job.name, PlansFolder(str(folder.path / "plans")), **settings)
+    if stream.bounded:
+        pipeline = beam.Pipeline(options=bounded_options(options))
+    else:
+        pipeline = beam.Pipeline(options=streaming_options(options, f"sotto-{job.name}"))
+    documents, rejects = build(pipeline, stream, io.sources())
+    to_documents, to_rejects = io.sinks(job.name)
+    documents | "Write documents" >> beam.ParDo(to_documents)
+    rejects | "Write rejects" >> beam.ParDo(to_rejects)
+    return pipeline.run()
+
+
+#: Options by which runners go on with a job's state.
+_GOING_ON = ("--savepoint_path", "--update")
