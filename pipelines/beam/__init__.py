@@ -1,1 +1,1 @@
-"""Beam pipelines that run until they are stopped: partitions in, documents of estimates out."""
+"""The Beam pipeline that runs until it is stopped, and the pool of workers that engines use."""
