@@ -28,6 +28,7 @@ from pipelines.sinktables import (
     newer,
     sort_by_job,
     take_newest_job,
+    take_turn,
     write,
 )
 from sotto.errors import DrainError
@@ -137,6 +138,25 @@ class SinkDatabase:
         except SQLAlchemyError as error:
             raise ProjectionError(f"documents could not be written: {first_line(error)}") from error
 
+    def add(self, job: str, documents: Sequence[Keyed]) -> Applied:
+        """Write documents that come from a pipeline directly, in one transaction.
+
+        Several workers may do so at the same time.
+
+        Raises
+        ------
+        DrainError
+            The results are of another job, of a topic, or of a drain.
+        """
+        try:
+            self._results.prepare()
+            OWN.create_all(self._results.engine)
+            with self._results.engine.begin() as connection:
+                take_turn(connection, job)
+                return _applied(connection, documents, singly=False)
+        except SQLAlchemyError as error:
+            raise ProjectionError(f"documents could not be written: {first_line(error)}") from error
+
     def _apply(
         self,
         topic: str,
@@ -150,17 +170,23 @@ class SinkDatabase:
             # First of all, since this takes the lock of a SQLite file.
             for part in read:
                 advance(connection, topic, id, part)
-            ours, others = sort_by_job(connection, documents)
-            fresh = newer(connection, ours)
-            refused = 0
-            if singly:
-                refused = sum(not _written(connection, each) for each in fresh)
-            else:
-                write(connection, fresh)
-            if fresh:
-                mark_changed(connection, len(fresh))
-        written = len(fresh) - refused
-        return Applied(written, len(documents) - others - len(fresh), others, refused)
+            return _applied(connection, documents, singly=singly)
+
+
+def _applied(
+    connection: sql.Connection, documents: Sequence[Keyed], *, singly: bool
+) -> Applied:
+    ours, others = sort_by_job(connection, documents)
+    fresh = newer(connection, ours)
+    refused = 0
+    if singly:
+        refused = sum(not _written(connection, each) for each in fresh)
+    else:
+        write(connection, fresh)
+    if fresh:
+        mark_changed(connection, len(fresh))
+    written = len(fresh) - refused
+    return Applied(written, len(documents) - others - len(fresh), others, refused)
 
 
 def _written(connection: sql.Connection, document: Keyed) -> bool:

@@ -58,6 +58,10 @@ HEALTH = sql.Table(
 )
 
 
+#: Stands for a topic where documents come from a pipeline directly; no topic has this name.
+DIRECT = "a pipeline"
+
+
 class Keyed(NamedTuple):
     """A document and its key."""
 
@@ -98,6 +102,28 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
     except IntegrityError as error:
         raise DrainError("another sink writes to the database") from error
     raise DrainError("another sink writes to the database")
+
+
+def take_turn(connection: sql.Connection, job: str) -> None:
+    """Lock the database for one of several writers of a job's documents.
+
+    Raises
+    ------
+    DrainError
+        The results are of another job, of a topic, or of a drain.
+    """
+    raised = connection.execute(
+        sql.update(OFFSETS)
+        .where(OFFSETS.c.topic == DIRECT, OFFSETS.c.topic_id == job)
+        .values(next=OFFSETS.c.next + 1)
+    )
+    if raised.rowcount:
+        return
+    found = connection.execute(sql.select(OFFSETS)).first()
+    if found is not None or connection.execute(sql.select(META.c.id)).first() is not None:
+        raise DrainError("the database holds other results: give another one to the pipeline")
+    row = {"topic": DIRECT, "partition": 0, "topic_id": job, "next": 1}
+    connection.execute(sql.insert(OFFSETS), row)
 
 
 def sort_by_job(connection: sql.Connection, documents: Sequence[Keyed]) -> tuple[list[Keyed], int]:

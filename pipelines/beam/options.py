@@ -15,7 +15,8 @@ FLINK = {
     "operator_chaining": None,
     "max_parallelism": "128",
     "checkpointing_interval": "10000",
-    "retain_externalized_checkpoints_on_cancellation": "true",
+    "externalized_checkpoints_enabled": None,
+    "retain_externalized_checkpoints_on_cancellation": None,
     "max_bundle_size": "1000",
     "max_bundle_time_mills": "500",
 }

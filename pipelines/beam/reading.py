@@ -73,6 +73,10 @@ class AppendTime(WatermarkEstimator):
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
+    def advance(self, clock: Clock) -> None:
+        """Set the clock; to be called as a method, since Beam hands out a wrapper."""
+        self.clock = clock
+
     def get_estimator_state(self) -> Clock:
         return self.clock
 
@@ -203,7 +207,7 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             for name in new:
                 yield TimestampedValue(name, moment(estimator.get_estimator_state().watermark))
             if not stream.bounded:
-                estimator.clock = Clock(EARLIEST, now)
+                estimator.advance(Clock(EARLIEST, now))
                 tracker.defer_remainder(Duration.of(LOOK_SECONDS))
 
     return Discover()
@@ -295,7 +299,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
                 if not given_back and append != EARLIEST:
                     note["clock"] = append
                 yield _tagged(NOTES, (b"", json.dumps(note).encode()), moment(time_of))
-            estimator.clock = Clock(append, watermark)
+            estimator.advance(Clock(append, watermark))
             if at >= stop:
                 held.partition.close()
                 return

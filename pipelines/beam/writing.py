@@ -24,9 +24,6 @@ from pipelines.sinktables import Keyed
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-#: Stands for a topic where documents go into a database directly.
-DIRECT = "pipeline"
-
 
 class _ToTopic(beam.DoFn):
     """Sends what a bundle has, and waits until the broker has all of it."""
@@ -105,8 +102,7 @@ class DocumentsToDatabase(beam.DoFn):
             return
         if self._held is None:
             self._held = self._open.enter_context(SinkDatabase(self._database))
-            self._held.offsets(DIRECT, self._job)
-        self._held.apply(DIRECT, self._job, [], self._documents)
+        self._held.add(self._job, self._documents)
 
     def teardown(self) -> None:
         self._open.close()

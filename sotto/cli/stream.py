@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 HELP = "count reports all the time, on Flink or another engine of Beam's"
 
 #: Seconds between two looks at the folder of plans, and at the pipeline.
-_LOOK_SECONDS = 10.0
+_LOOK_SECONDS = 5.0
 
 _EXAMPLES = """\
 examples:
@@ -132,7 +133,7 @@ def _wait(result: Any, folder: JobFolder, watched: planfolder.PlanFolder) -> int
         if PipelineState.is_terminal(state):
             return 0 if state == PipelineState.DONE else 1
         folder.plans.keep(*watched.added_to([], {}))
-        result.wait_until_finish(duration=int(_LOOK_SECONDS * 1000))
+        time.sleep(_LOOK_SECONDS)
 
 
 def _warn(text: str) -> None:
