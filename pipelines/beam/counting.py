@@ -21,9 +21,8 @@ import json
 import secrets
 import struct
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -40,7 +39,12 @@ from apache_beam.transforms.userstate import (
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.beam.plans import numbering_of
-from pipelines.beam.reading import NOTES, REJECTED, numbered, period_and_shard, rejected, with_numbering
+from pipelines.beam.reading import (
+    NOTES,
+    numbered,
+    period_and_shard,
+    rejected,
+)
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
 from pipelines.counts import pack_matrix
 from pipelines.keyed import new_key
@@ -72,7 +76,6 @@ PERIOD, SHARD = struct.Struct("<q"), struct.Struct("<H8q")
 OPEN = ("state_bytes", "chains", "pseudonyms")
 
 _TOKEN = 16
-
 
 
 class Head(NamedTuple):
@@ -189,9 +192,7 @@ class Count(beam.DoFn):
         if not head.rows:
             settle.set(moment(next_settling(at.micros // 1000, registry)))
         gathered.add(value)
-        head = head._replace(
-            rows=head.rows + _rows_of(block), waiting=head.waiting + len(value)
-        )
+        head = head._replace(rows=head.rows + _rows_of(block), waiting=head.waiting + len(value))
         if head.rows >= ROWS or head.waiting >= BYTES:
             head = yield from self._count(key, head, gathered, log, snapshot)
         if not head.armed and not self.stream.bounded:
@@ -268,7 +269,7 @@ class Count(beam.DoFn):
 
     def _count(
         self, key: bytes, head: Head, gathered: Any, log: Any, snapshot: Any
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, Head]:
         """Step the rows that have gathered; return the new head."""
         if not head.rows:
             return head
@@ -333,7 +334,7 @@ class Count(beam.DoFn):
 
     def _audit(
         self, key: bytes, head: Head, log: Any, snapshot: Any, *, closed: bool
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, Head]:
         """Tell the audit of a state; return the new head."""
         period, shard = period_and_shard(key)
         if not head.token:
@@ -347,8 +348,7 @@ class Count(beam.DoFn):
         now = (head.size + head.logged, totals.chains, totals.pseudonyms)
         told = (0, 0, 0) if closed else now
         note = {
-            name: after - before
-            for name, after, before in zip(OPEN, told, head.told, strict=True)
+            name: after - before for name, after, before in zip(OPEN, told, head.told, strict=True)
         }
         yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
         return head._replace(audited=now_ms(), due=False, told=told)

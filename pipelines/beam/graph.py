@@ -2,11 +2,13 @@
 
 ::
 
-    partitions ─ Read ─► packed rows ─ by period and shard ─ Count ─► changes ─ by window ─ Windows ─┐
-                  │                                            ├────► audits ─ by period ─ Periods ──┤
-                  ├──► notes ◄─────────────────────────────────┤                                     │
-                  │      └──────────────── Health ─────────────┼─────────────────────────────────────┤
-                  └──► rejects ◄───────────────────────────────┘                           documents ┘
+    Discover ─ partitions ─► Read ─ packed rows, by period and shard ─► Count
+                              │                                           │
+               rejects ◄──────┼───────────────────────────────────────────┤
+                              │                                           ├─ changes ─► Windows ─┐
+                              └─ notes ─► Health ◄─ notes ────────────────┤                      │
+                                            │                             └─ audits ──► Periods ─┤
+                                            └─────────────── documents ◄─────────────────────────┘
 """
 
 from __future__ import annotations
@@ -43,8 +45,7 @@ def build(
         | f"Partitions {number}" >> beam.ParDo(discover_dofn(stream, source))
         | f"Spread {number}" >> beam.Reshuffle()
         | f"Read {number}"
-        >> beam.ParDo(read_dofn(stream, source))
-        .with_outputs(REJECTED, NOTES, main="rows")
+        >> beam.ParDo(read_dofn(stream, source)).with_outputs(REJECTED, NOTES, main="rows")
         for number, source in enumerate(sources)
     ]
     counted = (

@@ -127,7 +127,9 @@ def _ordered(registry: Registry, fingerprints: tuple[bytes, ...]) -> Registry:
 
 
 @lru_cache(maxsize=64)
-def _translation(former: Registry, registry: Registry) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+def _translation(
+    former: Registry, registry: Registry
+) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
     first: dict[bytes, int] = {}
     for number, fingerprint, _, _ in registry.metrics:
         first.setdefault(fingerprint, number)

@@ -190,6 +190,9 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
     came later has no earlier record.
     """
 
+    names = beam.DoFn.RestrictionParam(_Names())
+    times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
+
     class Discover(beam.DoFn):
         """The names of partitions, each told once."""
 
@@ -197,8 +200,8 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
         def process(
             self,
             element: bytes,
-            tracker: Any = beam.DoFn.RestrictionParam(_Names()),
-            estimator: Any = beam.DoFn.WatermarkEstimatorParam(AppendTimes()),
+            tracker: Any = names,
+            estimator: Any = times,
         ) -> Iterator[Any]:
             now = now_ms()
             seen = tracker.current_restriction()
@@ -240,6 +243,8 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
     are packed rejects, and notes for the job's health.
     """
     given_back = partitions.given_back
+    offsets = beam.DoFn.RestrictionParam(_Offsets(partitions, stream.bounded))
+    times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Read(beam.DoFn):
         """Names of partitions to packed rows."""
@@ -255,8 +260,8 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
         def process(
             self,
             name: str,
-            tracker: Any = beam.DoFn.RestrictionParam(_Offsets(partitions, stream.bounded)),
-            estimator: Any = beam.DoFn.WatermarkEstimatorParam(AppendTimes()),
+            tracker: Any = offsets,
+            estimator: Any = times,
         ) -> Iterator[Any]:
             # Absent while it is in use: a call that fails leaves no connection in an odd state.
             held = self._held.pop(name, None) or _Held(partitions.open(name))

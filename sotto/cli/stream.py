@@ -79,9 +79,8 @@ def run(args: argparse.Namespace) -> int:
 
     folder = JobFolder(args.state)
     io = _io(args, folder)
-    plans, candidates = given.plans_of(args.plan)
     watched = planfolder.PlanFolder(args.plans, folder.plans, io.check, _warn)
-    plans, candidates = watched.added_to(plans, candidates)
+    plans, candidates = watched.added_to(*given.plans_of(args.plan))
     given.tell_unsigned(folder.plans.with_given(plans, {})[0].plans)
     result = submit(
         folder,
