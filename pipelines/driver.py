@@ -205,7 +205,7 @@ class Driver:
         # that asked for fewer reports.
         anew = since > 0 and (
             self.results.lineage() != manifest.digest(since)
-            or not self.results.withholds_as(self.registry.plans)
+            or not self.results.withholds_as(self.registry)
         )
         since = 0 if anew else since
         if since < manifest.generation:

@@ -220,16 +220,21 @@ class Manifest:
         """Tell whether windows that no report has changed since a generation have another one."""
         return any(minimum.generation > since for minimum in self.minima.values())
 
-    def stated(self, windows: Mapping[WindowKey, Window]) -> dict[WindowKey, Window]:
+    def stated(
+        self, windows: Mapping[WindowKey, Window], registry: Registry
+    ) -> dict[WindowKey, Window]:
         """Return windows with the revision of what is published of them.
 
-        That is the generation that changed them last, or that changed the minimum of their plan.
+        That is the generation that changed them last, or that changed the minimum of their plan or
+        of another version that has their metric.
         """
         least = {bytes.fromhex(plan): each.generation for plan, each in self.minima.items()}
-        return {
-            key: replace(window, revision=max(window.revision, least.get(key.fingerprint, 0)))
-            for key, window in windows.items()
-        }
+        stated = {}
+        for key, window in windows.items():
+            versions = registry.same[key.fingerprint, key.metric]
+            changed = [least.get(each.fingerprint, 0) for each in versions]
+            stated[key] = replace(window, revision=max(window.revision, *changed))
+        return stated
 
     def audit(self) -> dict[int, Totals]:
         """Return the audit of every period, open and closed, summed over shards."""

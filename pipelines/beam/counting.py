@@ -17,6 +17,7 @@ comes for it later, given back by an operator for example, is late.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import struct
@@ -46,7 +47,7 @@ from pipelines.beam.reading import (
     rejected,
 )
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
-from pipelines.counts import pack_matrix
+from pipelines.counts import Matrix, WindowKey, pack_matrix
 from pipelines.keyed import new_key
 from pipelines.quarantine import rejected as late_rejects
 from pipelines.rows import Rows
@@ -55,7 +56,9 @@ from pipelines.state import State
 from pipelines.step import Rejects
 from pipelines.written import Tally, numbers_of
 from sotto.clocks import now_ms
+from sotto.compiled import CompiledMetric
 from sotto.decode import Reject
+from sotto.documents import canonical, metric_document
 from sotto.reasons import Reason
 from sotto.registry import Registry
 
@@ -76,6 +79,23 @@ PERIOD, SHARD = struct.Struct("<q"), struct.Struct("<H8q")
 OPEN = ("state_bytes", "chains", "pseudonyms")
 
 _TOKEN = 16
+_GROUP = 16
+_START = struct.Struct("<q")
+
+
+@lru_cache(maxsize=1 << 12)
+def window_group(plan: str, metric: CompiledMetric) -> bytes:
+    """Return 16 bytes, the same for a metric that several versions of a plan have.
+
+    They do not depend on which of the versions are known.
+    """
+    said = canonical({"plan": plan, **metric_document(metric)})
+    return hashlib.sha256(said).digest()[:_GROUP]
+
+
+def changed(window: WindowKey, change: Matrix) -> bytes:
+    """Return a change of a window's counts: the window and the packed matrix."""
+    return window.to_bytes() + pack_matrix(change)
 
 
 class Head(NamedTuple):
@@ -300,7 +320,9 @@ class Count(beam.DoFn):
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
         for window, change in stepped.changes.items():
             if change.any():
-                yield window.to_bytes(), pack_matrix(change)
+                plan = registry.by_fingerprint[window.fingerprint]
+                group = window_group(plan.plan, plan.metrics[window.metric])
+                yield group + _START.pack(window.start), changed(window, change)
         yield from _outputs(stepped.rejects, stepped.tally)
         return head
 

@@ -32,10 +32,10 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.audit import Totals
-from pipelines.beam.counting import OPEN, PERIOD, SHARD
+from pipelines.beam.counting import OPEN, PERIOD, SHARD, changed
 from pipelines.beam.stream import Stream, closing_time, moment
-from pipelines.counts import Window, WindowKey, add, unpack_matrix
-from pipelines.estimates import rows_of_windows
+from pipelines.counts import KEY_BYTES, Matrix, Window, WindowKey, matrix_bytes, unpack_matrix
+from pipelines.estimates import joined, rows_of_windows
 from pipelines.manifest import add_totals
 from pipelines.published import (
     health_document,
@@ -125,9 +125,9 @@ class Windows(_Documents):
         last: Any = beam.DoFn.TimerParam(LAST),
     ) -> None:
         """Gather a change of a window's counts."""
-        key, change = element
+        change = element[1]
         if told.read() is None:
-            complete, over = self._times(key)
+            complete, over = self._times(change)
             on_time.set(moment(complete))
             last.set(moment(over))
         self.gather(change, news, told, tell)
@@ -171,7 +171,10 @@ class Windows(_Documents):
         at: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell of the window a last time and drop its counts."""
-        _, over = self._times(key)
+        packed = self.added(news, total)
+        if packed is None:
+            raise FormatError("a window has no counts")
+        _, over = self._times(packed)
         if at.micros // 1000 < over:
             # A plan that came later accepts reports for longer.
             last.set(moment(over))
@@ -182,7 +185,12 @@ class Windows(_Documents):
         told.clear()
 
     def sum(self, parts: list[bytes]) -> bytes:
-        return add(parts)
+        """Add counts, version by version of the plan: packed one behind the other."""
+        total: dict[WindowKey, Matrix] = {}
+        for part in parts:
+            for key, counts in _matrices(part):
+                total[key] = total[key] + counts if key in total else counts
+        return b"".join(changed(*each) for each in sorted(total.items(), key=lambda pair: pair[0]))
 
     def _tell(
         self, key: bytes, pane: str, news: Any, total: Any, told: Any
@@ -190,27 +198,37 @@ class Windows(_Documents):
         packed = self.added(news, total)
         if packed is None:
             raise FormatError("a window has no counts")
-        counts = unpack_matrix(packed)
-        if counts.min() < 0:
-            raise FormatError("counts of a window would be negative")
         before = _Told(*json.loads(told.read() or b"[]"))
         revision, plans = _revision(before), self.stream.plans
-        window = (WindowKey.from_bytes(key), Window(revision, counts))
-        (row,), estimates = rows_of_windows([window], plans.registry(), plans.candidates())
-        shown = estimates if counts.any() else ()
+        versions = {key: Window(revision, counts) for key, counts in _matrices(packed)}
+        if min(window.counts.min() for window in versions.values()) < 0:
+            raise FormatError("counts of a window would be negative")
+        registry = plans.registry()
+        windows = joined(versions, registry)
+        (row,), estimates = rows_of_windows(windows, registry, plans.candidates())
+        shown = estimates if windows[0][1].counts.any() else ()
         timely = before.timely or pane == "on_time"
         told.write(json.dumps(_Told(revision, False, timely)).encode())
         yield window_document(self.stream.job, row, shown, revision, pane)
 
-    def _times(self, key: bytes) -> tuple[int, int]:
+    def _times(self, packed: bytes) -> tuple[int, int]:
         """Return when a window's timely reports are complete, and when nothing changes it."""
         registry = self.stream.plans.registry()
-        window = WindowKey.from_bytes(key)
+        window, _ = next(_matrices(packed))
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
         # What shards tell when they close the last period comes before that.
         over = closing_time(registry.period_of(end - 1), registry) + 1
         return end + plan.resolution + plan.grace, over
+
+
+def _matrices(packed: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
+    """Yield the windows, one a version of the plan, of packed changes or counts."""
+    at = 0
+    while at < len(packed):
+        start, end = at + KEY_BYTES, at + KEY_BYTES + matrix_bytes(packed, at + KEY_BYTES)
+        yield WindowKey.from_bytes(packed[at:start]), unpack_matrix(packed[start:end])
+        at = end
 
 
 class Periods(_Documents):
