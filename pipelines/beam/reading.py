@@ -40,6 +40,8 @@ READ_BYTES = 8 << 20
 IDLE_SECONDS = 0.5
 #: Seconds between two looks for new partitions, by which the watermark is behind at least.
 LOOK_SECONDS = 10.0
+#: Seconds between two questions of whether an idle partition is read to its end.
+END_SECONDS = 5.0
 #: Seconds between two notes of how far a partition is read.
 NOTE_SECONDS = 5.0
 #: Of so many rejects one element is made at most.
@@ -223,6 +225,15 @@ class _Held:
         self.partition = partition
         self.moved = time.monotonic()
         self.noted = (float("-inf"), -1)
+        self._asked = float("-inf")
+
+    def at_end(self, position: int) -> bool:
+        """Ask, at most every few seconds, whether nothing comes after a position."""
+        if time.monotonic() - self._asked < END_SECONDS:
+            return False
+        self._asked = time.monotonic()
+        _, end = self.partition.bounds()
+        return end <= position
 
 
 class Gathered:
@@ -296,7 +307,9 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             if given_back:
                 watermark = max(watermark, now)
             elif idle and time.monotonic() - held.moved > stream.idle / 1000:
-                watermark = max(watermark, now - stream.idle)
+                # A broker that does not answer gives nothing either.
+                if held.at_end(at):
+                    watermark = max(watermark, now - stream.idle)
             noted, position = held.noted
             if at != position and (idle or time.monotonic() - noted > NOTE_SECONDS):
                 held.noted = time.monotonic(), at
