@@ -227,11 +227,15 @@ class _Held:
         self.noted = (float("-inf"), -1)
         self._asked = float("-inf")
 
-    def at_end(self, position: int) -> bool:
-        """Ask, at most every few seconds, whether nothing comes after a position."""
-        if time.monotonic() - self._asked < END_SECONDS:
+    def idle_for(self, ms: int, position: int) -> bool:
+        """Tell whether nothing has come for so long, and nothing waits after a position.
+
+        A broker that does not answer gives nothing either: it is asked, now and then.
+        """
+        now = time.monotonic()
+        if now - self.moved <= ms / 1000 or now - self._asked < END_SECONDS:
             return False
-        self._asked = time.monotonic()
+        self._asked = now
         _, end = self.partition.bounds()
         return end <= position
 
@@ -306,10 +310,8 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             watermark = max(clock.watermark, append)
             if given_back:
                 watermark = max(watermark, now)
-            elif idle and time.monotonic() - held.moved > stream.idle / 1000:
-                # A broker that does not answer gives nothing either.
-                if held.at_end(at):
-                    watermark = max(watermark, now - stream.idle)
+            elif idle and held.idle_for(stream.idle, at):
+                watermark = max(watermark, now - stream.idle)
             noted, position = held.noted
             if at != position and (idle or time.monotonic() - noted > NOTE_SECONDS):
                 held.noted = time.monotonic(), at
