@@ -25,8 +25,8 @@ from deploy.flink.archives import SOURCE, archives
 from deploy.ports import HOST, free_ports, require_free
 from deploy.process import Process
 
-#: How long a start may take, in seconds; more on a busy machine.
-START_SECONDS = float(os.environ.get("SOTTO_START_SECONDS") or 120)
+#: How long a start may take, in seconds.
+START_SECONDS = 120
 
 _RUNTIME = "org.apache.flink.runtime"
 _JOB_MANAGER = f"{_RUNTIME}.entrypoint.StandaloneSessionClusterEntrypoint"
