@@ -39,7 +39,7 @@ from apache_beam.transforms.userstate import (
 )
 from apache_beam.utils.timestamp import Timestamp
 
-from pipelines.beam.plans import numbering_of
+from pipelines.beam.plans import fingerprints_of, numbering_of
 from pipelines.beam.reading import (
     NOTES,
     numbered,
@@ -119,6 +119,9 @@ class Head(NamedTuple):
         Whether it has changed since.
     told : tuple of int
         What the job's health was told: bytes, chains and pseudonyms.
+    given_back : bool
+        Whether nothing has been counted yet, and all that has gathered was given back by an
+        operator when the period should have been over.
     closed : bool
         Whether the period is over and its state gone.
     """
@@ -133,6 +136,7 @@ class Head(NamedTuple):
     audited: int = 0
     due: bool = False
     told: tuple[int, int, int] = (0, 0, 0)
+    given_back: bool = False
     closed: bool = False
 
 
@@ -205,15 +209,19 @@ class Count(beam.DoFn):
         if head.closed:
             yield from _outputs(*self._late(numbering, block))
             return
-        registry = self.stream.plans.numbered(numbering)
+        registry, time = self.stream.plans.numbered(numbering), at.micros // 1000
+        period, _ = period_and_shard(key)
+        last = closing_time(period, registry)
         if not head.token and not head.rows:
-            period, _ = period_and_shard(key)
-            close.set(moment(closing_time(period, registry)))
+            close.set(moment(last))
+            head = head._replace(given_back=time >= last)
+        elif time < last:
+            head = head._replace(given_back=False)
         if not head.rows:
-            settle.set(moment(next_settling(at.micros // 1000, registry)))
+            settle.set(moment(next_settling(time, registry)))
         gathered.add(value)
         head = head._replace(rows=head.rows + _rows_of(block), waiting=head.waiting + len(value))
-        if head.rows >= ROWS or head.waiting >= BYTES:
+        if (head.rows >= ROWS or head.waiting >= BYTES) and not head.given_back:
             head = yield from self._count(key, head, gathered, log, snapshot)
         if not head.armed and not self.stream.bounded:
             linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
@@ -280,8 +288,13 @@ class Count(beam.DoFn):
             # A plan that came later accepts reports for longer.
             close.set(moment(last))
             return
-        head = yield from self._count(key, head, gathered, log, snapshot)
-        yield from self._audit(key, head, log, snapshot, closed=True)
+        if head.given_back:
+            # The period had been closed before: otherwise this would have been counted by now.
+            for value in gathered.read():
+                yield from _outputs(*self._late(*numbered(value)))
+        else:
+            head = yield from self._count(key, head, gathered, log, snapshot)
+            yield from self._audit(key, head, log, snapshot, closed=True)
         _live(self.stream.job, self.stream.cache).take(period, shard, "")
         for each in (gathered, log, snapshot):
             each.clear()
@@ -294,8 +307,8 @@ class Count(beam.DoFn):
         if not head.rows:
             return head
         period, shard = period_and_shard(key)
-        registry = self.stream.plans.registry()
         blocks = [numbered(value) for value in gathered.read()]
+        registry = self._registry(bytes.fromhex(head.numbering), *(of for of, _ in blocks))
         rows = [self._renumbered(block, of, registry) for of, block in blocks]
         state, head = self._state(period, shard, head, registry, log, snapshot)
         gathered.clear()
@@ -316,6 +329,7 @@ class Count(beam.DoFn):
             rows=0,
             waiting=0,
             due=True,
+            given_back=False,
         )
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
         for window, change in stepped.changes.items():
@@ -374,6 +388,11 @@ class Count(beam.DoFn):
         }
         yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
         return head._replace(audited=now_ms(), due=False, told=told)
+
+    def _registry(self, *numberings: bytes) -> Registry:
+        """Return the plans that are known, those of these numberings among them."""
+        wanted = {each for numbering in numberings for each in fingerprints_of(numbering)}
+        return self.stream.plans.registry(*wanted)
 
     def _renumbered(self, block: bytes, numbering: bytes, registry: Registry) -> bytes:
         if numbering == numbering_of(registry):

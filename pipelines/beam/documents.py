@@ -52,11 +52,27 @@ SOON = 1_000
 
 
 class _Told(NamedTuple):
-    """What has been told: the last revision, whether a timer is set, whether the time was over."""
+    """What has been told of a key.
+
+    Attributes
+    ----------
+    revision : int
+        The last one; a time, ms.
+    armed : bool
+        Whether the timer is set that tells of it again.
+    timely : bool
+        Whether its timely reports were complete.
+    closed : bool
+        Whether it was told of a last time; nothing changes it any more.
+    """
 
     revision: int = 0
     armed: bool = False
     timely: bool = False
+    closed: bool = False
+
+
+_CLOSED = json.dumps(_Told(closed=True)).encode()
 
 
 class _Documents(beam.DoFn):
@@ -73,10 +89,12 @@ class _Documents(beam.DoFn):
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
 
-    def gather(self, value: bytes, news: Any, told: Any, tell: Any) -> _Told:
-        """Keep news, and see to it that they are told; return what was told before."""
+    def gather(self, value: bytes, news: Any, told: Any, tell: Any) -> None:
+        """Keep news, and see to it that they are told."""
+        before = _told(told)
+        if before.closed:
+            return
         news.add(value)
-        before = _Told(*json.loads(told.read() or b"[]"))
         if self.stream.bounded:
             told.write(json.dumps(before).encode())
         elif not before.armed:
@@ -85,7 +103,6 @@ class _Documents(beam.DoFn):
             # A clock that was set back does not silence the pipeline.
             tell.set(Timestamp(micros=min(due, now + SOON + self.stream.every) * 1000))
             told.write(json.dumps(before._replace(armed=True)).encode())
-        return before
 
     def added(self, news: Any, total: Any) -> bytes | None:
         """Add news to the sum and return it; None if there is nothing at all."""
@@ -99,6 +116,10 @@ class _Documents(beam.DoFn):
     def sum(self, parts: list[bytes]) -> bytes:
         """Return a sum and news, or sums, as one sum."""
         raise NotImplementedError
+
+
+def _told(told: Any) -> _Told:
+    return _Told(*json.loads(told.read() or b"[]"))
 
 
 def _revision(before: _Told) -> int:
@@ -135,34 +156,31 @@ class Windows(_Documents):
     @on_timer(TELL)
     def early(
         self,
-        key: Any = beam.DoFn.KeyParam,
         news: Any = beam.DoFn.StateParam(NEWS),
         total: Any = beam.DoFn.StateParam(SUM),
         told: Any = beam.DoFn.StateParam(TOLD),
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell what is counted until now."""
-        before = _Told(*json.loads(told.read() or b"[]"))
+        before = _told(told)
         if before.armed:
-            yield from self._tell(key, "late" if before.timely else "early", news, total, told)
+            yield from self._tell("late" if before.timely else "early", news, total, told)
 
     @on_timer(ON_TIME)
     def complete(
         self,
-        key: Any = beam.DoFn.KeyParam,
         news: Any = beam.DoFn.StateParam(NEWS),
         total: Any = beam.DoFn.StateParam(SUM),
         told: Any = beam.DoFn.StateParam(TOLD),
         tell: Any = beam.DoFn.TimerParam(TELL),
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell what is counted once all timely reports are."""
-        if told.read() is not None:
+        if not _told(told).closed:
             tell.clear()
-            yield from self._tell(key, "on_time", news, total, told)
+            yield from self._tell("on_time", news, total, told)
 
     @on_timer(LAST)
     def over(
         self,
-        key: Any = beam.DoFn.KeyParam,
         news: Any = beam.DoFn.StateParam(NEWS),
         total: Any = beam.DoFn.StateParam(SUM),
         told: Any = beam.DoFn.StateParam(TOLD),
@@ -180,9 +198,9 @@ class Windows(_Documents):
             last.set(moment(over))
             return
         tell.clear()
-        yield from self._tell(key, "late", news, total, told)
+        yield from self._tell("late", news, total, told)
         total.clear()
-        told.clear()
+        told.write(_CLOSED)
 
     def sum(self, parts: list[bytes]) -> bytes:
         """Add counts, version by version of the plan: packed one behind the other."""
@@ -192,18 +210,16 @@ class Windows(_Documents):
                 total[key] = total[key] + counts if key in total else counts
         return b"".join(changed(*each) for each in sorted(total.items(), key=lambda pair: pair[0]))
 
-    def _tell(
-        self, key: bytes, pane: str, news: Any, total: Any, told: Any
-    ) -> Iterator[tuple[bytes, bytes]]:
+    def _tell(self, pane: str, news: Any, total: Any, told: Any) -> Iterator[tuple[bytes, bytes]]:
         packed = self.added(news, total)
         if packed is None:
             raise FormatError("a window has no counts")
-        before = _Told(*json.loads(told.read() or b"[]"))
+        before = _told(told)
         revision, plans = _revision(before), self.stream.plans
         versions = {key: Window(revision, counts) for key, counts in _matrices(packed)}
         if min(window.counts.min() for window in versions.values()) < 0:
             raise FormatError("counts of a window would be negative")
-        registry = plans.registry()
+        registry = plans.registry(*(key.fingerprint for key in versions))
         windows = joined(versions, registry)
         (row,), estimates = rows_of_windows(windows, registry, plans.candidates())
         shown = estimates if windows[0][1].counts.any() else ()
@@ -213,8 +229,8 @@ class Windows(_Documents):
 
     def _times(self, packed: bytes) -> tuple[int, int]:
         """Return when a window's timely reports are complete, and when nothing changes it."""
-        registry = self.stream.plans.registry()
         window, _ = next(_matrices(packed))
+        registry = self.stream.plans.registry(window.fingerprint)
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
         # What shards tell when they close the last period comes before that.
@@ -263,7 +279,7 @@ class Periods(_Documents):
         told: Any = beam.DoFn.StateParam(TOLD),
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell the audit of all shards until now."""
-        before = _Told(*json.loads(told.read() or b"[]"))
+        before = _told(told)
         if before.armed:
             yield self._document(key, before, news, total, closed=False)
             told.write(json.dumps(_Told(_revision(before))).encode())
@@ -286,10 +302,10 @@ class Periods(_Documents):
             last.set(moment(over))
             return
         tell.clear()
-        before = _Told(*json.loads(told.read() or b"[]"))
+        before = _told(told)
         yield self._document(key, before, news, total, closed=True)
         total.clear()
-        told.clear()
+        told.write(_CLOSED)
 
     def _document(
         self, key: bytes, before: _Told, news: Any, total: Any, *, closed: bool
@@ -373,7 +389,7 @@ class Health(_Documents):
         if packed is None:
             return
         value, job = json.loads(packed), self.stream.job
-        revision = _revision(_Told(*json.loads(told.read() or b"[]")))
+        revision = _revision(_told(told))
         collector = self.stream.plans.registry().collector
         health = {
             **Tally(*value["tally"])._asdict(),

@@ -39,9 +39,29 @@ class PlansFolder:
 
     path: str
 
-    def registry(self) -> Registry:
-        """Return the plans that are known here, at most ``LOOK_SECONDS`` old."""
-        return _looked(self.path).registry
+    def registry(self, *fingerprints: bytes) -> Registry:
+        """Return the plans that are known here, at most ``LOOK_SECONDS`` old.
+
+        Parameters
+        ----------
+        *fingerprints : bytes
+            Of plans that another worker knows: if one is not known here yet, the folder is read.
+
+        Raises
+        ------
+        PlanError
+            One is not in the folder.
+        """
+        registry = _looked(self.path).registry
+        if any(each not in registry.by_fingerprint for each in fingerprints):
+            registry = _look(self.path).registry
+        missing = [each.hex() for each in fingerprints if each not in registry.by_fingerprint]
+        if missing:
+            raise PlanError(
+                "reports have been counted under plans that are not in the folder of plans, of the "
+                f"fingerprints {', '.join(missing)}: put them back"
+            )
+        return registry
 
     def candidates(self) -> Candidates:
         """Return the strings to look for, of the same plans."""
@@ -60,13 +80,9 @@ class PlansFolder:
         PlanError
             A plan is not in the folder.
         """
-        registry = self.registry()
-        if numbering_of(registry) == numbering:
-            return registry
-        wanted = [numbering[at : at + _FINGERPRINT] for at in range(0, len(numbering), 32)]
-        if any(each not in registry.by_fingerprint for each in wanted):
-            registry = _look(self.path).registry
-        return _ordered(registry, tuple(wanted))
+        fingerprints = fingerprints_of(numbering)
+        registry = self.registry(*fingerprints)
+        return registry if numbering_of(registry) == numbering else _ordered(registry, fingerprints)
 
     def renumbered(self, rows: Rows, numbering: bytes, registry: Registry) -> Rows:
         """Return rows that were numbered in another way as this registry numbers them."""
@@ -83,6 +99,12 @@ class PlansFolder:
 def numbering_of(registry: Registry) -> bytes:
     """Return the plans' fingerprints in the order that gives metrics their ids."""
     return b"".join(plan.fingerprint for plan in registry.plans)
+
+
+def fingerprints_of(numbering: bytes) -> tuple[bytes, ...]:
+    """Return the fingerprints of :func:`numbering_of`, in order."""
+    cuts = range(0, len(numbering), _FINGERPRINT)
+    return tuple(numbering[at : at + _FINGERPRINT] for at in cuts)
 
 
 @dataclass(frozen=True)
@@ -117,12 +139,6 @@ def _look(path: str) -> _Looked:
 
 @lru_cache(maxsize=16)
 def _ordered(registry: Registry, fingerprints: tuple[bytes, ...]) -> Registry:
-    missing = [each.hex() for each in fingerprints if each not in registry.by_fingerprint]
-    if missing:
-        raise PlanError(
-            "reports have been counted under plans that are not in the folder of plans, of the "
-            f"fingerprints {', '.join(missing)}: put them back"
-        )
     return Registry([registry.by_fingerprint[each] for each in fingerprints])
 
 
