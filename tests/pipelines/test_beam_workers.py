@@ -82,13 +82,20 @@ def test_a_worker_ends_when_its_runner_asks_for_it(pool, runner):
     assert not lives(one)
 
 
+def test_workers_of_two_pipelines_that_have_one_name_do_not_end_each_other(pool, runner):
+    both = [started(pool, "1-1", runner) for _ in range(2)]
+    asked(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
+    assert pool.children == sorted(both)
+    os.kill(both[0], signal.SIGKILL)
+    wait_until(lambda: not lives(both[0]))
+    asked(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
+    assert pool.children == []
+
+
 def test_a_worker_ends_when_its_runner_is_not_there(pool):
     (port,) = free_ports(1)
     worker = started(pool, "1", f"127.0.0.1:{port}")
     wait_until(lambda: not lives(worker))
-    # It does not stay as a zombie once there is another.
-    (other,) = free_ports(1)
-    started(pool, "2", f"127.0.0.1:{other}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -97,7 +104,7 @@ def test_workers_end_with_their_pool(pool, runner, number):
     assert all(map(lives, workers))
     pool.signal(number)
     wait_until(lambda: not any(map(lives, workers)))
-    assert pool.pid is None
+    wait_until(lambda: pool.pid is None)
 
 
 def test_it_listens_on_loopback_alone(pool):
