@@ -52,7 +52,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __init__(self, cache: int) -> None:
         self._cache = cache
-        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._workers: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._lock = threading.Lock()
 
     def StartWorker(  # noqa: N802
@@ -68,26 +68,29 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
         with self._lock:
-            for name in [name for name, known in self._workers.items() if known.poll() is not None]:
-                del self._workers[name]
-            self._workers[request.worker_id] = worker
+            self._workers = [(name, known) for name, known in self._workers if known.poll() is None]
+            self._workers.append((request.worker_id, worker))
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(  # noqa: N802
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """End the process of a worker."""
+        """End the process of a worker.
+
+        Each pipeline calls its first worker ``1-1``. Where several have the name that is asked for,
+        none is ended here: the right one ends by itself when its runner closes the connection.
+        """
         with self._lock:
-            worker = self._workers.pop(request.worker_id, None)
-        if worker is not None:
-            _end([worker])
+            named = [worker for name, worker in self._workers if name == request.worker_id]
+            living = [worker for worker in named if worker.poll() is None]
+        if len(living) == 1:
+            _end(living)
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def close(self) -> None:
         """End all workers."""
         with self._lock:
-            workers = list(self._workers.values())
-            self._workers.clear()
+            workers = [worker for _, worker in self._workers]
         _end(workers)
 
 

@@ -187,10 +187,13 @@ def test_a_job_whose_manager_was_killed_goes_on_from_its_last_checkpoint(local, 
     local.start()
     folder = Path(found.removeprefix("file:")).parent
     newest = max(folder.glob("chk-*"), key=lambda path: int(path.name.partition("-")[2]))
-    again = Counted(local, tmp_path / "out", "--parallelism=1", f"--savepoint_path={newest}")
+    # In another folder: the old tasks may go on for a while.
+    again = Counted(local, tmp_path / "again", "--parallelism=1", f"--savepoint_path={newest}")
     again.wait_for_progress()
     again.cancel()
+    job.check()
     again.check()
+    assert all(again.lines(key)[0][0] > 1 for key in range(KEYS))
 
 
 def test_a_savepoint_is_restored_at_another_parallelism_with_a_worker_a_slot(local, tmp_path):
