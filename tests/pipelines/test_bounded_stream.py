@@ -56,7 +56,7 @@ def outcome_of(folder: Path) -> Outcome:
     rejected = {row["reason"]: row["rows"] for row in tables["quarantine"]}
     rejects = [
         reject
-        for path in sorted((folder / "job" / "quarantine").iterdir())
+        for path in sorted((folder / "job" / "quarantine").glob("*"))
         for reject in quarantine.unpack(files.load(path, quarantine.KIND))
     ]
     estimated = {(row["plan"], row["metric"], row["window_start"]) for row in tables["estimates"]}
