@@ -51,19 +51,19 @@ def build(
     counted = (
         [each.rows for each in read]
         | "All rows" >> beam.Flatten()
-        | "Rows" >> beam.Map(_same).with_output_types(Keyed)
+        | "Rows" >> _Apart(stream.bounded)
         | "Count" >> beam.ParDo(Count(stream)).with_outputs(REJECTED, NOTES, AUDITS, main="changes")
     )
     documents = (
         counted.changes
-        | "Changes" >> beam.Map(_same).with_output_types(Keyed)
+        | "Changes" >> _Apart(stream.bounded)
         | "Windows" >> beam.ParDo(Windows(stream)).with_output_types(Keyed),
         counted[AUDITS]
-        | "Audits" >> beam.Map(_same).with_output_types(Keyed)
+        | "Audits" >> _Apart(stream.bounded)
         | "Periods" >> beam.ParDo(Periods(stream)).with_output_types(Keyed),
         (counted[NOTES], *(each[NOTES] for each in read))
         | "All notes" >> beam.Flatten()
-        | "Notes" >> beam.Map(_same).with_output_types(Keyed)
+        | "Notes" >> _Apart(stream.bounded)
         | "Health" >> beam.ParDo(Health(stream)).with_output_types(Keyed),
     )
     rejects = (
@@ -72,6 +72,24 @@ def build(
         | "Rejects" >> beam.Map(_same).with_output_types(bytes)
     )
     return documents | "Documents" >> beam.Flatten(), rejects
+
+
+class _Apart(beam.PTransform):
+    """Keeps what is keyed as it is, before a stage that has state.
+
+    The embedded runner takes such a stage together with those before it, and lets its event-time
+    timers fire although these have not read everything; a shuffle is in its way.
+    """
+
+    def __init__(self, bounded: bool) -> None:
+        super().__init__()
+        self._bounded = bounded
+
+    def expand(self, elements: beam.PCollection[Keyed]) -> beam.PCollection[Keyed]:
+        """Return the elements."""
+        if self._bounded:
+            elements |= beam.Reshuffle()
+        return elements | beam.Map(_same).with_output_types(Keyed)
 
 
 def _same(element):  # type: ignore[no-untyped-def]

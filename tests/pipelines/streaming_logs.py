@@ -1,4 +1,4 @@
-"""Logs of topics for streaming jobs, and what a drain makes of the same records."""
+"""Logs of topics for streaming pipelines, and what a drain makes of the same records."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ from typing import NamedTuple
 from drain_logs import START, Device, Sent, faulty
 from drain_states import projected
 from step_plans import DAY, PERIOD, THRESHOLD, category, number, plan, plans, string
-from streaming_runner import Record, Runner
 
 from pipelines import files, quarantine
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
-from pipelines.published import HealthDocument, PeriodDocument, RejectsDocument, WindowDocument
-from pipelines.streaming.deployment import Deployment, Lane
+from pipelines.published import (
+    Document,
+    HealthDocument,
+    PeriodDocument,
+    RejectsDocument,
+    WindowDocument,
+)
 from pipelines.written import Tally
 from sotto.compiled import CompiledPlan
 from sotto.decode import Reject
 from sotto.log import LogWriter
 from sotto.reasons import Reason
-from sotto.registry import Registry
 from sotto.topics import ReportTopic
 
-Logs = dict[Lane, list[Record]]
+#: By the lane's name.
+Logs = dict[str, list[Sent]]
 
 #: Reports are rejected for these when their pseudonym is revoked. Whether a report of which a newer
 #: rung counts is among them depends on whether that rung came before.
@@ -40,7 +44,7 @@ EPOCHS = {
 
 
 class Outcome(NamedTuple):
-    """What is found in a log, as a drain and as a streaming job say it; equal where both agree.
+    """What is found in a log, as a drain and as a streaming pipeline say it; equal if both agree.
 
     ``fates`` are reports by what became of them; ``poison`` are rejects that no order changes.
     """
@@ -89,60 +93,61 @@ def records(epochs: str, seed: int, periods: int = 6) -> Logs:
     logs: Logs = defaultdict(list)
     for append, message in sent:
         topic = topics[append > half if len(topics) > 1 else 0]
-        lane = Lane(str(topic), topic.partition(shard_said(message)))
         # A broker's clock is set back now and then.
-        logs[lane].append(Record(append - source.choice([0, 0, 0, 60_000]), message))
+        shown = Sent(append - source.choice([0, 0, 0, 60_000]), message)
+        logs[lane_of(topic, topic.partition(shard_said(message)))].append(shown)
     for topic in topics:
         # Something comes last in every lane, long after.
         for each in range(topic.partitions):
-            logs[Lane(str(topic), each)].append(Record(half + 99 * DAY, f"{topic}/{each}".encode()))
+            logs[lane_of(topic, each)].append(Sent(half + 99 * DAY, f"{topic}/{each}".encode()))
     return dict(logs)
 
 
-def deployment(epochs: str, **more: object) -> Deployment:
-    settings = {"every": 3_000, "slots": 3, "rows": 30, **more}
-    return Deployment("job", Registry(small_plans()), EPOCHS[epochs], **settings)
+def lane_of(topic: ReportTopic, partition: int) -> str:
+    return f"{topic}-{partition}"
 
 
-def write(log: Path, logs: Mapping[Lane, Iterable[Record]]) -> None:
+def write(log: Path, logs: Mapping[str, Iterable[Sent]]) -> None:
     for lane, content in logs.items():
-        name = str(lane).replace("/", "-")
-        with LogWriter(log, name, fsync="never", segment_bytes=1 << 20) as writer:
-            for record in content:
-                writer.append(record.message, record.timestamp)
+        with LogWriter(log, lane, fsync="never", segment_bytes=1 << 20) as writer:
+            for append, message in content:
+                writer.append(message, append)
 
 
 @lru_cache
 def drained(epochs: str, seed: int) -> Outcome:
     """Return what a drain makes of the records."""
     with tempfile.TemporaryDirectory() as folder:
-        log, state = Path(folder, "log"), Path(folder, "state")
-        write(log, records(epochs, seed))
-        result = drain(log, state, small_plans())
-        tables = projected(state)
-        rejects = [
-            reject
-            for entry in StateDirectory(state).manifest().quarantine
-            for reject in quarantine.unpack(
-                files.load(StateDirectory(state).quarantine(entry.generation), quarantine.KIND)
-            )
-        ]
+        write(Path(folder, "log"), records(epochs, seed))
+        return outcome_of_drain(Path(folder, "log"), Path(folder, "state"), small_plans())
+
+
+def outcome_of_drain(log: Path, state: Path, plans: list[CompiledPlan]) -> Outcome:
+    """Drain a log and return what is found in it."""
+    result = drain(log, state, plans)
+    tables = projected(state)
+    rejects = [
+        reject
+        for entry in StateDirectory(state).manifest().quarantine
+        for reject in quarantine.unpack(
+            files.load(StateDirectory(state).quarantine(entry.generation), quarantine.KIND)
+        )
+    ]
     return Outcome(
         rows_of(tables["windows"], "revision"),
         rows_of(tables["estimates"], "revision"),
         rows_of(tables["periods"], "closed"),
-        _fates(result.tally, result.rejects),
-        _poison(rejects),
+        fates(result.tally, result.rejects),
+        poison(rejects),
     )
 
 
-def streamed(runner: Runner) -> Outcome:
-    """Return what a consumer of the outside has of a finished job.
+def streamed(documents: Iterable[Document], rejected: Iterable[Reject]) -> Outcome:
+    """Return what somebody outside has of a pipeline: the newest documents, and the rejects.
 
-    It may have more: a window whose only reports were counted before a rollback and, since other
-    lanes were faster then, rejected after it.
+    A window of which nothing counts any more is not looked at: a drain has none such.
     """
-    documents = [each for name, each in runner.documents.items() if name not in runner.phantoms]
+    documents = list(documents)
     windows = [each for each in documents if isinstance(each, WindowDocument) and each.estimates]
     periods = [each.period for each in documents if isinstance(each, PeriodDocument)]
     (rejects,) = (each for each in documents if isinstance(each, RejectsDocument))
@@ -152,9 +157,9 @@ def streamed(runner: Runner) -> Outcome:
         rows_of([each.window for each in windows], "revision"),
         rows_of([row for each in windows for row in each.estimates], "revision"),
         rows_of(periods, "closed"),
-        _fates(tally, rejects.rejects),
+        fates(tally, rejects.rejects),
         # At least once: what was rejected before a rollback is rejected again.
-        _poison(runner.rejects),
+        poison(rejected),
     )
 
 
@@ -165,12 +170,12 @@ def rows_of(
     return sorted((tuple((k, repr(v)) for k, v in row) for row in kept), key=repr)
 
 
-def _fates(tally: Tally, rejects: Mapping[str, int]) -> dict[str, int]:
+def fates(tally: Tally, rejects: Mapping[str, int]) -> dict[str, int]:
     revoked = [reason.label for reason in REVOKED]
     fates = {**tally._asdict(), **{k: v for k, v in rejects.items() if k not in revoked}}
     fates["superseded"] += sum(rejects.get(label, 0) for label in revoked)
     return fates
 
 
-def _poison(rejects: Iterable[Reject]) -> set[Reject]:
+def poison(rejects: Iterable[Reject]) -> set[Reject]:
     return {reject for reject in rejects if reject.reason not in REVOKED}

@@ -1,0 +1,425 @@
+"""An engine in one thread that runs the stages of a streaming pipeline, and does as it likes.
+
+Elements of one sender and key stay in order; else any comes first. Processing-time timers fire
+early or late, watermarks move in steps of any size, bundles end half-way, state goes back to a
+checkpoint, and keys move to other processes, with what these have in memory. What went to the
+outside is never taken back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pytest
+from apache_beam.transforms.userstate import BagStateSpec
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
+
+from pipelines import quarantine
+from pipelines.beam import counting, documents, plans, reading
+from pipelines.beam.partitions import Partitions
+from pipelines.beam.stream import Stream
+from pipelines.published import Document, parse
+from sotto.decode import Reject
+
+STAGES = {
+    "count": counting.Count,
+    "windows": documents.Windows,
+    "periods": documents.Periods,
+    "health": documents.Health,
+}
+#: Where outputs go, by their tag; None is the main one.
+ROUTES = {None: "windows", counting.AUDITS: "periods", reading.NOTES: "health"}
+
+Address = tuple[str, object]
+
+
+class Crash(Exception):
+    """A bundle that does not come to its end."""
+
+
+class Process:
+    """What one process has in memory."""
+
+    def __init__(self, stream: Stream, sources: Sequence[Partitions]) -> None:
+        self.live = counting.LiveStates(stream.cache)
+        self.plans: dict[str, Any] = {}
+        self.stages = {name: kind(stream) for name, kind in STAGES.items()}
+        self.discover = [reading.discover_dofn(stream, source) for source in sources]
+        self.read = [reading.read_dofn(stream, source) for source in sources]
+        for reader in self.read:
+            reader.setup()
+
+
+class Keyed:
+    """State and timers of a key: values, lists and times by name."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, Any] = {}
+        self.timers: dict[str, int] = {}
+
+    def copy(self) -> Keyed:
+        made = Keyed()
+        made.content = {k: v[:] if isinstance(v, list) else v for k, v in self.content.items()}
+        made.timers = dict(self.timers)
+        return made
+
+
+class _Cell:
+    def __init__(self, keyed: Keyed, name: str, bag: bool) -> None:
+        self._content, self._name, self._bag = keyed.content, name, bag
+
+    def read(self) -> Any:
+        found = self._content.get(self._name)
+        return list(found or ()) if self._bag else found
+
+    def write(self, value: bytes) -> None:
+        assert isinstance(value, bytes)
+        self._content[self._name] = value
+
+    def add(self, value: bytes) -> None:
+        assert isinstance(value, bytes)
+        self._content.setdefault(self._name, []).append(value)
+
+    def clear(self) -> None:
+        self._content.pop(self._name, None)
+
+
+class _Timer:
+    def __init__(self, keyed: Keyed, name: str) -> None:
+        self._timers, self._name = keyed.timers, name
+
+    def set(self, at: Timestamp) -> None:
+        self._timers[self._name] = at.micros
+
+    def clear(self) -> None:
+        self._timers.pop(self._name, None)
+
+
+class _Tracker:
+    def __init__(self, tracker: Any) -> None:
+        self.inner, self.deferred = tracker, False
+        self.current_restriction, self.try_claim = tracker.current_restriction, tracker.try_claim
+
+    def defer_remainder(self, _: object = None) -> None:
+        self.deferred = True
+
+
+class Part(NamedTuple):
+    """A splittable element: what is left of it, and its estimator's state."""
+
+    restriction: Any
+    clock: Any
+
+
+class Checkpoint(NamedTuple):
+    keyed: dict[Address, Keyed]
+    parts: dict[tuple[int, object], Part]
+
+
+class Engine:
+    """A pipeline over some sources; to be used in a ``with``.
+
+    Parameters
+    ----------
+    stream : Stream
+    sources : sequence of Partitions
+    source : random.Random
+    """
+
+    def __init__(
+        self, stream: Stream, sources: Sequence[Partitions], source: random.Random
+    ) -> None:
+        self.stream, self.sources, self.random = stream, sources, source
+        self.now = 1_800_000_000_000
+        self.keyed: dict[Address, Keyed] = {}
+        self.parts: dict[tuple[int, object], Part] = {}
+        self.channels: dict[tuple[object, str, object], deque[tuple[bytes, Timestamp]]] = {}
+        self.watermark = MIN_TIMESTAMP
+        self.documents: dict[bytes, Document] = {}
+        self.panes: list[Document] = []
+        self.rejects: list[Reject] = []
+        self.processes = [Process(stream, sources)]
+        self.spread, self.salt = 1, 0
+        self.checkpoints = [Checkpoint({}, {})]
+        self._patch = pytest.MonkeyPatch()
+        self._process = self.processes[0]
+        self._until_crash: int | None = None
+
+    def __enter__(self) -> Engine:
+        for module in (counting, documents, reading):
+            self._patch.setattr(module, "now_ms", lambda: self.now)
+        clock = SimpleNamespace(monotonic=lambda: self.now / 1000)
+        self._patch.setattr(reading, "time", clock)
+        self._patch.setattr(plans, "time", clock)
+        self._patch.setattr(plans, "_held", {})
+        self._patch.setattr(counting, "_live", lambda job, limit: self._process.live)
+        self._patch.setattr(reading, "READ_BYTES", 1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.undo()
+
+    # What happens
+
+    def discover(self) -> None:
+        """Look for new partitions of all sources."""
+        for number in range(len(self.sources)):
+            for name in self._split(number, None):
+                self.parts.setdefault((number, name.value), Part(None, None))
+
+    def read(self, most: int = 3_000) -> bool:
+        """Let a partition read, and say whether it has come further."""
+        names = [key for key in self.parts if key[1] is not None]
+        return bool(names) and self.read_from(self.random.choice(names), most)
+
+    def read_from(self, part: tuple[int, object], most: int) -> bool:
+        number, name = part
+        reading.READ_BYTES = self.random.randint(1, most)
+        before = self.parts[part].restriction
+        for output in self._split(number, name):
+            self._route((number, name), output)
+        return bool(before is None or self.parts[part].restriction.start > before.start)
+
+    def deliver(self, number: int | None = None) -> None:
+        """Deliver elements, all if no number is given."""
+        while self.channels and (number is None or number > 0):
+            channel = self.random.choice(list(self.channels))
+            queue = self.channels[channel]
+            value, at = queue.popleft()
+            if not queue:
+                del self.channels[channel]
+            _, stage, key = channel
+            self._call(stage, key, "process", at, element=(key, value))
+            number = None if number is None else number - 1
+
+    def tick(self, after: int) -> None:
+        """Let time pass. Of the timers that are due most fire, and few others."""
+        self.now += after
+        for address, name, at in self._pending(beam.TimeDomain.REAL_TIME):
+            due = at <= self.now * 1000
+            if self.random.random() < (0.8 if due else 0.05):
+                self._fire(address, name)
+
+    def advance(self) -> None:
+        """Let watermarks move on: at once, or as slowly as can be."""
+        self.deliver()
+        clocks = [part.clock for part in self.parts.values()]
+        if not clocks or any(clock is None for clock in clocks):
+            return
+        until = max(min(reading.moment(clock.watermark) for clock in clocks), self.watermark)
+        slowly = self.random.random() < 0.5
+        while True:
+            pending = self._pending(beam.TimeDomain.WATERMARK)
+            first = min((at for _, _, at in pending), default=until.micros)
+            self.watermark = Timestamp(micros=first) if slowly and first < until.micros else until
+            self._fire_until(self.watermark)
+            if self.watermark == until:
+                return
+
+    def checkpoint(self, _: int = 0) -> None:
+        """Let everything that is under way arrive, and remember the moment."""
+        self.deliver()
+        self.checkpoints.append(self._snapshot())
+
+    def roll_back(self, back: int = 1) -> None:
+        """Return to a checkpoint; what processes have in memory stays."""
+        del self.checkpoints[max(len(self.checkpoints) - back + 1, 1) :]
+        keyed, parts = self.checkpoints[-1]
+        self.keyed = {address: each.copy() for address, each in keyed.items()}
+        self.parts = dict(parts)
+        self.channels.clear()
+        self.watermark = MIN_TIMESTAMP
+        self.now += 1
+
+    def crash(self, calls: int) -> None:
+        """Fail in the middle of one of the next calls, and go back."""
+        self._until_crash = calls
+        try:
+            self.read()
+            self.deliver()
+            self.tick(self.stream.linger)
+            self.advance()
+        except Crash:
+            pass
+        finally:
+            self._until_crash = None
+        self.roll_back()
+
+    def restart(self, at: int) -> None:
+        """Lose what a process has in memory; go back to the last checkpoint."""
+        self.processes[at % len(self.processes)] = Process(self.stream, self.sources)
+        self.roll_back()
+
+    def rescale(self, number: int) -> None:
+        """Spread keys over so many processes from a savepoint on; idle ones stay alive."""
+        self.checkpoint()
+        while len(self.processes) < number:
+            self.processes.append(Process(self.stream, self.sources))
+        self.spread, self.salt = number, self.salt + 1
+        self.roll_back()
+
+    def finish(self) -> None:
+        """Read all that there is, until every period is over."""
+        self.discover()
+        while self.channels or any([self.read_from(part, 3_000) for part in self._partitions()]):
+            self.deliver()
+        for after in (self.stream.idle + 1_000, 1_000):
+            self.now += after
+            for part in self._partitions():
+                self.read_from(part, 1)
+            self.discover()
+            self.advance()
+        for _ in range(3):
+            self.now += 2 * self.stream.every + self.stream.linger
+            for address, name, at in self._pending(beam.TimeDomain.REAL_TIME):
+                if at <= self.now * 1000:
+                    self._fire(address, name)
+            self.deliver()
+
+    # How it is done
+
+    def _partitions(self) -> list[tuple[int, object]]:
+        return [key for key in self.parts if key[1] is not None]
+
+    def _snapshot(self) -> Checkpoint:
+        keyed = {address: each.copy() for address, each in self.keyed.items()}
+        return Checkpoint(keyed, dict(self.parts))
+
+    def _enter(self, *address: object) -> Process:
+        """Return the process of an address, and let its memory be that of all modules."""
+        place = zlib.crc32(repr((self.salt, address)).encode()) % self.spread
+        self._process = self.processes[place]
+        plans._held = self._process.plans
+        return self._process
+
+    def _taken(self, outputs: Iterator[Any] | None) -> list[Any]:
+        """Return what a call yields, unless it crashes."""
+        taken = []
+        for output in outputs or ():
+            taken.append(output)
+            self._count_down()
+        self._count_down()
+        return taken
+
+    def _count_down(self) -> None:
+        if self._until_crash is not None:
+            self._until_crash -= 1
+            if self._until_crash < 0:
+                raise Crash
+
+    def _split(self, number: int, name: object) -> list[Any]:
+        """Run a splittable DoFn on what is left of its element."""
+        process = self._enter("read", number, name)
+        dofn = process.discover[number] if name is None else process.read[number]
+        defaults = inspect.signature(dofn.process).parameters
+        provider = defaults["tracker"].default.restriction_provider
+        estimators = defaults["estimator"].default.watermark_estimator_provider
+        part = self.parts.get((number, name), Part(None, None))
+        restriction = part.restriction
+        if restriction is None:
+            restriction = provider.initial_restriction(name)
+        clock = part.clock or estimators.initial_estimator_state(name, restriction)
+        tracker = _Tracker(provider.create_tracker(restriction))
+        estimator = estimators.create_watermark_estimator(clock)
+        outputs = self._taken(dofn.process(name, tracker=tracker, estimator=estimator))
+        assert tracker.deferred
+        _, residual = tracker.inner.try_split(0)
+        self.parts[number, name] = Part(residual, estimator.get_estimator_state())
+        return outputs
+
+    def _call(self, stage: str, key: object, method: str, at: Timestamp, **more: Any) -> None:
+        dofn = self._enter(stage, key).stages[stage]
+        keyed = self.keyed.setdefault((stage, key), Keyed())
+        outputs = self._taken(_bound(getattr(dofn, method), keyed, key, at)(**more))
+        for output in outputs:
+            self._route((stage, key), output)
+
+    def _route(self, sender: object, output: Any) -> None:
+        tag, value = None, output
+        if isinstance(value, beam.pvalue.TaggedOutput):
+            tag, value = value.tag, value.value
+        at = self.watermark
+        if isinstance(value, TimestampedValue):
+            value, at = value.value, value.timestamp
+        of_reader = isinstance(sender, tuple) and isinstance(sender[0], int)
+        if tag == reading.REJECTED:
+            self.rejects += quarantine.unpack(value)
+        elif tag is None and not of_reader and sender[0] != "count":  # type: ignore[index]
+            self._publish(*value)
+        else:
+            stage = "count" if of_reader and tag is None else ROUTES[tag]
+            key, content = value
+            channel = (sender, stage, key)
+            self.channels.setdefault(channel, deque()).append((content, at))
+
+    def _publish(self, name: bytes, body: bytes) -> None:
+        document = parse(name, body)
+        self.panes.append(document)
+        held = self.documents.get(name)
+        if held is None or document.revision > held.revision:
+            self.documents[name] = document
+
+    def _pending(self, domain: str) -> list[tuple[Address, str, int]]:
+        found = [
+            (address, name, at)
+            for address, keyed in self.keyed.items()
+            for name, at in keyed.timers.items()
+            if _timer(STAGES[address[0]], name).time_domain == domain
+        ]
+        self.random.shuffle(found)
+        return found
+
+    def _fire(self, address: Address, name: str) -> None:
+        at = self.keyed[address].timers.pop(name, None)
+        if at is not None:
+            callback = _timer(STAGES[address[0]], name)._attached_callback
+            self._call(*address, callback.__name__, Timestamp(micros=at))
+
+    def _fire_until(self, watermark: Timestamp) -> None:
+        """Fire timers up to a watermark, those of the first stage first."""
+        for counts in (True, False):
+            while due := [
+                (at, address, name)
+                for address, name, at in self._pending(beam.TimeDomain.WATERMARK)
+                if at <= watermark.micros < MAX_TIMESTAMP.micros
+                and (address[0] == "count") == counts
+            ]:
+                _, address, _ = due[0]
+                # Of a key the earliest comes first.
+                at, name = min((at, name) for at, of, name in due if of == address)
+                self._fire(address, name)
+            self.deliver()
+
+
+def _timer(kind: type, name: str) -> Any:
+    (found,) = (
+        spec
+        for spec in vars(kind).values()
+        if isinstance(spec, beam.transforms.userstate.TimerSpec) and spec.name == name
+    )
+    return found
+
+
+def _bound(method: Callable[..., Any], keyed: Keyed, key: object, at: Timestamp) -> Any:
+    """Return a method that is given what its parameters declare."""
+    given: dict[str, Any] = {}
+    for name, parameter in inspect.signature(method).parameters.items():
+        declared = parameter.default
+        if declared is beam.DoFn.TimestampParam:
+            given[name] = at
+        elif declared is beam.DoFn.KeyParam:
+            given[name] = key
+        elif isinstance(declared, beam.DoFn.StateParam):
+            spec = declared.state_spec
+            given[name] = _Cell(keyed, spec.name, isinstance(spec, BagStateSpec))
+        elif isinstance(declared, beam.DoFn.TimerParam):
+            given[name] = _Timer(keyed, declared.timer_spec.name)
+    return lambda **more: method(**given, **more)

@@ -1,0 +1,121 @@
+"""The streaming pipeline up to the end of what there is, on Beam's embedded runner.
+
+Whatever is in a log, ``sotto stream --until-end`` comes to what a drain comes to.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sql
+from drain_states import projected
+from every_type import every_plan, fleet, logged
+from streaming_logs import (
+    Outcome,
+    drained,
+    fates,
+    outcome_of_drain,
+    poison,
+    records,
+    rows_of,
+    small_plans,
+    write,
+)
+
+from pipelines import files, quarantine
+from pipelines.beam import counting, reading
+from pipelines.sinktables import HEALTH
+from pipelines.written import Tally
+from sotto.cli import main
+from sotto.compiled import CompiledPlan
+
+
+def command(folder: Path, plans: list[CompiledPlan], *more: str) -> list[str]:
+    """Return the arguments of a run over the log in a folder."""
+    (folder / "plans").mkdir(exist_ok=True)
+    for plan in plans:
+        (folder / "plans" / f"{plan.fingerprint_hex}.json").write_bytes(plan.to_json())
+    given = ["--state", folder / "job", "--plans", folder / "plans", "--log", folder / "log"]
+    given += ["--database", f"sqlite:///{folder / 'results.db'}", "--until-end", *more]
+    return ["stream", *map(str, given)]
+
+
+def outcome_of(folder: Path) -> Outcome:
+    """Return what a run has left in a folder."""
+    url = f"sqlite:///{folder / 'results.db'}"
+    tables = projected(url)
+    engine = sql.create_engine(url)
+    with engine.connect() as database:
+        (health,) = database.execute(sql.select(HEALTH.c.document)).scalars()
+    engine.dispose()
+    tally = Tally(*(health[name] for name in Tally._fields))
+    rejected = {row["reason"]: row["rows"] for row in tables["quarantine"]}
+    rejects = [
+        reject
+        for path in sorted((folder / "job" / "quarantine").glob("*"))
+        for reject in quarantine.unpack(files.load(path, quarantine.KIND))
+    ]
+    estimated = {(row["plan"], row["metric"], row["window_start"]) for row in tables["estimates"]}
+    windows = [
+        row
+        for row in tables["windows"]
+        if (row["plan"], row["metric"], row["window_start"]) in estimated
+    ]
+    assert all(row["closed"] for row in tables["periods"])
+    return Outcome(
+        rows_of(windows, "revision"),
+        rows_of(tables["estimates"], "revision"),
+        rows_of(tables["periods"], "closed"),
+        fates(tally, rejected),
+        poison(rejects),
+    )
+
+
+@pytest.mark.parametrize(("epochs", "seed"), [("two", 1), ("two", 2), ("epochs", 0)])
+def test_it_comes_to_what_a_drain_comes_to(epochs: str, seed: int, tmp_path: Path) -> None:
+    write(tmp_path / "log", records(epochs, seed))
+    assert main(command(tmp_path, small_plans())) == 0
+    assert outcome_of(tmp_path)._asdict() == drained(epochs, seed)._asdict()
+
+
+def test_nor_does_it_matter_how_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows a step, few bytes a call; logs are folded, and live states let go."""
+    monkeypatch.setattr(counting, "ROWS", 7)
+    monkeypatch.setattr(counting, "SHORT", 300)
+    monkeypatch.setattr(counting.LiveStates, "take", lambda *_: None)
+    monkeypatch.setattr(reading, "READ_BYTES", 2_000)
+    monkeypatch.setattr("sotto.logreader.BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(reading, "IDLE_SECONDS", 0.01)
+    write(tmp_path / "log", records("two", 3))
+    assert main(command(tmp_path, small_plans())) == 0
+    assert outcome_of(tmp_path)._asdict() == drained("two", 3)._asdict()
+
+
+def test_all_metric_types(tmp_path: Path) -> None:
+    logged(fleet(every_plan(), 12, seed=4), tmp_path)
+    assert main(command(tmp_path, [every_plan()])) == 0
+    wanted = outcome_of_drain(tmp_path / "log", tmp_path / "state", [every_plan()])
+    assert len({dict(row)["metric"] for row in wanted.estimates}) > 15
+    assert outcome_of(tmp_path)._asdict() == wanted._asdict()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ["0", "1", "77"])
+def test_hashes_of_python_play_no_part(seed: str, tmp_path: Path) -> None:
+    write(tmp_path / "log", records("epochs", 5))
+    program = [sys.executable, "-m", "sotto.cli", *command(tmp_path, small_plans())]
+    subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": seed}, timeout=120)
+    assert outcome_of(tmp_path)._asdict() == drained("epochs", 5)._asdict()
+
+
+def test_a_job_is_not_begun_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "log", records("two", 1, periods=1))
+    assert main(command(tmp_path, small_plans())) == 0
+    assert main(command(tmp_path, small_plans())) == 2
+    assert "has run before" in capsys.readouterr().err
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert main(command(tmp_path, [], "--anew", "--database", other)) == 0
