@@ -180,8 +180,8 @@ def _check(options: PipelineOptions) -> None:
         )
     if needed and not where[needed] and not portable.job_endpoint:
         raise ParameterError(
-            f"--runner {name.title()}Runner downloads its engine unless --{needed} says where it is: give "
-            "that, or --runner PortableRunner --job_endpoint HOST:PORT"
+            f"--runner {name.title()}Runner downloads its engine unless --{needed} says where "
+            "it is: give that, or --runner PortableRunner --job_endpoint HOST:PORT"
         )
     if name == "portable" and not portable.job_endpoint:
         raise ParameterError("--runner PortableRunner goes with --job_endpoint HOST:PORT")
