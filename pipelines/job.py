@@ -14,6 +14,8 @@ under a name that no other writer has, so that a part of the job may run again, 
 same time. Which of them count, and where, comes back as one file too, the summary
 (:class:`~pipelines.written.Written`); nothing passes through Python lists. What a part writes
 depends on what it is given alone, in whatever order that comes: any runner makes the same files.
+What cannot succeed however often it is tried, such as a damaged state, is in the summary too: as an
+exception, an engine would try it again and again.
 
 Work items, not reports, go into the graph. Reports cross it as packed blocks, and what is grouped
 is kept in memory: hence drains of bounded size.
@@ -24,7 +26,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -34,8 +36,8 @@ import apache_beam as beam
 from pipelines import counts, files, quarantine
 from pipelines.blocks import arrivals
 from pipelines.commit import StateFiles
-from pipelines.counts import WindowKey
-from pipelines.files import Buffer
+from pipelines.counts import Window, WindowKey
+from pipelines.files import AnyPath, Buffer
 from pipelines.intent import WorkItem
 from pipelines.lanes import Ranges
 from pipelines.manifest import Manifest
@@ -45,7 +47,7 @@ from pipelines.state import State
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
 from sotto.decode import Reject
-from sotto.errors import DrainError, FormatError
+from sotto.errors import BrokerError, DrainError, FormatError, SottoError
 from sotto.registry import Registry
 
 Keyed: TypeAlias = tuple[bytes, bytes]
@@ -123,7 +125,16 @@ class Job:
         if generation is None:
             return State(self.registry, shard, period, self.key)
         path = self.files.state(period, shard, generation)
-        return State.from_bytes(path.read_bytes(), self.registry)
+        with _committed(path):
+            return State.from_bytes(path.read_bytes(), self.registry)
+
+    def page(self, page: int) -> dict[WindowKey, Window]:
+        """Return a committed page of counts, or an empty one."""
+        if page not in self.pages:
+            return {}
+        path = self.files.page(page, self.pages[page])
+        with _committed(path):
+            return counts.unpack_page(files.load(path, counts.KIND))
 
     def write(self, target: str, parts: Sequence[Buffer]) -> Written:
         """Write a file of the attempt; return that it is to count as ``target``, folder and name.
@@ -150,14 +161,28 @@ class Job:
         Raises
         ------
         DrainError
-            It does not say.
+            It does not say, or a part of it has failed.
         """
         for path in files.listed(self.files.attempt(self.attempt)):
             if path.name.startswith(f"{_SUMMARY}."):
                 # There are several where the last stage ran more than once, or died.
                 with suppress(FormatError):
-                    return Written.from_json(bytes(files.load(path, _SUMMARY.encode())))
+                    found = Written.from_json(bytes(files.load(path, _SUMMARY.encode())))
+                    if found.failed:
+                        raise DrainError(found.failed)
+                    return found
         raise DrainError("the job has ended without a summary: the driver must reach its files")
+
+
+@contextmanager
+def _committed(path: AnyPath) -> Iterator[None]:
+    """Refuse a committed file by its name where it is not there, or damaged."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DrainError(f"{path} is not there, though it is committed: restore it") from error
+    except FormatError as error:
+        raise DrainError(f"{path} is damaged ({error}): restore it") from error
 
 
 def _random_name() -> str:
@@ -210,32 +235,53 @@ def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, sprea
 
 
 class _Stage(beam.DoFn):
-    """A stage that knows its job."""
+    """A stage that knows its job, and says what has failed for good."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
+
+    def process(self, element: Any) -> Iterator[Any]:
+        try:
+            yield from self.work(element)
+        except BrokerError:
+            raise
+        except SottoError as error:
+            yield self.done(Written(failed=str(error)))
+
+    def work(self, element: Any) -> Iterator[Any]:
+        """Yield what comes of an element."""
+        raise NotImplementedError
+
+    def done(self, part: Written) -> Any:
+        """Return a part of the summary as an output."""
+        return beam.pvalue.TaggedOutput(_DONE, (_ALONE, part.to_json()))
+
+    def rejected(self, rejects: list[Reject]) -> Iterator[Any]:
+        """Yield what the stage adds to the quarantine, and to its numbers in the summary."""
+        if rejects:
+            yield self.done(Written(rejects=quarantine.numbers(rejects)))
+            yield beam.pvalue.TaggedOutput(_PARTS, (_QUARANTINE, quarantine.pack(rejects)))
 
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed, done=Keyed)
 class Read(_Stage):
     """Work item to packed blocks, keyed by period and shard."""
 
-    def process(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
+    def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
         for block in self.job.source.lane(name).blocks(start, end, floor):
             found = arrivals(block, self.job.registry, self.job.first_open)
             for rows in found.rows:
                 yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()
-            done = Written(tally=Tally(reports=found.reports))
-            yield beam.pvalue.TaggedOutput(_DONE, _part(done))
-            yield from _rejected(found.rejects)
+            yield self.done(Written(tally=Tally(reports=found.reports)))
+            yield from self.rejected(found.rejects)
 
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed, done=Keyed)
 class Step(_Stage):
     """All blocks of a period's shard to the changes of its windows; writes the new state."""
 
-    def process(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Any]:
+    def work(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Any]:
         key, blocks = element
         period, shard = _STATE_KEY.unpack(key)
         stepped = step_blocks(self.job.load(period, shard), blocks)
@@ -244,9 +290,8 @@ class Step(_Stage):
         for window, changes in stepped.changes.items():
             yield window.to_bytes(), counts.pack_matrix(changes)
         totals = {(period, shard): stepped.state.totals()}
-        done = replace(written, states=totals, tally=stepped.tally)
-        yield beam.pvalue.TaggedOutput(_DONE, _part(done))
-        yield from _rejected(stepped.rejects)
+        yield self.done(replace(written, states=totals, tally=stepped.tally))
+        yield from self.rejected(stepped.rejects)
 
 
 class AddCounts(beam.CombineFn):
@@ -270,8 +315,11 @@ class AddCounts(beam.CombineFn):
 
 
 @beam.typehints.with_output_types(Keyed)
-class ToPages(_Stage):
+class ToPages(beam.DoFn):
     """The changes of a window, as a part of the page that it is on."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
 
     def process(self, element: Keyed) -> Iterator[Keyed]:
         window, changes = element
@@ -283,47 +331,38 @@ class ToPages(_Stage):
 class WriteFiles(_Stage):
     """All parts of quarantine, or of a page of counts, to a file; says what it has written."""
 
-    def process(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Keyed]:
+    def work(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Keyed]:
         key, parts = element
         if key == _QUARANTINE:
             target = f"quarantine/{self.job.generation}"
             content = files.sealed(quarantine.KIND, quarantine.combine(parts))
-            yield _part(self.job.write(target, content))
+            yield self.done(self.job.write(target, content))
         else:
             (page,) = _PAGE_KEY.unpack(key.removeprefix(_PAGE))
             target = f"counts/{page}.{self.job.generation}"
             content = files.sealed(counts.KIND, self._page(page, parts))
-            yield _part(replace(self.job.write(target, content), pages=frozenset([page])))
+            yield self.done(replace(self.job.write(target, content), pages=frozenset([page])))
+
+    def done(self, part: Written) -> Keyed:
+        """Return a part of the summary, which is this stage's only output."""
+        return _ALONE, part.to_json()
 
     def _page(self, page: int, parts: Iterable[bytes]) -> bytes:
         """Return a page of counts with what parts add to it."""
-        before = {}
-        if page in self.job.pages:
-            path = self.job.files.page(page, self.job.pages[page])
-            before = counts.unpack_page(files.load(path, counts.KIND))
         changes = (
             (WindowKey.from_bytes(part[:_KEY_BYTES]), counts.unpack_matrix(part[_KEY_BYTES:]))
             for part in parts
         )
-        return counts.pack_page(counts.merge(before, changes, self.job.generation))
+        return counts.pack_page(counts.merge(self.job.page(page), changes, self.job.generation))
 
 
-class WriteSummary(_Stage):
+class WriteSummary(beam.DoFn):
     """What all stages have done, to a file."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
 
     def process(self, element: tuple[bytes, Iterable[bytes]]) -> None:
         _, parts = element
         whole = Written.sum(Written.from_json(part) for part in parts)
         self.job.write(_SUMMARY, files.sealed(_SUMMARY.encode(), whole.to_json()))
-
-
-def _part(done: Written) -> Keyed:
-    return _ALONE, done.to_json()
-
-
-def _rejected(rejects: list[Reject]) -> Iterator[beam.pvalue.TaggedOutput]:
-    """Yield what a stage adds to the quarantine, and to its numbers in the summary."""
-    if rejects:
-        numbers = Written(rejects=quarantine.numbers(rejects))
-        yield beam.pvalue.TaggedOutput(_DONE, _part(numbers))
-        yield beam.pvalue.TaggedOutput(_PARTS, (_QUARANTINE, quarantine.pack(rejects)))

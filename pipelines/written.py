@@ -64,6 +64,8 @@ class Written:
     files : mapping
         Folder and name at which a file is to count, to its name in the attempt's folder. Of a
         part of a job that ran twice, either file is whole and says the same.
+    failed : str
+        Why a part of the job could not do its work, if so, and never can.
     """
 
     states: Mapping[tuple[int, int], Totals] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class Written:
     rejects: Mapping[str, int] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     files: Mapping[str, str] = field(default_factory=dict)
+    failed: str = ""
 
     def to_json(self) -> bytes:
         """Return this as bytes: equal values, equal bytes."""
@@ -80,6 +83,7 @@ class Written:
             "rejects": dict(self.rejects),
             "tally": self.tally,
             "files": dict(self.files),
+            "failed": self.failed,
         }
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
@@ -93,6 +97,7 @@ class Written:
             rejects=value["rejects"],
             tally=Tally(*value["tally"]),
             files=value["files"],
+            failed=value["failed"],
         )
 
     @staticmethod
@@ -111,10 +116,19 @@ class Written:
         rejects: Counter[str] = Counter()
         tally = Tally()
         found: dict[str, str] = {}
+        failed: set[str] = set()
         for part in parts:
             found.update(part.files)
+            failed.add(part.failed)
             states.update(part.states)
             pages |= part.pages
             rejects.update(part.rejects)
             tally = tally.plus(part.tally)
-        return Written(states, frozenset(pages), dict(sorted(rejects.items())), tally, found)
+        return Written(
+            states,
+            frozenset(pages),
+            dict(sorted(rejects.items())),
+            tally,
+            found,
+            max(failed, default=""),
+        )
