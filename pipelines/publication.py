@@ -134,7 +134,7 @@ def health_of(directory: StateDirectory, manifest: Manifest, collector: str) -> 
         **manifest.tally._asdict(),
         "chains": sum(totals.chains for _, totals in held),
         "pseudonyms": sum(totals.pseudonyms for _, totals in held),
-        "state_bytes": sum(path.stat().st_size for path, _ in held),
+        "state_bytes": files.total_size(path for path, _ in held),
         "clock": manifest.clock,
         "offsets": dict(manifest.lanes),
     }

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from drain_child import MAX_REPORTS
@@ -41,6 +42,7 @@ class Disk:
         self._contents: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
         self._manifest: bytes | None = None
+        self._open: list[BinaryIO] = []
 
     @contextmanager
     def watched(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -49,6 +51,8 @@ class Disk:
             for name in ("fsync", "replace", "unlink"):
                 patch.setattr(os, name, self._following(name, getattr(os, name)))
             yield
+        for file in self._open:
+            file.close()
 
     def _following(self, name: str, real: Callable[..., None]) -> Callable[..., None]:
         before = {"replace": self._replacing, "unlink": self._unlinking}.get(name)
@@ -76,6 +80,8 @@ class Disk:
                 self._manifest = self._content_of(path / "MANIFEST.json")
         else:
             self._contents[path.stat().st_ino] = path.read_bytes()
+            # As long as it is open, no other file has its number.
+            self._open.append(open(path, "rb"))  # noqa: SIM115
 
     def _content_of(self, path: Path) -> bytes | None:
         """Return what the disk is sure to have under a name."""
