@@ -77,7 +77,7 @@ flink: venv  ## start Flink, Beam's job server and workers on loopback (FLINK_PO
 flink-stop: venv  ## stop it; checkpoints and savepoints stay in build/flink
 	$(BIN)/python -m deploy.flink stop
 
-soak: venv  ## drains and the job on Flink under faults: nothing lost, nothing twice
+soak: venv  ## bounded runs and the pipeline on Flink under faults: nothing lost, nothing twice
 	$(BIN)/python -m benchmarks.soak drains --faults $(FAULTS) --minutes $(MINUTES)
 	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
 

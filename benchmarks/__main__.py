@@ -19,7 +19,6 @@ NAMES = (
     "growth",
     "signatures",
     "kafka",
-    "streaming",
     "flink",
 )
 

@@ -82,6 +82,12 @@ class Runner:
         """Whether jobs run on Flink, or on an engine behind a job server that may be Flink's."""
         return _name(PipelineOptions([*self.options])) in ("flink", "portable")
 
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run side by side, as options say; 1 if they do not."""
+        given = PipelineOptions([*self.options]).get_all_options().get("parallelism")
+        return max(int(given or 1), 1)
+
     def pipeline(self, job: str) -> beam.Pipeline:
         """Return a pipeline to be laid out; ``job`` is its name unless options say one."""
         options = PipelineOptions([*self.options])

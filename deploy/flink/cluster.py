@@ -83,7 +83,7 @@ class LocalFlink:
             "jobserver": f"{commands.JOB_SERVER} --flink-conf-dir={self._configuration}",
             "pool": f"{commands.POOL} --folder={self.folder}",
         }
-        self.job_manager, self.task_manager, self.job_server, self.pool = self._processes = tuple(
+        self.job_manager, self.task_manager, self.job_server, self.pool = self.parts = tuple(
             Process(self.folder, name, mark) for name, mark in marks.items()
         )
 
@@ -125,7 +125,7 @@ class LocalFlink:
     @property
     def running(self) -> bool:
         """Whether a process of it lives."""
-        return any(process.pid is not None for process in self._processes)
+        return any(process.pid is not None for process in self.parts)
 
     def start(self, ports: Ports | None = None, say: Callable[[str], None] | None = None) -> bool:
         """Start it and return once it takes pipelines; a part that runs already goes on.
@@ -154,15 +154,15 @@ class LocalFlink:
         say("checking Flink and Beam's job server, fetched on the first start")
         folders = archives()
         with jars.locked(self.folder / "starting"):
-            missing = [process for process in self._processes if process.pid is None]
-            if len(missing) == len(self._processes):
+            missing = [process for process in self.parts if process.pid is None]
+            if len(missing) == len(self.parts):
                 self._configure(ports)
             self._start(missing, folders, say)
         return bool(missing)
 
     def stop(self) -> bool:
         """Let it end by itself, jobs with it. False if it was not running."""
-        ended = [process.stop() for process in reversed(self._processes)]
+        ended = [process.stop() for process in reversed(self.parts)]
         return any(ended)
 
     def _start(
@@ -223,7 +223,7 @@ class LocalFlink:
         name = self._name_file.read_text("ascii")
         deadline = time.monotonic() + START_SECONDS
         while not (self._has_slots_of(name) and _answers(self.ports.job, self.ports.pool)):
-            for process in self._processes:
+            for process in self.parts:
                 if process.pid is None:
                     raise DeployError(f"the {process.name} ended: {process.last_words()}")
             if time.monotonic() > deadline:

@@ -267,7 +267,8 @@ def _unbounded(runner: Runner) -> Runner:
             "machine sotto aggregate --follow does the same without an engine"
         )
     given = {each.partition("=")[0] for each in runner.options}
-    more = [each for each in FLINK if runner.flink and each.partition("=")[0] not in given]
+    more = [*FLINK, f"--sdk_worker_parallelism={runner.parallelism}"] if runner.flink else []
+    more = [each for each in more if each.partition("=")[0] not in given]
     return Runner((*runner.options, *more, "--streaming"), runner.tell)
 
 

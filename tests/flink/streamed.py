@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from pipelines.flink.jobfolder import JobFolder
+from pipelines.flink.launch import Asked, submit
+from pipelines.flink.preflight import stay_of
+from pipelines.flink.rest import JobManager
 
 from benchmarks.soak.checker import spread
 from benchmarks.soak.decoded import windows_of
@@ -18,10 +22,6 @@ from benchmarks.soak.fleet import METRICS, RUNGS, Fleet
 from deploy.flink.cluster import LocalFlink
 from deploy.kafka.broker import LocalBroker
 from pipelines.drain import drain
-from pipelines.flink.jobfolder import JobFolder
-from pipelines.flink.launch import Asked, submit
-from pipelines.flink.preflight import stay_of
-from pipelines.flink.rest import JobManager
 from pipelines.published import (
     Document,
     HealthDocument,

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from pipelines.flink.launch import LATEST, PYTHON
+from pipelines.flink.rest import FlinkError
 from streamed import World, in_order, kill, rejects_of, streamed, until
 
 from benchmarks.soak.fleet import Fleet, plan_of
@@ -13,8 +15,6 @@ from deploy import jars
 from deploy.errors import MissingToolError, UnavailableError
 from deploy.flink.archives import connector
 from deploy.kafka.broker import SOURCE, LocalBroker
-from pipelines.flink.launch import LATEST, PYTHON
-from pipelines.flink.rest import FlinkError
 from pipelines.quarantined import parse as parse_rejected
 from sotto.errors import BrokerError, SottoError
 from sotto.topics import ReportTopic

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from drain_logs import START
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from step_plans import DAY
 from stream_engine import Engine
 from streaming_logs import EPOCHS, Outcome, drained, records, small_plans, streamed, write
 
