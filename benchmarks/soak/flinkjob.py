@@ -193,7 +193,8 @@ class FlinkJob:
         return sum(map(_killed, self.session.workers))
 
     def kill_job_manager(self) -> None:
-        """Kill it, start another, and restore the job from its last checkpoint."""
+        """Kill it and the job server, start others, restore the job from its last checkpoint."""
+        self.session.job_server.kill()
         self.kill("jobmanager")
         # The task manager gives up what it did for the one that is gone, or the slots stay taken.
         if not wait_until(lambda: self.manager.slots() >= self.parallelism, PATIENCE):

@@ -37,8 +37,9 @@ from sotto.registry import Registry
 #: A call ends after so many seconds or bytes, whichever comes first.
 READ_SECONDS = 0.5
 READ_BYTES = 8 << 20
-#: Seconds until a partition that gave nothing is asked again.
-IDLE_SECONDS = 0.5
+#: Seconds until a partition that is read to its end is asked again; engines may know whole ones
+#: only. What has come meanwhile is taken in few large elements instead of many small ones.
+IDLE_SECONDS = 2
 #: Seconds between two looks for new partitions, by which the watermark is behind at least.
 LOOK_SECONDS = 10.0
 #: Seconds between two questions of whether an idle partition is read to its end.

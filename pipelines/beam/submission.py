@@ -277,12 +277,16 @@ _GOING_ON = ("--savepoint_path", "--update")
 #: What Flink is told unless the command line says otherwise. Operators that are not chained, and a
 #: maximum of parallelism that never changes, are what lets a savepoint be restored with another
 #: parallelism. The bare flag turns chaining off; the last name is spelt as Beam spells it.
+#: Output that a bundle still has when a checkpoint begins would be kept in the checkpoint, under
+#: numbers of a stage's outputs that are others after the job server was restarted: a job that is
+#: restored then would send it to the wrong stage. So bundles are finished before.
 FLINK = (
     "--operator_chaining",
     "--max_parallelism=128",
     "--checkpointing_interval=10000",
     "--externalized_checkpoints_enabled",
     "--retain_externalized_checkpoints_on_cancellation",
+    "--finish_bundle_before_checkpointing",
     "--max_bundle_size=1000",
     "--max_bundle_time_mills=500",
 )
