@@ -100,6 +100,8 @@ class StateFiles:
 
     def open(self) -> None:
         """Make the folders that are missing."""
+        # Pseudonyms are in it: who else is to read it, workers too, is for its owner to say.
+        files.make_folder(self.root, mode=0o700)
         for folder in (*_LEFT_BY_JOBS, "attempts"):
             files.make_folder(self.root / folder)
 
