@@ -439,7 +439,8 @@ def test_only_names_that_drains_give_are_removed(small: Path, tmp_path: Path) ->
         "quarantine/a.eml",
         "states/a",
     )
-    ours = ("summary.7.tmp", "MANIFEST.json.new", "counts/3.9", "quarantine/8.tmp", "states/-1.0.9")
+    ours = ("MANIFEST.json.new", "counts/3.2", "quarantine/2", "states/-1.0.2", "attempts/a/b")
+    (state / "attempts" / "a").mkdir(parents=True)
     for name in (*strangers, *ours):
         (state / name).write_text("x")
     drain(small, state, plans())
@@ -472,14 +473,14 @@ def test_a_full_disk_leaves_the_last_commit(
     shutil.copytree(before, undisturbed)
     write(log, [*sent[len(sent) // 2 :], Sent(START, b"no report")])
     drain(log, undisturbed, plans())
-    # The intent, four states, a page and the quarantine with their headers, summary, manifest.
-    for writes in range(11):
+    # The intent, four states, a page, the quarantine and the summary with their headers, manifest.
+    for writes in range(12):
         state = tmp_path / f"state-{writes}"
         shutil.copytree(before, state)
         assert drained_on(monkeypatch, FullDisk(writes, half=writes % 2 == 0), log, state) is None
         manifest = (state / "MANIFEST.json").read_bytes()
         assert manifest == (before / "MANIFEST.json").read_bytes()
-        assert drained_on(monkeypatch, FullDisk(11, half=False), log, state) is not None
+        assert drained_on(monkeypatch, FullDisk(12, half=False), log, state) is not None
         assert committed(state) == committed(undisturbed)
         assert projected(state) == projected(undisturbed)
 
