@@ -7,7 +7,8 @@
       MANIFEST.json  all that is committed; what it does not name does not count
       intent.json    what a drain under way takes from the log
       plans/         the plans seen, FINGERPRINT.json, and the candidates of their strings
-      states/        PERIOD.SHARD.GENERATION
+      states/        PERIOD.PART.GENERATION, snapshots
+      logs/          PERIOD.PART.GENERATION, rows taken since
       counts/        PAGE.GENERATION
       quarantine/    GENERATION
       results.db     the default database; a projection of all this, which can be made again
@@ -36,11 +37,12 @@ from pipelines.intent import Intent
 from pipelines.keyed import new_key
 from pipelines.manifest import Manifest
 from pipelines.storedplans import StoredPlans
+from pipelines.written import Held
 from sotto.errors import DrainError
 
 #: Seconds between two looks at whether a lock is free.
 _LOOK = 0.05
-_FOLDERS = ("plans", "states", "counts", "quarantine")
+_FOLDERS = ("plans", "states", "logs", "counts", "quarantine")
 
 #: By folder, the names that drains give to what a commit may leave behind. Nothing else is removed.
 _LEFT_BEHIND = {
@@ -48,6 +50,7 @@ _LEFT_BEHIND = {
     r"|summary\.\d+\.tmp(\.tmp)?",
     "plans": r"[0-9a-f]{64}\.(json|candidates)\.new(\.tmp)?",
     "states": r"-?\d+\.\d+\.\d+(\.tmp)?",
+    "logs": r"-?\d+\.\d+\.\d+(\.tmp)?",
     "counts": r"-?\d+\.\d+(\.tmp)?",
     "quarantine": r"\d+(\.tmp)?",
 }
@@ -65,9 +68,13 @@ class StateDirectory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def state(self, period: int, shard: int, generation: int) -> Path:
-        """Return where a generation keeps the state of a budget period's shard."""
-        return self.path / "states" / f"{period}.{shard}.{generation}"
+    def state(self, period: int, part: int, generation: int) -> Path:
+        """Return where a generation keeps the snapshot of a part of a budget period's state."""
+        return self.path / "states" / f"{period}.{part}.{generation}"
+
+    def log(self, period: int, part: int, generation: int) -> Path:
+        """Return where a generation keeps the rows that such a part has taken."""
+        return self.path / "logs" / f"{period}.{part}.{generation}"
 
     def page(self, page: int, generation: int) -> Path:
         """Return where a generation keeps a page of counts."""
@@ -76,6 +83,13 @@ class StateDirectory:
     def quarantine(self, generation: int) -> Path:
         """Return where a generation keeps what it rejected."""
         return self.path / "quarantine" / str(generation)
+
+    def pieces(self, period: int, part: int, held: Held) -> Iterator[Path]:
+        """Yield the files of a state."""
+        if held.snapshot is not None:
+            yield self.state(period, part, held.snapshot.generation)
+        for log in held.logs:
+            yield self.log(period, part, log.generation)
 
     @property
     def plans(self) -> StoredPlans:
@@ -212,8 +226,8 @@ class StateDirectory:
             files.remove([self._intent])
 
     def _named(self, manifest: Manifest) -> Iterator[Path]:
-        for (period, shard), held in manifest.states.items():
-            yield self.state(period, shard, held.generation)
+        for key, held in manifest.states.items():
+            yield from self.pieces(*key, held)
         for page, generation in manifest.pages.items():
             yield self.page(page, generation)
         for entry in manifest.quarantine:

@@ -128,7 +128,7 @@ class Driver:
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
-        job = Job.of(ranges, self.directory.path, self.registry, self.manifest)
+        job = Job.of(ranges, self.directory.path, self.registry, self.manifest, intent)
         written = _run(job, items)
         self.checkpoint("written")
         self._advance(intent, written)

@@ -2,11 +2,11 @@
 
 ::
 
-    work items ─ Read ─► packed blocks ─ by shard and period ─ Step ─► changes ─ sum by window
-                  │                                              │                      │
-                  └──► rejects, what was done ◄──────────────────┘                 ToPages
-                                 │                                                      │
-                                 └────────────── by file ─ WriteFiles ◄─────────────────┘
+    work items ─ Read ─► packed blocks ─ by period and part ─ Step ─► changes ─ sum by window
+                  │                                             │                      │
+                  └──► rejects, what was done ◄─────────────────┘                 ToPages
+                                 │                                                     │
+                                 └────────────── by file ─ WriteFiles ◄────────────────┘
 
 Everything that a stage leaves behind goes to files of the drain's generation, under names that
 depend on nothing else: a bundle that runs again writes the same. What they are is told to the
@@ -34,12 +34,12 @@ from pipelines import counts, files, quarantine
 from pipelines.blocks import arrivals
 from pipelines.commit import StateDirectory
 from pipelines.counts import WindowKey
-from pipelines.intent import WorkItem
+from pipelines.intent import Intent, WorkItem
 from pipelines.lanes import Ranges
 from pipelines.manifest import Manifest
-from pipelines.shard import step_blocks
-from pipelines.state import State
-from pipelines.written import Tally, Written
+from pipelines.parts import Parts
+from pipelines.statefiles import StateFiles
+from pipelines.written import Held, Tally, Written
 from sotto.compiled import CompiledPlan
 from sotto.decode import Reject
 from sotto.registry import Registry
@@ -73,7 +73,9 @@ class Job:
     first_open : int or None
         Rows of earlier budget periods are late, whatever their plan says: their state is gone.
     states : mapping
-        (period, shard) to the generation whose state is to be gone on from.
+        (period, part) to the state that is to be gone on from.
+    parts : Parts
+        How periods are cut.
     pages : mapping
         Page of counts to the generation that is to be added to.
     """
@@ -84,12 +86,15 @@ class Job:
     generation: int
     key: bytes
     first_open: int | None
-    states: Mapping[tuple[int, int], int]
+    states: Mapping[tuple[int, int], Held]
+    parts: Parts
     pages: Mapping[int, int]
 
     @classmethod
-    def of(cls, source: Ranges, state: Path, registry: Registry, manifest: Manifest) -> Job:
-        """Return the job that goes on from a manifest."""
+    def of(
+        cls, source: Ranges, state: Path, registry: Registry, manifest: Manifest, intent: Intent
+    ) -> Job:
+        """Return the job that goes on from a manifest by an intent."""
         return cls(
             source=source,
             state=str(state),
@@ -97,7 +102,8 @@ class Job:
             generation=manifest.generation + 1,
             key=manifest.key,
             first_open=manifest.first_open,
-            states={key: held.generation for key, held in manifest.states.items()},
+            states=manifest.states,
+            parts=manifest.parts_of(intent, registry.shards),
             pages=manifest.pages,
         )
 
@@ -111,13 +117,10 @@ class Job:
         """Where state and results go."""
         return StateDirectory(self.state)
 
-    def load(self, period: int, shard: int) -> State:
-        """Return the committed state of a period's shard, or a new one."""
-        generation = self.states.get((period, shard))
-        if generation is None:
-            return State(self.registry, shard, period, self.key)
-        path = self.directory.state(period, shard, generation)
-        return State.from_bytes(path.read_bytes(), self.registry)
+    @property
+    def files(self) -> StateFiles:
+        """Where the states are."""
+        return StateFiles(self.directory, self.registry, self.key)
 
 
 @lru_cache(maxsize=4)
@@ -143,7 +146,7 @@ def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem]) -> None:
     )
     stepped = (
         read.blocks
-        | "By shard and period" >> beam.GroupByKey()
+        | "By period and part" >> beam.GroupByKey()
         | "Step" >> beam.ParDo(Step(job)).with_outputs(_PARTS, main="changes")
     )
     pages = (
@@ -168,12 +171,12 @@ class _Stage(beam.DoFn):
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed)
 class Read(_Stage):
-    """Work item to packed blocks, keyed by period and shard."""
+    """Work item to packed blocks, keyed by period and part."""
 
     def process(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
         for block in self.job.source.lane(name).blocks(start, end, floor):
-            found = arrivals(block, self.job.registry, self.job.first_open)
+            found = arrivals(block, self.job.registry, self.job.first_open, self.job.parts)
             for rows in found.rows:
                 yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()
             yield from _parts(Written(tally=Tally(reports=found.reports)), found.rejects)
@@ -181,18 +184,17 @@ class Read(_Stage):
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed)
 class Step(_Stage):
-    """All blocks of a period's shard to the changes of its windows; writes the new state."""
+    """All blocks of a part of a period to the changes of its windows; writes the new state."""
 
     def process(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Any]:
         key, blocks = element
-        period, shard = _STATE_KEY.unpack(key)
-        stepped = step_blocks(self.job.load(period, shard), blocks)
-        path = self.job.directory.state(period, shard, self.job.generation)
-        files.write(path, [stepped.state.to_bytes()])
+        period, part = _STATE_KEY.unpack(key)
+        before = self.job.states.get((period, part))
+        stepped, held = self.job.files.step(period, part, before, blocks, self.job.generation)
         for window, changes in stepped.changes.items():
             yield window.to_bytes(), counts.pack_matrix(changes)
-        totals = {(period, shard): stepped.state.totals()}
-        yield from _parts(Written(states=totals, tally=stepped.tally), stepped.rejects)
+        written = Written(states={(period, part): held}, tally=stepped.tally)
+        yield from _parts(written, stepped.rejects)
 
 
 class AddCounts(beam.CombineFn):

@@ -45,20 +45,31 @@ class Stepped(NamedTuple):
 
 
 def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
-    """Take packed blocks of a state's shard and period into it.
+    """Take packed blocks of a state's shard and period into it: see :func:`step_rows`.
+
+    Parameters
+    ----------
+    state : State
+    blocks : iterable of bytes
+        Packed :class:`~pipelines.rows.Rows`.
+    """
+    return step_rows(state, (Rows.from_bytes(block) for block in blocks))
+
+
+def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
+    """Take rows of a state's shard and period into it.
 
     Parameters
     ----------
     state : State
         Changed in place; not to be used any more after an error.
-    blocks : iterable of bytes
-        Packed :class:`~pipelines.rows.Rows`.
+    parts : iterable of Rows
     """
     before = _census(state)
     changes: dict[WindowKey, Matrix] = {}
     rejects: list[Reject] = []
     reports = countable = 0
-    for rows in _joined(Rows.from_bytes(block) for block in blocks):
+    for rows in joined(parts):
         reports += len(rows)
         countable += int(np.count_nonzero(rows.countable))
         state, deltas, refused = step(state, rows)
@@ -77,7 +88,7 @@ def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
     return Stepped(state, changes, rejects, tally)
 
 
-def _joined(parts: Iterable[Rows]) -> Iterator[Rows]:
+def joined(parts: Iterable[Rows]) -> Iterator[Rows]:
     """Yield rows in pieces as large as may be: ``STEP_ROWS``, or ``STEP_BYTES`` of payload.
 
     Rows of one padded width come together, so that few wide payloads do not widen all others.

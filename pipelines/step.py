@@ -228,7 +228,7 @@ def _charge(state: State, rows: Rows, placed: _Placed, promoted: NDArray[np.intp
     cost -= certified[metric, counted[placed.entry[promoted]]]
     accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]
     np.add.at(accepted, owner, cost)
-    over = owner[(accepted[owner] > state.registry.budget) & (reason[owner] == 0)]
+    over = owner[(accepted[owner] > state.budget) & (reason[owner] == 0)]
     reason[over] = Reason.OVER_BUDGET
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.audit import Audit
 from pipelines.commit import StateDirectory
 from pipelines.results import PERIODS, QUARANTINE, Results
-from pipelines.state import State
+from pipelines.statefiles import StateFiles
 from sotto.cli.fleet import AuditLine
 from sotto.compiled import CompiledPlan
 from sotto.reasons import Reason
@@ -49,10 +49,10 @@ def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tupl
     manifest = directory.manifest()
     registry = Registry([plan])
     found: dict[str, tuple[int, int, int]] = {}
-    for (number, shard), held in manifest.states.items():
+    states = StateFiles(directory, registry, manifest.key)
+    for (number, part), held in manifest.states.items():
         if number == period:
-            path = directory.state(number, shard, held.generation)
-            found.update(_columns(State.from_bytes(path.read_bytes(), registry).audit()))
+            found.update(_columns(states.read(number, part, held).audit()))
     return found
 
 

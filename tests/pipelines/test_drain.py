@@ -170,7 +170,10 @@ def test_only_what_is_committed_is_kept(five_drains: tuple[Path, DrainResult]) -
     named = {"MANIFEST.json"}
     named |= {f"plans/{plan.fingerprint.hex()}.json" for plan in plans()}
     named |= {f"plans/{fingerprint.hex()}.candidates" for fingerprint in CANDIDATES}
-    named |= {f"states/{p}.{s}.{held.generation}" for (p, s), held in manifest.states.items()}
+    for (period, part), held in manifest.states.items():
+        if held.snapshot is not None:
+            named.add(f"states/{period}.{part}.{held.snapshot.generation}")
+        named |= {f"logs/{period}.{part}.{log.generation}" for log in held.logs}
     named |= {f"counts/{page}.{generation}" for page, generation in manifest.pages.items()}
     named |= {f"quarantine/{entry.generation}" for entry in manifest.quarantine}
     assert set(committed(state)) == named

@@ -109,7 +109,7 @@ class Disk:
 def _named(root: Path, manifest: Manifest) -> set[Path]:
     directory = StateDirectory(root)
     return {
-        *(directory.state(*key, held.generation) for key, held in manifest.states.items()),
+        *(path for key, held in manifest.states.items() for path in directory.pieces(*key, held)),
         *(directory.page(page, generation) for page, generation in manifest.pages.items()),
         *(directory.quarantine(entry.generation) for entry in manifest.quarantine),
     }

@@ -34,16 +34,17 @@ class World:
             assert first is not None
             assert second is not None
             self.intent: Intent = second
-            written = job.run(self.job(manifest), first.items)
+            written = job.run(self.job(manifest, first), first.items)
             self.manifest = advance(manifest, first, written, Terms.of(registry()))
             self.directory.commit(self.manifest, lambda step: None)
 
-    def job(self, manifest: Manifest) -> Job:
-        return Job.of(source_of(self.log), self.directory.path, registry(), manifest)
+    def job(self, manifest: Manifest, intent: Intent) -> Job:
+        path = self.directory.path
+        return Job.of(source_of(self.log), path, registry(), manifest, intent)
 
     def run(self) -> dict[str, bytes]:
         """Run the second half and return all files that there are then."""
-        job.run(self.job(self.manifest), self.intent.items)
+        job.run(self.job(self.manifest, self.intent), self.intent.items)
         return committed(self.directory.path)
 
 
