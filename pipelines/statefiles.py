@@ -2,8 +2,8 @@
 
 A state is a function of the set of rows seen, so stepping the rows of its logs after its snapshot
 gives it back. A run writes the rows it took as a log of their own. A log takes over those before
-it that are no larger, as a binary counter carries, so that a state has few logs and each row is
-written again only as often as their sizes double. Once the logs together are a quarter as large
+it that are not at least twice as large, as a binary counter carries: so a state has few logs, and
+a row is written again only as often as sizes double. Once the logs together are a quarter as large
 as the snapshot, a new snapshot takes the place of all of them. So what is ever written is in
 proportion to what came.
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -139,7 +140,7 @@ class StateFiles:
             files.write(self.directory.state(period, part, generation), [content])
             return stepped, Held(state.totals(), Piece(generation, len(content)), ())
         kept = list(before)
-        while kept and kept[-1].size <= len(content) and logs[-1].budget == self.registry.budget:
+        while kept and kept[-1].size < 2 * len(content) and logs[-1].budget == self.registry.budget:
             rows = logs.pop().rows + rows
             kept.pop()
             content = _Log(self.registry.budget, rows).to_bytes(self.registry)
@@ -168,10 +169,23 @@ class StateFiles:
     def _snapshot(self, period: int, part: int, piece: Piece) -> State:
         path = self.directory.state(period, part, piece.generation)
         try:
-            return State.from_bytes(path.read_bytes(), self.registry)
+            state = State.from_bytes(path.read_bytes(), self.registry)
         except FormatError as error:
             raise FormatError(f"{path.name} is damaged: {error}") from error
+        _check_place(path, state, period, part)
+        return state
 
     def _log(self, period: int, part: int, piece: Piece) -> _Log:
         path = self.directory.log(period, part, piece.generation)
-        return _Log.from_bytes(files.load(path, KIND), self.registry)
+        log = _Log.from_bytes(files.load(path, KIND), self.registry)
+        for rows in log.rows:
+            _check_place(path, rows, period, part)
+        return log
+
+
+def _check_place(path: Path, found: State | Rows, period: int, part: int) -> None:
+    """Refuse a sound file that bears the name of another."""
+    if (found.period, found.shard) != (period, part):
+        raise FormatError(
+            f"{path.name} holds what was seen of shard {found.shard}, period {found.period}"
+        )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from drain_reference import Expected, expected
 from drain_states import committed, counted, projected
 from step_plans import DAY, HOUR, PERIOD, plans, registry
 
-from pipelines import files, quarantine
+from pipelines import files, quarantine, statefiles
 from pipelines.commit import StateDirectory
 from pipelines.counts import pack_matrix, unpack_matrix
 from pipelines.drain import DrainResult, drain
@@ -390,15 +391,33 @@ def test_a_damaged_log_is_quarantined_and_the_rest_counted(tmp_path: Path) -> No
     assert result.tally.counted == 2
 
 
-@pytest.mark.parametrize("folder", ["states", "counts"])
-def test_damaged_state_is_an_error(small: Path, tmp_path: Path, folder: str) -> None:
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda _: b"", flipped, None])
+@pytest.mark.parametrize("folder", ["states", "logs", "counts"])
+def test_damaged_state_is_an_error(
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: str,
+    damage: Callable[[bytes], bytes] | None,
+) -> None:
+    if folder == "states":
+        monkeypatch.setattr(statefiles, "SHORT", 0)
     state = tmp_path / "state"
     drain(small, state, plans())
-    for path in (state / folder).iterdir():
-        path.write_bytes(path.read_bytes()[:-1])
+    paths = list((state / folder).iterdir())
+    for path in paths:
+        if damage is None:
+            path.unlink()
+        else:
+            path.write_bytes(damage(path.read_bytes()))
     manifest = (state / "MANIFEST.json").read_bytes()
     write(small, honest(6, 1, 8))
-    with pytest.raises(DrainError, match=r"checksum|damaged"):
+    with pytest.raises(DrainError, match="|".join(re.escape(path.name) for path in paths)):
         drain(small, state, plans())
     assert (state / "MANIFEST.json").read_bytes() == manifest
 
@@ -417,7 +436,9 @@ def test_missing_pieces_are_errors(small: Path, tmp_path: Path) -> None:
         StateDirectory(tmp_path / "nowhere").manifest()
 
 
-@pytest.mark.parametrize("folder", ["plans", "states", "counts", "quarantine", "results.db"])
+@pytest.mark.parametrize(
+    "folder", ["plans", "states", "logs", "counts", "quarantine", "results.db"]
+)
 def test_a_directory_that_nobody_drained_into_is_not_taken_over(
     small: Path, tmp_path: Path, folder: str
 ) -> None:
@@ -441,8 +462,16 @@ def test_only_names_that_drains_give_are_removed(small: Path, tmp_path: Path) ->
         "counts/a.csv",
         "quarantine/a.eml",
         "states/a",
+        "logs/a",
     )
-    ours = ("summary.7.tmp", "MANIFEST.json.new", "counts/3.9", "quarantine/8.tmp", "states/-1.0.9")
+    ours = (
+        "summary.7.tmp",
+        "MANIFEST.json.new",
+        "counts/3.9",
+        "quarantine/8.tmp",
+        "states/-1.0.9",
+        "logs/-1.0.9.tmp",
+    )
     for name in (*strangers, *ours):
         (state / name).write_text("x")
     drain(small, state, plans())
@@ -474,15 +503,18 @@ def test_a_full_disk_leaves_the_last_commit(
     drain(log, before, plans())
     shutil.copytree(before, undisturbed)
     write(log, [*sent[len(sent) // 2 :], Sent(START, b"no report")])
-    drain(log, undisturbed, plans())
-    # The intent, four states, a page and the quarantine with their headers, summary, manifest.
-    for writes in range(11):
+    enough = FullDisk(100, half=False)
+    assert drained_on(monkeypatch, enough, log, undisturbed) is not None
+    # After the commit, a note on which nothing depends is written twice.
+    needed = 100 - enough.left - 2
+    assert needed == 9, "intent, a log, a page and the quarantine with headers, summary, manifest"
+    for writes in range(needed):
         state = tmp_path / f"state-{writes}"
         shutil.copytree(before, state)
         assert drained_on(monkeypatch, FullDisk(writes, half=writes % 2 == 0), log, state) is None
         manifest = (state / "MANIFEST.json").read_bytes()
         assert manifest == (before / "MANIFEST.json").read_bytes()
-        assert drained_on(monkeypatch, FullDisk(11, half=False), log, state) is not None
+        assert drained_on(monkeypatch, FullDisk(needed + 2, half=False), log, state) is not None
         assert committed(state) == committed(undisturbed)
         assert projected(state) == projected(undisturbed)
 

@@ -17,6 +17,7 @@ from drain_child import MAX_REPORTS
 from drain_logs import faulty, honest, write
 from step_plans import plans
 
+from pipelines import statefiles
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.manifest import Manifest
@@ -115,6 +116,12 @@ def _named(root: Path, manifest: Manifest) -> set[Path]:
     }
 
 
+@pytest.fixture(autouse=True)
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let drains write both snapshots and logs."""
+    monkeypatch.setattr(statefiles, "SHORT", 2_000)
+
+
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("durability") / "log", honest(10, 3, 11) + faulty(12))
@@ -139,16 +146,18 @@ def test_a_commit_forces_all_that_it_stands_on(
     disk = drained(log, tmp_path / "state", monkeypatch)
     assert disk.violations == []
     folders = {path.partition("/")[0] for path in disk.forced}
-    assert folders >= {".", "states", "counts", "quarantine", "MANIFEST.json.new"}
+    assert folders >= {".", "states", "logs", "counts", "quarantine", "MANIFEST.json.new"}
 
 
 @pytest.mark.parametrize(
     ("what", "lost"),
     [
         ("states", lambda path: path.startswith("states/")),
+        ("logs", lambda path: path.startswith("logs/")),
         ("counts", lambda path: path.startswith("counts/")),
         ("quarantine", lambda path: path.startswith("quarantine/")),
         ("the folder of states", lambda path: path == "states"),
+        ("the folder of logs", lambda path: path == "logs"),
         ("the folder of counts", lambda path: path == "counts"),
         ("the folder of quarantine", lambda path: path == "quarantine"),
         ("the manifest", lambda path: path == "MANIFEST.json.new"),
