@@ -22,7 +22,7 @@ from pipelines.written import Held, Piece
 from sotto.errors import FormatError, PlanError
 from sotto.registry import Registry
 
-OTHER = plan(8, 60, category("other", 3, 0.5))
+OTHER = plan(8, 4, category("other", 3, 0.5))
 
 
 class Kept:
