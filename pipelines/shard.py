@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.audit import RUNGS
 from pipelines.counts import Matrix, WindowKey
 from pipelines.quarantine import rejected
 from pipelines.rows import Rows, padded_width
@@ -15,13 +16,12 @@ from pipelines.state import State
 from pipelines.step import step
 from pipelines.written import Tally
 from sotto.decode import Reject
+from sotto.reasons import Reason
 
 #: Rows given to one step: enough to be fast, few enough for their columns to stay in the cache.
 STEP_ROWS = 50_000
 #: Bytes of payload, with padding, given to one step, but always at least one row.
 STEP_BYTES = 1 << 24
-
-_ONES = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 
 class Stepped(NamedTuple):
@@ -77,11 +77,17 @@ def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
             _matrix(state, changes, metric, start)[level] += vector
         for part in refused.parts:
             rejects += rejected(part, state.registry)
+        if refused.superseded:
+            append = int(rows.append.max())
+            rejects.append(Reject(Reason.REVOKED, b"", append, refused.superseded))
     after = _census(state)
     counted = after.counted - before.counted
     tally = Tally(
         counted=counted,
-        superseded=after.countable - before.countable - counted - len(rejects),
+        superseded=after.countable
+        - before.countable
+        - counted
+        - sum(each.rows for each in rejects),
         duplicates=countable - (after.countable - before.countable),
         revoked=after.revoked - before.revoked,
     )
@@ -130,7 +136,7 @@ class _Census(NamedTuple):
 def _census(state: State) -> _Census:
     entries, conflicts = state.entries, state.conflicts
     return _Census(
-        countable=int(_ONES[entries["countable"]].sum(dtype=np.int64))
+        countable=int(RUNGS[entries["countable"]].sum(dtype=np.int64))
         + int(np.count_nonzero(conflicts["countable"])),
         counted=int(np.count_nonzero(entries["counted"])),
         revoked=int(np.count_nonzero(state.pseudonyms["reason"])),

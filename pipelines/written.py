@@ -69,7 +69,7 @@ class Tally(NamedTuple):
     counted : int
         By how much the number of reports that count has grown.
     superseded : int
-        Reports of which a newer rung counts, or was rejected.
+        Reports of which a newer rung counts.
     duplicates : int
         Repetitions of reports seen before.
     revoked : int

@@ -34,13 +34,9 @@ EXPLANATIONS = {
     Reason.MISALIGNED_TIME: "an event time between full hours",
     Reason.FUTURE: "an event after its own arrival",
     Reason.LATE: "an event older than any report may be",
-    Reason.OVER_BUDGET: "reports of a pseudonym that spent too much",
-    Reason.EQUIVOCATION: "reports of a pseudonym that answered twice",
-    Reason.REVOKED: "what a revoked pseudonym sent afterwards",
+    Reason.REVOKED: "reports of pseudonyms that spent too much or answered twice",
     Reason.CORRUPT_LOG: "records damaged on disk",
 }
-#: How many rows of these are rejected depends on what had been counted by then.
-_OF_REVOKED = (Reason.OVER_BUDGET, Reason.EQUIVOCATION, Reason.REVOKED)
 
 
 def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tuple[int, int, int]]:
@@ -148,7 +144,7 @@ def quarantined(planted: Mapping[str, int], database: str) -> list[Quarantined]:
         Quarantined(
             reason.label,
             EXPLANATIONS[reason],
-            None if reason in _OF_REVOKED else planted.get(reason.label, 0),
+            None if reason == Reason.REVOKED else planted.get(reason.label, 0),
             found[reason.label],
         )
         for reason in Reason

@@ -10,16 +10,18 @@ import multiprocessing
 import random
 import shutil
 import time
+from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 import pytest
-from drain_child import MAX_REPORTS, STOPPED, run
+from drain_child import MAX_REPORTS, SHORT, STOPPED, run
 from drain_logs import faulty, honest, write
 from drain_reference import expected
 from drain_states import committed, counted, projected
 from step_plans import plans, registry
 
+from pipelines import statefiles
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.driver import STEPS
@@ -41,6 +43,8 @@ class World:
         shutil.copytree(self.empty, self.done)
         self.result = drain(self.log, self.done, plans(), max_reports=MAX_REPORTS)
         assert self.result.drains >= 3
+        assert any((self.done / "states").iterdir())
+        assert any((self.done / "logs").iterdir())
         self.number = 0
 
     def new_state(self) -> Path:
@@ -54,6 +58,14 @@ class World:
         drain(self.log, state, plans(), max_reports=MAX_REPORTS)
         assert committed(state) == committed(self.done)
         assert projected(state) == projected(self.done)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _() -> Iterator[None]:
+    """Let drains of this process write both snapshots and logs too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statefiles, "SHORT", SHORT)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from drain_child import MAX_REPORTS
+from drain_child import MAX_REPORTS, SHORT
 from drain_logs import faulty, honest, write
 from step_plans import plans
 
@@ -119,7 +119,7 @@ def _named(root: Path, manifest: Manifest) -> set[Path]:
 @pytest.fixture(autouse=True)
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let drains write both snapshots and logs."""
-    monkeypatch.setattr(statefiles, "SHORT", 2_000)
+    monkeypatch.setattr(statefiles, "SHORT", SHORT)
 
 
 @pytest.fixture(scope="module")
