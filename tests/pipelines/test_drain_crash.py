@@ -43,8 +43,6 @@ class World:
         shutil.copytree(self.empty, self.done)
         self.result = drain(self.log, self.done, plans(), max_reports=MAX_REPORTS)
         assert self.result.drains >= 3
-        assert any((self.done / "states").iterdir())
-        assert any((self.done / "logs").iterdir())
         self.number = 0
 
     def new_state(self) -> Path:
@@ -99,9 +97,16 @@ def status(process: ForkServerProcess) -> int | None:
 
 def test_a_drain_takes_these_steps(world: World) -> None:
     seen: list[str] = []
+    kept: set[str] = set()
     state = world.new_state()
-    done = drain(world.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=seen.append)
+
+    def note(step: str) -> None:
+        seen.append(step)
+        kept.update(path.name for path in state.iterdir() if path.is_dir() and any(path.iterdir()))
+
+    done = drain(world.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=note)
     assert seen == [*STEPS] * done.drains
+    assert kept == {"plans", "states", "logs", "counts", "quarantine"}
 
 
 @pytest.mark.slow
