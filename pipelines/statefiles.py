@@ -129,16 +129,16 @@ class StateFiles:
         The bytes written depend on the set of the blocks alone, not on their order.
         """
         state, logs = self._read(period, part, held)
-        taken = [Rows.from_bytes(block) for block in sorted(blocks)]
-        stepped = step_rows(state, taken)
+        ordered = sorted(blocks)
+        rows = tuple(Rows.from_bytes(block) for block in ordered)
+        stepped = step_rows(state, rows)
         state = stepped.state
         snapshot, before = (held.snapshot, held.logs) if held is not None else (None, ())
-        rows = tuple(taken)
-        content = _Log(self.registry.budget, rows).to_bytes(self.registry)
-        if self._is_long(snapshot, sum(log.size for log in before) + len(content)):
+        if self._is_long(snapshot, sum(log.size for log in before) + sum(map(len, ordered))):
             content = state.to_bytes()
             files.write(self.directory.state(period, part, generation), [content])
             return stepped, Held(state.totals(), Piece(generation, len(content)), ())
+        content = _Log(self.registry.budget, rows).to_bytes(self.registry)
         kept = list(before)
         while kept and kept[-1].size < 2 * len(content) and logs[-1].budget == self.registry.budget:
             rows = logs.pop().rows + rows
