@@ -52,15 +52,8 @@ class Lane(Protocol):
         """Return where to begin if nothing has ever been taken."""
         ...
 
-    def bound(self) -> int:
-        """Return a position that does not lie before the end of now, found without reading."""
-        ...
-
-    def end(self, start: int, bound: int) -> int:
-        """Return the position after the last whole record before ``bound``.
-
-        ``start`` is a position between records, not after it.
-        """
+    def end(self, start: int) -> int:
+        """Return the position after the last whole record; ``start`` is one that was taken."""
         ...
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
@@ -127,11 +120,8 @@ class _LogLane:
     def first(self) -> int:
         return 0
 
-    def bound(self) -> int:
-        return self._reader.bound()
-
-    def end(self, start: int, bound: int) -> int:
-        return self._reader.end(start, bound)
+    def end(self, start: int) -> int:
+        return self._reader.end(start)
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
         return self._reader.blocks(start, end, clock)

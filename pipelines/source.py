@@ -73,9 +73,6 @@ class _Records:
 class _Lane:
     """One lane between where it is taken up to and its frozen end, looked at bit by bit.
 
-    Frozen is a bound; where the last whole record before it ends is found when that is near, so
-    that nothing is read for it alone.
-
     ``taken`` and ``floor`` are position and clock up to which work items were cut. ``start`` is
     None for a lane of which nothing has been taken.
     """
@@ -86,11 +83,8 @@ class _Lane:
         self.taken = lane.first() if start is None else start
         self.floor = clock
         self._reader = lane
+        self._end = max(lane.end(self.taken), self.taken)
         self._looked = self.taken
-        self._bound = self._end = max(lane.bound(), self.taken)
-        self._ends = False
-        if self._bound - self._looked <= BLOCK_BYTES:
-            self._find_end()
         self.latest = clock
         # Where a lane without an entry in the manifest began, if not at 0, has to be written down.
         self._unwritten = start is None and self.taken > 0
@@ -107,14 +101,8 @@ class _Lane:
 
     def look(self) -> _Records:
         """Return the next records, as many as one read gives; damage counts with what follows."""
-        if not self._ends and self._bound - self._looked <= BLOCK_BYTES:
-            self._find_end()
         damaged, damage = False, 0
         for block in self._reader.blocks(self._looked, self._end, self.latest):
-            if block.corrupt and not self._ends:
-                # It may be what is being written, or was torn.
-                self._find_end()
-                return self.look()
             damaged = damaged or bool(block.corrupt)
             damage += sum(len(stretch.body) for stretch in block.corrupt)
             if len(block.append):
@@ -128,10 +116,6 @@ class _Lane:
         rest = np.array([damage // _SMALLEST_ROW])
         end, none = np.array([self._end]), np.array([-1])
         return self._looked_at(end, none, np.array([self.latest]), rest)
-
-    def _find_end(self) -> None:
-        self._end = max(self._reader.end(self._looked, self._bound), self._looked)
-        self._ends = True
 
     def _looked_at(
         self,

@@ -103,13 +103,9 @@ class PartitionLane:
         """Return where the partition began when it was frozen."""
         return self._frozen()[0]
 
-    def bound(self) -> int:
+    def end(self, start: int) -> int:
         """Return where it ended then."""
         return self._frozen()[1]
-
-    def end(self, start: int, bound: int) -> int:
-        """Return where it ended then."""
-        return bound
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
         """Yield the records of a range; what a frozen lane yields is going to be read again."""

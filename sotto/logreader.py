@@ -178,15 +178,7 @@ class LogReader:
         found = segments(self.path)
         return found[0].base if found else 0
 
-    def bound(self) -> int:
-        """Return the position after the last byte, before which :meth:`end` lies; reads nothing."""
-        found = segments(self.path)
-        with suppress(FileNotFoundError):
-            return found[-1].base + found[-1].path.stat().st_size if found else 0
-        # A lane without records was removed meanwhile.
-        return 0
-
-    def end(self, start: int = 0, bound: int | None = None) -> int:
+    def end(self, start: int = 0) -> int:
         """Return the position after the last whole record.
 
         What lies beyond is being written, or was torn, and may still be cut off.
@@ -194,20 +186,14 @@ class LogReader:
         Parameters
         ----------
         start : int
-            A position between records, to spare reading what lies before it.
-        bound : int, optional
-            Look no further than to this position: what :meth:`bound` returned some time ago.
+            A position that an earlier call returned, to spare reading what lies before it.
         """
         found = segments(self.path)
-        if bound is not None:
-            found = [segment for segment in found if segment.base < bound]
         if not found:
             return 0
         last = found[-1]
         with suppress(FileNotFoundError), _opened(last.path) as segment:
             size = os.fstat(segment).st_size
-            if bound is not None:
-                size = min(size, bound - last.base)
             return last.base + sound_size(segment, max(start - last.base, 0), size)
         # A lane without records was removed meanwhile.
         return 0

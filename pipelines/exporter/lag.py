@@ -142,7 +142,7 @@ class WatchedTopics:
 
     def _of_lane(self, lane: Lane, taken: Mapping[str, int], look: int) -> Lag:
         start = taken.get(lane.name, lane.first())
-        end = lane.end(start, lane.bound())
+        end = lane.end(start)
         at, records, size, oldest = start, 0, 0, None
         # What a frozen lane has read is kept for a job that reads it again, and there is none.
         for block in self._source.lane(lane.name).blocks(start, end, EARLIEST):
