@@ -80,11 +80,11 @@ $(FLINK_STAMP): deploy/flink/job.requirements.lock pyproject.toml
 	PYTHONWARNINGS=ignore $(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-flink: flink-venv  ## start a Flink session on loopback (FLINK_PORT=8081)
-	$(PYTHON) -m deploy.flink start --port $(FLINK_PORT)
+flink: venv  ## start Flink, Beam's job server and workers on loopback (FLINK_PORT=8081)
+	$(BIN)/python -m deploy.flink start --port $(FLINK_PORT)
 
 flink-stop:  ## stop it; checkpoints and savepoints stay in build/flink
-	$(PYTHON) -m deploy.flink stop
+	$(BIN)/python -m deploy.flink stop
 
 soak: venv flink-venv  ## drains and the job on Flink under faults: nothing lost, nothing twice
 	$(BIN)/python -m benchmarks.soak drains --faults $(FAULTS) --minutes $(MINUTES)

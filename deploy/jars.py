@@ -90,6 +90,7 @@ def jars(name: str, source: Path, bring: Callable[[Path], None] | None = None) -
                 else:
                     bring(fetched)
                 _check(fetched, wanted, "what was brought is not what is pinned")
+                folder.parent.mkdir(parents=True, exist_ok=True)
                 fetched.rename(folder)
                 return folder
     _check(folder, wanted, f"the cache is damaged; remove {folder} and start again")

@@ -14,16 +14,15 @@ HOST = "127.0.0.1"
 _NOT_HANDED_OUT = range(20_000, 32_768)
 
 
-def two_free() -> tuple[int, int]:
-    """Return two ports that nobody has at this moment, and that no system gives anybody unasked."""
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody has at this moment, and that no system gives anybody unasked."""
     found: set[int] = set()
-    while len(found) < 2:
+    while len(found) < count:
         port = secrets.choice(_NOT_HANDED_OUT)
         with contextlib.suppress(DeployError):
             require_free(port)
             found.add(port)
-    one, other = found
-    return one, other
+    return list(found)
 
 
 def require_free(port: int) -> None:

@@ -53,6 +53,18 @@ class Process:
             return None
         return pid if os.fsencode(self._mark) in _command_line(pid) else None
 
+    @property
+    def children(self) -> list[int]:
+        """The ids of the processes that it has started and that live."""
+        pid = self.pid
+        if pid is None:
+            return []
+        said = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
+        ).stdout
+        found = (line.split() for line in said.splitlines())
+        return sorted(int(one) for one, of, state in found if int(of) == pid and state[0] != "Z")
+
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start it; what it says is added to its log.
 

@@ -18,7 +18,7 @@ from pipelines.audit import Totals
 from pipelines.commit import StateDirectory
 from pipelines.manifest import Manifest
 from pipelines.state import State
-from pipelines.statefiles import StateFiles
+from pipelines.storedstates import StoredStates
 from sotto.errors import ParameterError
 from sotto.reasons import Reason
 from sotto.registry import Registry
@@ -150,7 +150,7 @@ def _ledgers(
         return ()
     registry = _registry(directory, manifest)
     shard = shard_of(pseudonym, registry.shards)
-    states, found = StateFiles(directory, registry, manifest.key), []
+    states, found = StoredStates(directory.files, registry, manifest.key), []
     for (period, part), held in sorted(manifest.states.items()):
         if part == shard % manifest.parts[period]:
             found += _of_state(states.read(period, part, held), pseudonym)

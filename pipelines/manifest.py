@@ -93,6 +93,8 @@ class Manifest:
         What became of all reports read.
     requeued : mapping
         Reason to the rows that were rejected for it and then taken again.
+    files : str or None
+        Folder or URI where jobs have their files, said once; None for the state directory itself.
     minima : mapping
         Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
         a plan whose results were made by a release that did not note it is missing.
@@ -116,6 +118,7 @@ class Manifest:
     tally: Tally = field(default_factory=Tally)
     requeued: Mapping[str, int] = field(default_factory=dict)
     minima: Mapping[str, Minimum] = field(default_factory=dict)
+    files: str | None = None
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
@@ -145,6 +148,7 @@ class Manifest:
                 "tally": self.tally,
                 "requeued": dict(self.requeued),
                 "minima": dict(self.minima),
+                "files": self.files,
             }
         )
 
@@ -183,6 +187,7 @@ class Manifest:
             tally=Tally(*value["tally"]),
             requeued=value["requeued"],
             minima={plan: Minimum(*each) for plan, each in value.get("minima", {}).items()},
+            files=value.get("files"),
         )
 
     def digest(self, generation: int) -> str | None:

@@ -101,12 +101,19 @@ class Written:
         Reason to entries in the generation's quarantine file; there is none where this is empty.
     tally : Tally
         What became of the reports read.
+    files : mapping
+        Folder and name at which a file is to count, to its name in the attempt's folder. Of a
+        part of a job that ran twice, either file is whole and says the same.
+    failed : str
+        Why a part of the job could not do its work, if so, and never can.
     """
 
     states: Mapping[tuple[int, int], Held] = field(default_factory=dict)
     pages: frozenset[int] = frozenset()
     rejects: Mapping[str, int] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    files: Mapping[str, str] = field(default_factory=dict)
+    failed: str = ""
 
     def to_json(self) -> bytes:
         """Return this as bytes: equal values, equal bytes."""
@@ -115,6 +122,8 @@ class Written:
             "pages": sorted(self.pages),
             "rejects": dict(self.rejects),
             "tally": self.tally,
+            "files": dict(self.files),
+            "failed": self.failed,
         }
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
@@ -127,6 +136,8 @@ class Written:
             pages=frozenset(value["pages"]),
             rejects=value["rejects"],
             tally=Tally(*value["tally"]),
+            files=value["files"],
+            failed=value["failed"],
         )
 
     @staticmethod
@@ -144,9 +155,20 @@ class Written:
         pages: set[int] = set()
         rejects: Counter[str] = Counter()
         tally = Tally()
+        found: dict[str, str] = {}
+        failed: set[str] = set()
         for part in parts:
+            found.update(part.files)
+            failed.add(part.failed)
             states.update(part.states)
             pages |= part.pages
             rejects.update(part.rejects)
             tally = tally.plus(part.tally)
-        return Written(states, frozenset(pages), dict(sorted(rejects.items())), tally)
+        return Written(
+            states,
+            frozenset(pages),
+            dict(sorted(rejects.items())),
+            tally,
+            found,
+            max(failed, default=""),
+        )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.soak.fleet import Fleet
 from clientsdk.ledger import read_file
 from pipelines.commit import StateDirectory
-from pipelines.statefiles import StateFiles
+from pipelines.storedstates import StoredStates
 from sotto.registry import Registry
 
 
@@ -48,7 +48,7 @@ def of_state(directory: StateDirectory, registry: Registry) -> dict[bytes, Spent
     """Return what a state directory's open states say of every pseudonym."""
     found: dict[bytes, Spent] = {}
     manifest = directory.manifest()
-    states = StateFiles(directory, registry, manifest.key)
+    states = StoredStates(directory.files, registry, manifest.key)
     for (period, part), held in manifest.states.items():
         audit = states.read(period, part, held).audit()
         names = audit.pseudonym.astype("<u8").tobytes()

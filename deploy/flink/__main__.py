@@ -8,11 +8,15 @@ import tempfile
 from pathlib import Path
 
 from deploy import jars
-from deploy.flink.archives import CONNECTOR, SOURCE, fetch
-from deploy.flink.cluster import LocalFlink
+from deploy.flink.archives import JOB_SERVER, SOURCE, fetch
+from deploy.flink.cluster import LocalFlink, Ports
 from sotto.errors import SottoError
 
 STATE = jars.ROOT / "build" / "flink"
+_OPEN = (
+    "warning: the job server, and the task manager while a pipeline runs, listen on all addresses "
+    "of this machine, which Beam leaves no choice of; on a network of others, close these ports"
+)
 
 
 def main() -> int:
@@ -20,9 +24,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.flink", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("start", help="start a session on loopback")
-    start.add_argument("--port", type=int, default=8081, help="the next one is used too")
+    start.add_argument("--port", type=int, default=8081, help="of Flink; the next one is used too")
+    start.add_argument(
+        "--job-port", type=int, default=8099, help="of the job server; the one before is used too"
+    )
+    start.add_argument("--pool-port", type=int, default=50000, help="of the workers' pool")
     start.add_argument("--slots", type=int, default=2, help="tasks that run side by side")
-    commands.add_parser("stop", help="stop it; checkpoints and savepoints stay")
+    start.add_argument("--cache", type=int, default=256, metavar="MB", help="state of a worker")
+    stop = commands.add_parser("stop", help="stop it; checkpoints and savepoints stay")
+    for command in (start, stop):
+        command.add_argument("--folder", type=Path, default=STATE, help="of all its files")
     commands.add_parser("pin", help="write the list of checksums again, after a new version")
     args = parser.parse_args()
     try:
@@ -34,20 +45,29 @@ def main() -> int:
 
 def _run(args: argparse.Namespace) -> int:
     if args.command == "stop":
-        print("stopped" if LocalFlink(STATE).stop() else "no session is running")
+        print("stopped" if LocalFlink(args.folder).stop() else "no session is running")
         return 0
-    session = LocalFlink(STATE, slots=args.slots)
-    started = session.start(port=args.port)
+    session = LocalFlink(args.folder, slots=args.slots, cache=args.cache)
+    ports = Ports(
+        rest=args.port,
+        rpc=args.port + 1,
+        job=args.job_port,
+        artifacts=args.job_port - 1,
+        pool=args.pool_port,
+    )
+    started = session.start(ports, say=lambda text: print(text, flush=True))
     print(f"{'Flink answers' if started else 'running already,'} on {session.address}")
+    print(f"for pipelines: {' '.join(session.options)}")
+    print(_OPEN, file=sys.stderr)
     return 0
 
 
 def _pin() -> int:
     with tempfile.TemporaryDirectory() as temporary:
-        flink, connector = Path(temporary) / "flink", Path(temporary) / "connector"
+        flink, job_server = Path(temporary) / "flink", Path(temporary) / "jobserver"
         fetch(flink)
-        jars.fetch(CONNECTOR / "pom.xml", connector)
-        for source, folder in ((SOURCE, flink), (CONNECTOR, connector)):
+        jars.fetch(JOB_SERVER / "pom.xml", job_server)
+        for source, folder in ((SOURCE, flink), (JOB_SERVER, job_server)):
             (source / "jars.sha256").write_text(jars.pins(folder), encoding="ascii")
     return 0
 

@@ -1,49 +1,43 @@
-"""Flink's archives: out of a Python package, where they are all of one version and pinned.
+"""The archives of Flink, from a Python package, and of Beam's job server, from Maven.
 
-Its connector to Kafka has versions of its own and comes from Maven.
+The job server sends to Flink every file of its class path at each submission, some 250 MB, except
+files whose path contains ``gradle/wrapper``: Beam holds that such files cannot be sent. Flink has
+the same files on its own class path, so both caches have that name.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
-import zipfile
 from pathlib import Path, PurePosixPath
 
 from deploy import jars
 from deploy.errors import UnavailableError
 
 SOURCE = Path(__file__).parent
-CONNECTOR = SOURCE / "connector"
-#: Folders of the package: what every process needs, and two parts for clients.
-_FOLDERS = ("pyflink/lib", "pyflink/opt")
+JOB_SERVER = SOURCE / "jobserver"
+_NOT_SENT = "gradle/wrapper"
+#: Flink itself and its logging; the rest is for SQL.
+_TAKEN = ("deps/lib/flink-dist-*.jar", "deps/lib/log4j-*.jar")
 
 
-def archives() -> Path:
-    """Return the folder with Flink's archives, fetched if they are not there yet.
-
-    Raises
-    ------
-    UnavailableError
-        They must be fetched and cannot be.
-    DeployError
-        A file is not the one that is pinned.
-    """
-    return jars.jars("flink", SOURCE, fetch)
-
-
-def connector() -> Path:
-    """Return the folder with Flink's connector to Kafka, fetched if it is not there yet.
+def archives() -> list[Path]:
+    """Return the folders of the class path, first first, fetched if they are not there yet.
 
     Raises
     ------
     MissingToolError, UnavailableError
-        It must be fetched and cannot be.
+        They must be fetched and cannot be.
     DeployError
         A file is not the one that is pinned.
     """
-    return jars.jars("flink-kafka", CONNECTOR)
+    return [
+        jars.jars(f"{_NOT_SENT}/flink", SOURCE, fetch),
+        jars.jars(f"{_NOT_SENT}/beam-flink", JOB_SERVER),
+    ]
 
 
 def fetch(folder: Path) -> None:
@@ -56,7 +50,7 @@ def fetch(folder: Path) -> None:
     """
     with tempfile.TemporaryDirectory(dir=jars.cache_folder(), prefix="fetching-") as temporary:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--disable-pip-version-check", "--no-cache-dir", "--only-binary=:all:"]
+        command += ["--disable-pip-version-check", "--no-cache-dir", "--no-binary=:all:"]
         command += ["--require-hashes", f"--requirement={SOURCE / 'requirements.txt'}"]
         try:
             done = subprocess.run(
@@ -73,17 +67,19 @@ def fetch(folder: Path) -> None:
         if done.returncode:
             said = next((line for line in done.stderr.splitlines() if "ERROR" in line), "")
             raise UnavailableError(
-                "pip could not fetch what flink needs; with a network, try again: "
+                "pip could not fetch what Flink needs; with a network, try again: "
                 f"{said.removeprefix('ERROR: ') or done.stderr.strip()[-500:]}"
             )
-        (package,) = Path(temporary).glob("*.whl")
+        (package,) = Path(temporary).glob("*.tar.gz")
         _take_out(package, folder)
 
 
 def _take_out(package: Path, folder: Path) -> None:
     folder.mkdir()
-    with zipfile.ZipFile(package) as archive:
-        for name in archive.namelist():
-            path = PurePosixPath(name)
-            if str(path.parent) in _FOLDERS and path.suffix == ".jar":
-                (folder / path.name).write_bytes(archive.read(name))
+    with tarfile.open(package) as archive:
+        for member in archive:
+            path = PurePosixPath(member.name)
+            content = archive.extractfile(member)
+            if content is not None and any(path.match(pattern) for pattern in _TAKEN):
+                with content, open(folder / path.name, "wb") as file:
+                    shutil.copyfileobj(content, file)

@@ -1,7 +1,8 @@
-"""A Flink session of our own on loopback: one job manager, one task manager.
+"""A Flink session of our own on loopback, with what Beam pipelines need to run on it.
 
-The job manager takes jobs and restarts them; the task manager has the slots that they run in.
-Killed alone, either can be started again: jobs outlive the task manager, not the job manager.
+The job manager takes jobs and restarts them; the task manager has the slots that they run in; the
+job server turns Beam pipelines into jobs; the pool starts Beam's Python workers for the task
+manager. Killed alone, each can be started again: jobs outlive all but the job manager.
 """
 
 from __future__ import annotations
@@ -9,25 +10,54 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
+import socket
+import sys
 import time
 import urllib.request
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from deploy import jars
 from deploy.errors import DeployError
-from deploy.flink import settings, workers
-from deploy.flink.archives import SOURCE, archives, connector
-from deploy.ports import HOST, require_free, two_free
+from deploy.flink import settings
+from deploy.flink.archives import SOURCE, archives
+from deploy.ports import HOST, free_ports, require_free
 from deploy.process import Process
 
-#: How long a start may take, in seconds.
-START_SECONDS = 120
+#: How long a start may take, in seconds; more on a busy machine.
+START_SECONDS = float(os.environ.get("SOTTO_START_SECONDS") or 120)
 
 _RUNTIME = "org.apache.flink.runtime"
 _JOB_MANAGER = f"{_RUNTIME}.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = f"{_RUNTIME}.taskexecutor.TaskManagerRunner"
+_JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+_POOL = "pipelines.beam.workers"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where a session listens.
+
+    Parameters
+    ----------
+    rest : int
+        The job manager, for clients.
+    rpc : int
+        The job manager, for the task manager.
+    job : int
+        The job server.
+    artifacts : int
+        The job server, for the files of a pipeline.
+    pool : int
+        The pool of workers.
+    """
+
+    rest: int
+    rpc: int
+    job: int
+    artifacts: int
+    pool: int
 
 
 class LocalFlink:
@@ -39,58 +69,82 @@ class LocalFlink:
         Its configuration, logs, checkpoints and savepoints. Made if it does not exist.
     slots : int, at least 1
         How many tasks run side by side.
+    cache : int, at least 0
+        Megabytes of state that a worker keeps between bundles.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], slots: int = 2) -> None:
+    def __init__(self, folder: str | os.PathLike[str], slots: int = 2, cache: int = 256) -> None:
         if not slots >= 1:
             raise DeployError(f"slots {slots} must be at least 1")
         self.folder = Path(folder).resolve()
         self._slots = slots
-        #: All archives, also those that clients need: links into the cache.
-        self.library = self.folder / "lib"
-        self._endpoint_file = self.folder / "client.json"
+        self._cache = cache
+        self._ports_file = self.folder / "ports.json"
         self._configuration = self.folder / "conf"
         # A task manager has another name each time: one that died is not taken for its successor.
         self._name_file = self.folder / "taskmanager.name"
-        mark = str(self._configuration)
-        self.job_manager = Process(self.folder, "jobmanager", f"{_JOB_MANAGER} --configDir {mark}")
-        self.task_manager = Process(
-            self.folder, "taskmanager", f"{_TASK_MANAGER} --configDir {mark}"
+        configured = f"--configDir {self._configuration}"
+        marks = {
+            "jobmanager": f"{_JOB_MANAGER} {configured}",
+            "taskmanager": f"{_TASK_MANAGER} {configured}",
+            "jobserver": f"{_JOB_SERVER} --flink-conf-dir={self._configuration}",
+            "pool": f"{_POOL} --folder={self.folder}",
+        }
+        self.job_manager, self.task_manager, self.job_server, self.pool = self._processes = tuple(
+            Process(self.folder, name, mark) for name, mark in marks.items()
         )
 
     @property
-    def address(self) -> str:
-        """Where clients connect to, a URL."""
-        return str(json.loads(self._endpoint_file.read_text("utf-8"))["rest"])
+    def ports(self) -> Ports:
+        """Where it listens, or did when it was last started."""
+        return Ports(**json.loads(self._ports_file.read_text("ascii")))
 
     @property
-    def client(self) -> dict[str, str]:
-        """What has to be in the environment of who submits jobs."""
-        return {
-            "FLINK_CONF_DIR": str(self._configuration),
-            "FLINK_LIB_DIR": str(self.library),
-            "FLINK_OPT_DIR": str(self.library),
-            "FLINK_LOG_DIR": str(self.folder),
-            "LOG4J_PROPERTIES": str(SOURCE / "log4j2.properties"),
-            # It lives for seconds.
-            "JVM_ARGS": "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        }
+    def address(self) -> str:
+        """Where clients of Flink connect to, a URL."""
+        return f"http://{HOST}:{self.ports.rest}"
+
+    @property
+    def job_endpoint(self) -> str:
+        """Where pipelines are submitted."""
+        return f"{HOST}:{self.ports.job}"
+
+    @property
+    def pool_endpoint(self) -> str:
+        """Where the task manager asks for workers."""
+        return f"{HOST}:{self.ports.pool}"
+
+    @property
+    def options(self) -> list[str]:
+        """Beam's options of a pipeline that runs here."""
+        return [
+            "--runner=PortableRunner",
+            f"--job_endpoint={self.job_endpoint}",
+            "--environment_type=EXTERNAL",
+            f"--environment_config={self.pool_endpoint}",
+        ]
+
+    @property
+    def workers(self) -> list[int]:
+        """The processes in which pipelines' Python runs."""
+        return self.pool.children
 
     @property
     def running(self) -> bool:
         """Whether a process of it lives."""
         return any(process.pid is not None for process in self._processes)
 
-    def start(self, port: int = 0) -> bool:
-        """Start it and return once its slots are offered; a part that runs already goes on.
+    def start(self, ports: Ports | None = None, say: Callable[[str], None] | None = None) -> bool:
+        """Start it and return once it takes pipelines; a part that runs already goes on.
 
         Of several callers at once one starts it and the others wait.
 
         Parameters
         ----------
-        port : int
-            Where clients connect to; the next one is the task manager's. 0 keeps those of the
-            last start, or takes free ones.
+        ports : Ports, optional
+            Where it listens. If left out, where it did at the last start, or at free ports.
+        say : callable, optional
+            Is told what is done.
 
         Returns
         -------
@@ -100,115 +154,122 @@ class LocalFlink:
         Raises
         ------
         DeployError
-            It does not run or offer its slots within ``START_SECONDS``; what was started by this
-            call is not left running.
+            It does not run or answer within ``START_SECONDS``; what was started by this call is
+            not left running.
         """
-        program, parts = jars.java(), (archives(), connector())
+        say = say or (lambda _: None)
+        program = jars.java()
+        say("checking Flink and Beam's job server, fetched on the first start")
+        class_path = ":".join(f"{folder}/*" for folder in archives())
         with jars.locked(self.folder / "starting"):
             missing = [process for process in self._processes if process.pid is None]
             if len(missing) == len(self._processes):
-                self._configure(port)
-                self._link(parts)
-            self._start(missing, program)
+                self._configure(ports)
+            self._start(missing, program, class_path, say)
         return bool(missing)
 
     def stop(self) -> bool:
         """Let it end by itself, jobs with it. False if it was not running."""
         ended = [process.stop() for process in reversed(self._processes)]
-        workers.end(self._configuration)
         return any(ended)
 
-    @property
-    def workers(self) -> list[int]:
-        """The processes in which jobs' Python runs."""
-        return workers.workers(self._configuration)
-
-    @property
-    def _processes(self) -> tuple[Process, Process]:
-        return self.job_manager, self.task_manager
-
-    def _start(self, missing: Collection[Process], program: str) -> None:
+    def _start(
+        self,
+        missing: Collection[Process],
+        program: str,
+        class_path: str,
+        say: Callable[[str], None],
+    ) -> None:
         if self.task_manager in missing:
-            workers.end(self._configuration)
             self._name_file.write_text(f"taskmanager-{secrets.token_hex(4)}", encoding="ascii")
         try:
             for process in missing:
-                process.start(self._command(process, program), self._environment())
-            self._wait_for_slots(self._name_file.read_text("ascii"))
+                say(f"starting {process.name}; log: {process.log_file}")
+                process.start(self._command(process, program, class_path), self._environment())
+            self._wait()
         except BaseException:
             for process in missing:
                 process.kill()
             raise
 
-    def _configure(self, port: int) -> None:
-        rest, rpc = self._ports(port)
-        for number in (rest, rpc):
+    def _configure(self, ports: Ports | None) -> None:
+        if ports is None:
+            ports = self.ports if self._ports_file.exists() else Ports(*free_ports(5))
+        for number in astuple(ports):
             require_free(number)
         for name in ("conf", "tmp", "checkpoints", "savepoints"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        says = settings.configuration(self.folder, rest, rpc, self._slots)
+        says = settings.configuration(self.folder, ports.rest, ports.rpc, self._slots)
         text = settings.to_yaml(says)
         (self._configuration / "config.yaml").write_text(text, encoding="utf-8")
-        endpoint = {"rest": f"http://{HOST}:{rest}", "rpc": rpc}
-        self._endpoint_file.write_text(json.dumps(endpoint) + "\n", encoding="ascii")
+        self._ports_file.write_text(json.dumps(asdict(ports)) + "\n", encoding="ascii")
 
-    def _link(self, parts: Iterable[Path]) -> None:
-        shutil.rmtree(self.library, ignore_errors=True)
-        self.library.mkdir()
-        for part in parts:
-            for archive in part.iterdir():
-                (self.library / archive.name).symlink_to(archive)
-
-    def _ports(self, port: int) -> tuple[int, int]:
-        if port:
-            return port, port + 1
-        if self._endpoint_file.exists():
-            known = json.loads(self._endpoint_file.read_text("utf-8"))
-            return int(known["rest"].rpartition(":")[2]), int(known["rpc"])
-        return two_free()
-
-    def _command(self, process: Process, program: str) -> list[str]:
-        if process is self.job_manager:
-            main, heap, limits, named = _JOB_MANAGER, settings.JOB_MANAGER_HEAP, [], []
-        else:
-            main, heap = _TASK_MANAGER, settings.TASK_MANAGER_HEAP
-            limits = settings.TASK_MANAGER_LIMITS
-            named = ["-D", f"taskmanager.resource-id={self._name_file.read_text('ascii')}"]
+    def _command(self, process: Process, program: str, class_path: str) -> list[str]:
+        if process is self.pool:
+            command = [sys.executable, "-m", _POOL, f"--folder={self.folder}"]
+            return [*command, f"--port={self.ports.pool}", f"--cache={self._cache}"]
+        heap, limits = settings.SMALL_HEAP, []
+        main = [_JOB_MANAGER, "--configDir", str(self._configuration)]
+        if process is self.task_manager:
+            heap, limits = settings.TASK_MANAGER_HEAP, settings.TASK_MANAGER_LIMITS
+            main = [_TASK_MANAGER, "--configDir", str(self._configuration)]
+            main += ["-D", f"taskmanager.resource-id={self._name_file.read_text('ascii')}"]
+        elif process is self.job_server:
+            main = [_JOB_SERVER, *self._job_server_options()]
         options = ["-Xms64m", f"-Xmx{heap}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
         options += [*limits, *settings.REFLECTION]
         options += [f"-Dlog4j2.configurationFile={SOURCE / 'log4j2.properties'}"]
-        options += [
-            "-cp",
-            f"{self.library}{os.sep}*",
-            main,
-            "--configDir",
-            str(self._configuration),
+        return [program, *options, "-cp", class_path, *main]
+
+    def _job_server_options(self) -> list[str]:
+        return [
+            f"--flink-conf-dir={self._configuration}",
+            f"--flink-master={HOST}:{self.ports.rest}",
+            f"--job-host={HOST}",
+            f"--job-port={self.ports.job}",
+            f"--artifact-port={self.ports.artifacts}",
+            # It would run any Java that it is asked to.
+            "--expansion-port=-1",
+            f"--artifacts-dir={self.folder / 'artifacts'}",
         ]
-        return [program, *options, *named]
 
     def _environment(self) -> dict[str, str]:
         # Elsewhere a Flink's plugins and settings would be found by these.
         return {
             "FLINK_CONF_DIR": str(self._configuration),
             "FLINK_PLUGINS_DIR": str(self.folder / "plugins"),
+            # Workers run the code of this tree.
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(jars.ROOT), os.environ.get("PYTHONPATH")])
+            ),
         }
 
-    def _wait_for_slots(self, name: str) -> None:
+    def _wait(self) -> None:
+        name = self._name_file.read_text("ascii")
         deadline = time.monotonic() + START_SECONDS
-        while name not in self._registered():
+        while not (self._has_slots_of(name) and _answers(self.ports.job, self.ports.pool)):
             for process in self._processes:
                 if process.pid is None:
                     raise DeployError(f"the {process.name} ended: {process.last_words()}")
             if time.monotonic() > deadline:
                 words = self.task_manager.last_words()
-                raise DeployError(f"no slots are offered within {START_SECONDS} s: {words}")
+                raise DeployError(f"it does not take pipelines within {START_SECONDS} s: {words}")
             time.sleep(0.2)
 
-    def _registered(self) -> set[str]:
-        """Return the task managers that the job manager knows; dead ones for a while, too."""
+    def _has_slots_of(self, name: str) -> bool:
+        """Whether the job manager knows a task manager; it knows dead ones for a while, too."""
         try:
             with urllib.request.urlopen(f"{self.address}/taskmanagers", timeout=2) as answer:
                 found = json.load(answer)["taskmanagers"]
-            return {str(one["id"]) for one in found if one["slotsNumber"] == self._slots}
+            return any(one["id"] == name and one["slotsNumber"] == self._slots for one in found)
         except (OSError, ValueError, KeyError):
-            return set()
+            return False
+
+
+def _answers(*ports: int) -> bool:
+    try:
+        for port in ports:
+            socket.create_connection((HOST, port), timeout=2).close()
+    except OSError:
+        return False
+    return True

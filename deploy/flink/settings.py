@@ -13,13 +13,13 @@ MAX_PARALLELISM = 128
 
 #: Megabytes of a task manager. Flink takes them from its start scripts' sums; here they are given.
 _HEAP = {"framework.heap.size": 96, "task.heap.size": 416}
-_DIRECT = {"framework.off-heap.size": 64, "task.off-heap.size": 96, "network": 32}
-_METASPACE = 192
+_DIRECT = {"framework.off-heap.size": 64, "task.off-heap.size": 96, "network": 64}
+_METASPACE = 256
 _MANAGED = 128
 _OVERHEAD = 64
 
-#: Megabytes of heap of the job manager.
-JOB_MANAGER_HEAP = 256
+#: Megabytes of heap of the job manager, and of the job server.
+SMALL_HEAP = 256
 TASK_MANAGER_HEAP = sum(_HEAP.values())
 
 #: Packages that Flink reaches into by reflection.
@@ -72,15 +72,22 @@ def configuration(folder: Path, rest: int, rpc: int, slots: int) -> dict[str, ob
         **_memory(),
         "pipeline.max-parallelism": MAX_PARALLELISM,
         "state.backend.type": "hashmap",
-        "execution.checkpointing.interval": "10 s",
-        "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
-        "execution.checkpointing.savepoint-dir": (folder / "savepoints").as_uri(),
+        # The vendored gRPC of a job that has ended loads classes yet.
+        "classloader.check-leaked-classloader": "false",
+        "state.checkpoints.dir": (folder / "checkpoints").as_uri(),
+        "state.savepoints.dir": (folder / "savepoints").as_uri(),
         # A job whose manager died is restored from these by hand.
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "restart-strategy.type": "exponential-delay",
+        # A job that fails at once fails for good after some quarter of an hour.
+        "restart-strategy.exponential-delay.max-backoff": "10 s",
+        "restart-strategy.exponential-delay.reset-backoff-threshold": "5 min",
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff": 100,
+        # Of each shuffle of a bounded pipeline; 512 would be 16 MB.
+        "taskmanager.network.sort-shuffle.min-buffers": 64,
         # One that was killed is missed soon.
-        "heartbeat.interval": "2 s",
-        "heartbeat.timeout": "10 s",
+        "heartbeat.interval": 2_000,
+        "heartbeat.timeout": 12_000,
         "io.tmp.dirs": folder / "tmp",
         "env.java.opts.all": " ".join(REFLECTION),
     }

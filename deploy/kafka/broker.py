@@ -21,7 +21,7 @@ from deploy.errors import DeployError
 from deploy.kafka import certificates
 from deploy.kafka.probe import answers
 from deploy.kafka.settings import MECHANISM, ROLES, USER, common, plain, tls
-from deploy.ports import HOST, require_free, two_free
+from deploy.ports import HOST, free_ports, require_free
 from deploy.process import Process
 
 SOURCE = Path(__file__).parent
@@ -161,7 +161,8 @@ class LocalBroker:
             (listeners,) = (line for line in lines if line.startswith("listeners="))
             client, controller = (int(each.rpartition(":")[2]) for each in listeners.split(","))
             return client, controller
-        return two_free()
+        client, controller = free_ports(2)
+        return client, controller
 
     def _passwords(self) -> dict[str, str]:
         """Return the passwords by user, made before the storage is; none without TLS."""

@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.audit import Audit
 from pipelines.commit import StateDirectory
 from pipelines.results import PERIODS, QUARANTINE, Results
-from pipelines.statefiles import StateFiles
+from pipelines.storedstates import StoredStates
 from sotto.cli.fleet import AuditLine
 from sotto.compiled import CompiledPlan
 from sotto.reasons import Reason
@@ -45,7 +45,7 @@ def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tupl
     manifest = directory.manifest()
     registry = Registry([plan])
     found: dict[str, tuple[int, int, int]] = {}
-    states = StateFiles(directory, registry, manifest.key)
+    states = StoredStates(directory.files, registry, manifest.key)
     for (number, part), held in manifest.states.items():
         if number == period:
             found.update(_columns(states.read(number, part, held).audit()))

@@ -17,7 +17,7 @@ from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock
 from deploy.images import passwords
 from deploy.kafka.broker import START_SECONDS, LocalBroker
-from deploy.ports import HOST, two_free
+from deploy.ports import HOST, free_ports
 from examples.compose.__main__ import PLAN, send
 from sotto.cli import main
 from sotto.errors import BrokerError
@@ -62,7 +62,7 @@ class Contained(LocalBroker):
 
     def _write_configuration(self, ports: tuple[int, int], passwords: dict[str, str]) -> None:
         outside, controller = ports
-        inside, _ = two_free()
+        (inside,) = free_ports(1)
         self.inside = f"{HOST}:{inside}"
         said = {
             name.removeprefix("KAFKA_").lower().replace("_", "."): value.replace("$$", "$")

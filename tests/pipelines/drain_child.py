@@ -26,10 +26,10 @@ def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> N
     occurrence : int
         Which one, from 1.
     """
-    from pipelines import files, statefiles
+    from pipelines import files, storedstates
     from pipelines.drain import drain
 
-    statefiles.SHORT = SHORT
+    storedstates.SHORT = SHORT
 
     seen = 0
 

@@ -17,7 +17,7 @@ from drain_reference import Expected, expected
 from drain_states import committed, counted, projected
 from step_plans import DAY, HOUR, PERIOD, plans, registry
 
-from pipelines import files, quarantine, statefiles
+from pipelines import files, quarantine, storedstates
 from pipelines.commit import StateDirectory
 from pipelines.counts import pack_matrix, unpack_matrix
 from pipelines.drain import DrainResult, drain
@@ -428,7 +428,7 @@ def test_damaged_state_is_an_error(
     damage: Callable[[bytes], bytes] | None,
 ) -> None:
     if folder == "states":
-        monkeypatch.setattr(statefiles, "SHORT", 0)
+        monkeypatch.setattr(storedstates, "SHORT", 0)
     state = tmp_path / "state"
     drain(small, state, plans())
     paths = list((state / folder).iterdir())
@@ -487,13 +487,14 @@ def test_only_names_that_drains_give_are_removed(small: Path, tmp_path: Path) ->
         "logs/a",
     )
     ours = (
-        "summary.7.tmp",
         "MANIFEST.json.new",
+        "attempts/a/b",
         "counts/3.9",
-        "quarantine/8.tmp",
+        "quarantine/8",
         "states/-1.0.9",
-        "logs/-1.0.9.tmp",
+        "logs/-1.0.9",
     )
+    (state / "attempts" / "a").mkdir(parents=True)
     for name in (*strangers, *ours):
         (state / name).write_text("x")
     drain(small, state, plans())
@@ -529,7 +530,7 @@ def test_a_full_disk_leaves_the_last_commit(
     assert drained_on(monkeypatch, enough, log, undisturbed) is not None
     # After the commit, a note on which nothing depends is written twice.
     needed = 100 - enough.left - 2
-    assert needed == 9, "intent, a log, a page and the quarantine with headers, summary, manifest"
+    assert needed == 10, "intent, manifest; with headers a log, a page, the quarantine, the summary"
     for writes in range(needed):
         state = tmp_path / f"state-{writes}"
         shutil.copytree(before, state)

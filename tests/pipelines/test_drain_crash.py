@@ -21,7 +21,7 @@ from drain_reference import expected
 from drain_states import committed, counted, projected
 from step_plans import plans, registry
 
-from pipelines import statefiles
+from pipelines import storedstates
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.driver import STEPS
@@ -62,7 +62,7 @@ class World:
 def _() -> Iterator[None]:
     """Let drains of this process write both snapshots and logs too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statefiles, "SHORT", SHORT)
+        patch.setattr(storedstates, "SHORT", SHORT)
         yield
 
 

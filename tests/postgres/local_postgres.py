@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from deploy.ports import two_free
+from deploy.ports import free_ports
 
 USER, PASSWORD = "sotto", "a password of tests"
 #: How long the server may take to start or to stop, s.
@@ -38,7 +38,7 @@ class LocalPostgres:
     """
 
     def __init__(self, programs: Path) -> None:
-        self.port, _ = two_free()
+        (self.port,) = free_ports(1)
         self._programs = programs
         self._folder = Path(tempfile.mkdtemp(prefix="sotto-postgres-"))
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,4 +1,4 @@
-"""The files of a state: a snapshot, and logs of the rows taken since, which restore it together.
+"""The states that are kept: each a snapshot, and logs of the rows taken since.
 
 A state is a function of the set of rows seen, so stepping the rows of its logs after its snapshot
 gives it back. A run writes the rows it took as a log of their own. A log takes over those before
@@ -16,14 +16,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from pipelines import files
-from pipelines.commit import StateDirectory
+from pipelines.commit import StateFiles
+from pipelines.files import AnyPath, Buffer
 from pipelines.rows import Rows
-from pipelines.shard import Stepped, joined, step_rows
+from pipelines.shard import Stepped, in_order, joined, step_rows
 from pipelines.state import State
 from pipelines.step import step
 from pipelines.written import Held, Piece
@@ -91,19 +92,40 @@ def _translated(
     return np.array(ids, dtype=np.uint16)
 
 
+class Taken(NamedTuple):
+    """What a state has taken, and the file that is to keep it.
+
+    Attributes
+    ----------
+    stepped : Stepped
+    held : Held
+        What the state is then kept in.
+    target : str
+        Folder and name of the file that is new.
+    content : sequence of bytes-like
+        What is to be in it.
+    """
+
+    stepped: Stepped
+    held: Held
+    target: str
+    content: Sequence[Buffer]
+
+
 @dataclass(frozen=True)
-class StateFiles:
-    """The states of a directory.
+class StoredStates:
+    """The states of a state directory.
 
     Parameters
     ----------
-    directory : StateDirectory
+    files : StateFiles
+        Where they are.
     registry : Registry
     key : bytes
         Key of the hashes inside new states.
     """
 
-    directory: StateDirectory
+    files: StateFiles
     registry: Registry
     key: bytes
 
@@ -123,29 +145,33 @@ class StateFiles:
 
     def step(
         self, period: int, part: int, held: Held | None, blocks: Iterable[bytes], generation: int
-    ) -> tuple[Stepped, Held]:
-        """Take packed rows into a state, and write what restores it with them.
+    ) -> Taken:
+        """Take packed rows into a state; what comes of it does not depend on the blocks' order.
 
-        The bytes written depend on the set of the blocks alone, not on their order.
+        Raises
+        ------
+        FormatError, FileNotFoundError, PlanError
+            As :meth:`read` does.
         """
         state, logs = self._read(period, part, held)
-        ordered = sorted(blocks)
-        rows = tuple(Rows.from_bytes(block) for block in ordered)
+        packed = list(blocks)
+        rows = tuple(in_order(packed))
         stepped = step_rows(state, rows)
-        state = stepped.state
-        snapshot, before = (held.snapshot, held.logs) if held is not None else (None, ())
-        if self._is_long(snapshot, sum(log.size for log in before) + sum(map(len, ordered))):
-            content = state.to_bytes()
-            files.write(self.directory.state(period, part, generation), [content])
-            return stepped, Held(state.totals(), Piece(generation, len(content)), ())
+        totals = stepped.state.totals()
+        snapshot, before = (None, ()) if held is None else (held.snapshot, held.logs)
+        name = f"{period}.{part}.{generation}"
+        if self._is_long(snapshot, sum(log.size for log in before) + sum(map(len, packed))):
+            content = stepped.state.to_bytes()
+            held = Held(totals, Piece(generation, len(content)))
+            return Taken(stepped, held, f"states/{name}", [content])
         content = _Log(self.registry.budget, rows).to_bytes(self.registry)
         kept = list(before)
         while kept and kept[-1].size < 2 * len(content) and logs[-1].budget == self.registry.budget:
             rows = logs.pop().rows + rows
             kept.pop()
             content = _Log(self.registry.budget, rows).to_bytes(self.registry)
-        files.store(self.directory.log(period, part, generation), KIND, content)
-        return stepped, Held(state.totals(), snapshot, (*kept, Piece(generation, len(content))))
+        held = Held(totals, snapshot, (*kept, Piece(generation, len(content))))
+        return Taken(stepped, held, f"logs/{name}", files.sealed(KIND, content))
 
     @staticmethod
     def _is_long(snapshot: Piece | None, logged: int) -> bool:
@@ -167,7 +193,7 @@ class StateFiles:
         return state, logs
 
     def _snapshot(self, period: int, part: int, piece: Piece) -> State:
-        path = self.directory.state(period, part, piece.generation)
+        path = self.files.state(period, part, piece.generation)
         try:
             state = State.from_bytes(path.read_bytes(), self.registry)
         except FormatError as error:
@@ -176,14 +202,14 @@ class StateFiles:
         return state
 
     def _log(self, period: int, part: int, piece: Piece) -> _Log:
-        path = self.directory.log(period, part, piece.generation)
+        path = self.files.log(period, part, piece.generation)
         log = _Log.from_bytes(files.load(path, KIND), self.registry)
         for rows in log.rows:
             _check_place(path, rows, period, part)
         return log
 
 
-def _check_place(path: Path, found: State | Rows, period: int, part: int) -> None:
+def _check_place(path: AnyPath, found: State | Rows, period: int, part: int) -> None:
     """Refuse a sound file that bears the name of another."""
     if (found.period, found.shard) != (period, part):
         raise FormatError(

@@ -12,12 +12,12 @@ from step_plans import category, plan
 from step_reference import Row
 from step_universe import KEY, NUMBER, REGISTRY, SHARD, audited, cut, random_rows, rows_of
 
-from pipelines import statefiles
+from pipelines import files, storedstates
 from pipelines.commit import StateDirectory
 from pipelines.rows import Rows
 from pipelines.shard import step_blocks
 from pipelines.state import State
-from pipelines.statefiles import StateFiles
+from pipelines.storedstates import StoredStates
 from pipelines.written import Held, Piece
 from sotto.errors import FormatError, PlanError
 from sotto.registry import Registry
@@ -32,7 +32,7 @@ class Kept:
         self.directory = StateDirectory(path)
         with self.directory.lock():
             self.directory.open()
-        self.files = StateFiles(self.directory, registry, KEY)
+        self.states = StoredStates(self.directory.files, registry, KEY)
         self.held: Held | None = None
         self.generation = 0
         self.written = 0
@@ -40,20 +40,23 @@ class Kept:
     def take(self, *blocks: Rows) -> None:
         self.generation += 1
         packed = [rows.to_bytes() for rows in blocks]
-        _, self.held = self.files.step(NUMBER, SHARD, self.held, packed, self.generation)
+        taken = self.states.step(NUMBER, SHARD, self.held, packed, self.generation)
+        files.create(self.directory.path / taken.target, taken.content)
+        self.held = taken.held
         pieces = (self.held.snapshot, *self.held.logs)
         self.written += sum(p.size for p in pieces if p and p.generation == self.generation)
 
     def read(self, registry: Registry | None = None) -> State:
         """Return the state as another process reads it."""
-        return replace(self.files, registry=registry or self.files.registry).read(
+        return replace(self.states, registry=registry or self.states.registry).read(
             NUMBER, SHARD, self.held
         )
 
     @property
     def paths(self) -> list[Path]:
         assert self.held is not None
-        return list(self.directory.pieces(NUMBER, SHARD, self.held))
+        found = self.directory.files.pieces(NUMBER, SHARD, self.held)
+        return [Path(str(path)) for path in found]
 
 
 def at_once(rows: list[Row], registry: Registry = REGISTRY) -> State:
@@ -65,7 +68,7 @@ def at_once(rows: list[Row], registry: Registry = REGISTRY) -> State:
 def test_whatever_the_cuts_the_state_is_that_of_the_set_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int, seed: int
 ) -> None:
-    monkeypatch.setattr(statefiles, "SHORT", short)
+    monkeypatch.setattr(storedstates, "SHORT", short)
     source = random.Random(seed)
     rows = random_rows(seed, size=800, pseudonyms=40, honest=0.97)
     cuts = sorted(source.randrange(800) for _ in range(source.choice([10, 30])))
@@ -101,7 +104,7 @@ def test_many_small_runs_write_in_proportion_to_what_they_take(tmp_path: Path) -
     assert kept.held is not None
     assert kept.held.snapshot is not None
     snapshot, taken = kept.written, 0
-    assert snapshot > 4 * statefiles.SHORT
+    assert snapshot > 4 * storedstates.SHORT
     for seed in range(2, 102):
         few = rows_of(random_rows(seed, size=20, pseudonyms=5, honest=1))
         taken += len(few.to_bytes())
@@ -126,9 +129,9 @@ def test_logs_are_read_whatever_the_order_of_plans(tmp_path: Path) -> None:
     plans = REGISTRY.plans
     kept = Kept(tmp_path)
     kept.take(rows_of(rows[:100]))
-    kept.files = replace(kept.files, registry=Registry([OTHER, *plans[::-1]]))
+    kept.states = replace(kept.states, registry=Registry([OTHER, *plans[::-1]]))
     assert audited(kept.read()) == audited(at_once(rows[:100]))
-    names = [(each.fingerprint, each.metric.name) for each in kept.files.registry.metrics]
+    names = [(each.fingerprint, each.metric.name) for each in kept.states.registry.metrics]
     ids = [names.index((each.fingerprint, each.metric.name)) for each in REGISTRY.metrics]
     assert ids != list(range(len(ids)))
     later = rows_of(rows[100:])
@@ -150,7 +153,7 @@ def test_who_was_revoked_stays_so_when_a_later_plan_allows_more(tmp_path: Path) 
     later = Registry([*REGISTRY.plans, richer])
     assert later.budget > REGISTRY.budget
     assert kept.read(later).totals() == before
-    kept.files = replace(kept.files, registry=later)
+    kept.states = replace(kept.states, registry=later)
     kept.take(rows_of(rows[300:]))
     assert kept.held is not None
     assert len(kept.held.logs) == 2, "logs of two budgets are not one"
@@ -163,7 +166,7 @@ def test_who_was_revoked_stays_so_when_a_later_plan_allows_more(tmp_path: Path) 
 def test_damage_is_an_error_that_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
 ) -> None:
-    monkeypatch.setattr(statefiles, "SHORT", short)
+    monkeypatch.setattr(storedstates, "SHORT", short)
     kept = Kept(tmp_path)
     kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
     (path,) = kept.paths
@@ -188,11 +191,11 @@ def test_a_sound_file_of_another_state_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
 ) -> None:
     """Names may be mixed up by whoever restores a copy."""
-    monkeypatch.setattr(statefiles, "SHORT", short)
+    monkeypatch.setattr(storedstates, "SHORT", short)
     kept = Kept(tmp_path)
     kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
     (path,) = kept.paths
     other = path.with_name(f"{NUMBER + 1}.{SHARD}.1")
     path.rename(other)
     with pytest.raises(FormatError, match=f"{other.name} holds .* shard {SHARD}, period {NUMBER}"):
-        kept.files.read(NUMBER + 1, SHARD, kept.held)
+        kept.states.read(NUMBER + 1, SHARD, kept.held)

@@ -1,0 +1,1 @@
+"""What Beam's workers need beside the pipelines: the pool that starts them."""

@@ -1,0 +1,153 @@
+"""A pool that starts Beam's Python workers where a runner asks for them: ``--environment_type
+EXTERNAL --environment_config HOST:PORT``.
+
+Each worker is a process of the Python that runs the pool. It ends with its runner, and with the
+pool. Beam's own pool gives workers no state cache, listens on every address, takes any Python that
+is on the path, and leaves workers behind when it is killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.runners.worker.sdk_worker import SdkHarness
+
+HOST = "127.0.0.1"
+PORT = 50000
+#: Megabytes of state that a worker remembers between bundles.
+CACHE = 256
+#: How long a worker may take to end by itself, in seconds.
+_STOP_SECONDS = 10
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """The service by which a runner starts and stops workers.
+
+    Parameters
+    ----------
+    cache : int, at least 0
+        Megabytes of state that a worker remembers between bundles.
+    """
+
+    def __init__(self, cache: int) -> None:
+        self._cache = cache
+        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def StartWorker(  # noqa: N802
+        self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StartWorkerResponse:
+        """Start a process for a worker."""
+        command = [sys.executable, "-m", __spec__.name, f"--cache={self._cache}"]
+        command += [f"--worker={request.worker_id}"]
+        command += [f"--control={request.control_endpoint.url}"]
+        try:
+            # A worker reads its input until this pool is gone.
+            worker = subprocess.Popen(command, stdin=subprocess.PIPE)
+        except OSError as error:
+            return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
+        with self._lock:
+            for name in [name for name, known in self._workers.items() if known.poll() is not None]:
+                del self._workers[name]
+            self._workers[request.worker_id] = worker
+        _LOGGER.info("worker %s is process %d", request.worker_id, worker.pid)
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(  # noqa: N802
+        self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StopWorkerResponse:
+        """End the process of a worker."""
+        with self._lock:
+            worker = self._workers.pop(request.worker_id, None)
+        if worker is not None:
+            _end([worker])
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def close(self) -> None:
+        """End all workers."""
+        with self._lock:
+            workers = list(self._workers.values())
+            self._workers.clear()
+        _end(workers)
+
+
+def _end(workers: list[subprocess.Popen[bytes]]) -> None:
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        try:
+            worker.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+
+
+def serve(host: str, port: int, cache: int) -> None:
+    """Run a pool until SIGTERM or SIGINT."""
+    pool = WorkerPool(cache)
+    server = grpc.server(ThreadPoolExecutor(), options=[("grpc.so_reuseport", 0)])
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    server.add_insecure_port(f"{host}:{port}")
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    server.start()
+    print(f"workers are started on {host}:{port}", flush=True)
+    stopped.wait()
+    server.stop(grace=None)
+    pool.close()
+
+
+def work(name: str, control: str, cache: int) -> None:
+    """Be a worker until its runner has done, or has gone."""
+    threading.Thread(target=_end_with_the_pool, daemon=True).start()
+    try:
+        SdkHarness(control, worker_id=name, state_cache_size=cache << 20).run()
+    except grpc.RpcError as error:
+        _LOGGER.warning("the runner of worker %s is gone: %s", name, error)
+    finally:
+        # Threads that still wait for the runner would keep the process.
+        logging.shutdown()
+        os._exit(0)
+
+
+def _end_with_the_pool() -> None:
+    with contextlib.suppress(OSError):
+        sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def main() -> int:
+    """Run the pool, or a worker that it starts, and return the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name}", description=__doc__)
+    parser.add_argument("--host", default=HOST, help="where it listens")
+    parser.add_argument("--port", type=int, default=PORT)
+    parser.add_argument("--cache", type=int, default=CACHE, metavar="MB", help="state of a worker")
+    parser.add_argument("--folder", help="not read: a mark in the list of processes")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--control", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
+    )
+    if args.worker is None:
+        serve(args.host, args.port, args.cache)
+    else:
+        work(args.worker, args.control, args.cache)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
