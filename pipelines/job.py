@@ -159,8 +159,7 @@ class Job:
             files.create(folder / name, parts)
         except FileNotFoundError as error:
             raise DrainError(
-                f"{folder} is not here: all workers must reach the state's files under the same "
-                "name, or another drain has begun"
+                f"{folder} is not here: all workers must reach that under this name"
             ) from error
         return Written(files={target: name})
 
@@ -172,7 +171,8 @@ class Job:
         DrainError
             It does not say, or a part of it has failed.
         """
-        for path in files.listed(self.files.attempt(self.attempt)):
+        folder = self.files.attempt(self.attempt)
+        for path in files.listed(folder):
             if path.name.startswith(f"{_SUMMARY}."):
                 # There are several where the last stage ran more than once, or died.
                 with suppress(FormatError):
@@ -180,7 +180,9 @@ class Job:
                     if found.failed:
                         raise DrainError(found.failed)
                     return found
-        raise DrainError("the job has ended without a summary: the driver must reach its files")
+        raise DrainError(
+            f"the job has left nothing in {folder}: all workers must reach that under this name"
+        )
 
 
 @contextmanager
@@ -375,4 +377,7 @@ class WriteSummary(beam.DoFn):
     def process(self, element: tuple[bytes, Iterable[bytes]]) -> None:
         _, parts = element
         whole = Written.sum(Written.from_json(part) for part in parts)
-        self.job.write(_SUMMARY, files.sealed(_SUMMARY.encode(), whole.to_json()))
+        # Where the attempt's folder is gone, so is the driver: nobody needs the job any more. As
+        # an exception, an engine would try it again and again, on slots that others wait for.
+        with suppress(DrainError):
+            self.job.write(_SUMMARY, files.sealed(_SUMMARY.encode(), whole.to_json()))

@@ -185,7 +185,7 @@ def _check(options: PipelineOptions) -> None:
         )
     if name == "portable" and not portable.job_endpoint:
         raise ParameterError("--runner PortableRunner goes with --job_endpoint HOST:PORT")
-    if name == "portable" and not (portable.environment_type or portable.sdk_container_image):
+    if name == "portable" and not portable.environment_type:
         raise ParameterError(
             "--environment_type says how workers are started: EXTERNAL, LOOPBACK, PROCESS or "
             "DOCKER; Beam's own image has no Sotto in it"

@@ -275,5 +275,5 @@ def test_a_job_whose_folder_is_gone_says_so(world: World, tmp_path: Path) -> Non
     manifest = StateDirectory(state).manifest()
     nowhere = StateFiles(tmp_path / "nowhere")
     made = Job.of(source_of(world.log), nowhere, registry(), manifest)
-    with pytest.raises(DrainError, match="all workers must reach the state's files under the same"):
+    with pytest.raises(DrainError, match="all workers must reach that under this name"):
         made.write("states/1.2.3", [b""])
