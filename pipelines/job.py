@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -134,15 +134,14 @@ class Job:
         """Take packed rows into the committed state of a part of a period, or into a new one."""
         states = StoredStates(self.files, self.registry, self.key)
         held = self.states.get((period, part))
-        with _committed(f"the state of period {period}, part {part},"):
-            return states.step(period, part, held, blocks, self.generation)
+        return states.step(period, part, held, blocks, self.generation)
 
     def page(self, page: int) -> dict[WindowKey, Window]:
         """Return a committed page of counts, or an empty one."""
         if page not in self.pages:
             return {}
         path = self.files.page(page, self.pages[page])
-        with _committed(str(path)):
+        with files.committed(path):
             return counts.unpack_page(files.load(path, counts.KIND))
 
     def write(self, target: str, parts: Sequence[Buffer]) -> Written:
@@ -183,19 +182,6 @@ class Job:
         raise DrainError(
             f"the job has left nothing in {folder}: all workers must reach that under this name"
         )
-
-
-@contextmanager
-def _committed(what: str) -> Iterator[None]:
-    """Refuse what is committed, by its name, where it is not there or damaged."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise DrainError(
-            f"{what} is not there ({error}), though it is committed: restore it"
-        ) from error
-    except FormatError as error:
-        raise DrainError(f"{what} is damaged ({error}): restore it") from error
 
 
 def _random_name() -> str:

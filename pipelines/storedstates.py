@@ -22,7 +22,7 @@ import numpy as np
 
 from pipelines import files
 from pipelines.commit import StateFiles
-from pipelines.files import AnyPath, Buffer
+from pipelines.files import Buffer
 from pipelines.rows import Rows
 from pipelines.shard import Stepped, in_order, joined, step_rows
 from pipelines.state import State
@@ -136,7 +136,7 @@ class StoredStates:
         ------
         FormatError
             A file of it is damaged; which.
-        FileNotFoundError
+        LostFileError
             One is missing.
         PlanError
             It has rows of a plan that the registry does not have.
@@ -150,7 +150,7 @@ class StoredStates:
 
         Raises
         ------
-        FormatError, FileNotFoundError, PlanError
+        FormatError, LostFileError, PlanError
             As :meth:`read` does.
         """
         state, logs = self._read(period, part, held)
@@ -194,24 +194,21 @@ class StoredStates:
 
     def _snapshot(self, period: int, part: int, piece: Piece) -> State:
         path = self.files.state(period, part, piece.generation)
-        try:
+        with files.committed(path):
             state = State.from_bytes(path.read_bytes(), self.registry)
-        except FormatError as error:
-            raise FormatError(f"{path.name} is damaged: {error}") from error
-        _check_place(path, state, period, part)
+            _check_place(state, period, part)
         return state
 
     def _log(self, period: int, part: int, piece: Piece) -> _Log:
         path = self.files.log(period, part, piece.generation)
-        log = _Log.from_bytes(files.load(path, KIND), self.registry)
-        for rows in log.rows:
-            _check_place(path, rows, period, part)
+        with files.committed(path):
+            log = _Log.from_bytes(files.load(path, KIND), self.registry)
+            for rows in log.rows:
+                _check_place(rows, period, part)
         return log
 
 
-def _check_place(path: AnyPath, found: State | Rows, period: int, part: int) -> None:
+def _check_place(found: State | Rows, period: int, part: int) -> None:
     """Refuse a sound file that bears the name of another."""
     if (found.period, found.shard) != (period, part):
-        raise FormatError(
-            f"{path.name} holds what was seen of shard {found.shard}, period {found.period}"
-        )
+        raise FormatError(f"it is of shard {found.shard}, period {found.period}")

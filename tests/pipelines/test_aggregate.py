@@ -195,7 +195,8 @@ def test_what_goes_wrong_in_a_stage_is_one_line_too(folder: Path, tmp_path: Path
     write(log, sent(folder, 5, 44))
     done = sotto("aggregate", *place)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("sotto: error: the drain was not committed: ")
+    assert done.stderr.startswith("sotto: error: ")
+    assert "is damaged" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -197,5 +197,8 @@ def test_a_sound_file_of_another_state_is_an_error(
     (path,) = kept.paths
     other = path.with_name(f"{NUMBER + 1}.{SHARD}.1")
     path.rename(other)
-    with pytest.raises(FormatError, match=f"{other.name} holds .* shard {SHARD}, period {NUMBER}"):
+    match = f"{other.name} is damaged .it is of shard {SHARD}, period {NUMBER}"
+    with pytest.raises(FormatError, match=match):
+        FormatError, match=f"{other.name} is damaged .it is of shard {SHARD}, period {NUMBER}"
+    ):
         kept.states.read(NUMBER + 1, SHARD, kept.held)
