@@ -199,6 +199,4 @@ def test_a_sound_file_of_another_state_is_an_error(
     path.rename(other)
     match = f"{other.name} is damaged .it is of shard {SHARD}, period {NUMBER}"
     with pytest.raises(FormatError, match=match):
-        FormatError, match=f"{other.name} is damaged .it is of shard {SHARD}, period {NUMBER}"
-    ):
         kept.states.read(NUMBER + 1, SHARD, kept.held)
