@@ -30,7 +30,9 @@ What workers write and read (states, counts, quarantine, attempts) may lie elsew
 or on one of Beam's file systems that all of them reach: FILES/STATE, STATE being the random name
 of the state directory. Manifest, intent and lock stay in a local folder of the driver's, whose
 rename, fsync and flock are what a commit stands on; a lease on an object store would promise less.
-The two belong together: a state directory that is restored from a copy does not find its files.
+The two belong together: a state directory that is restored from a copy is refused where there are
+files of generations that it does not know. That no copy is used beside the original is the
+operator's duty.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,6 +114,8 @@ class StateFiles:
 
     def open(self) -> None:
         """Make the folders that are missing."""
+        # Pseudonyms are in it: who else is to read it, workers too, is for its owner to say.
+        files.make_folder(self.root, mode=0o700)
         for folder in (*_LEFT_BY_JOBS, "attempts"):
             files.make_folder(self.root / folder)
 
@@ -140,18 +144,30 @@ class StateFiles:
             yield self.quarantine(entry.generation)
 
     def collect(self, manifest: Manifest) -> None:
-        """Remove what attempts have left, and the files that a manifest does not name."""
-        files.remove_folder(self.root / "attempts")
-        named = set(self.named(manifest))
+        """Remove what attempts have left, and the files that a manifest does not name.
+
+        Raises
+        ------
+        DrainError
+            There are files of generations that the manifest does not know: it is an old copy.
+        """
+        named, left = set(self.named(manifest)), []
         for folder, pattern in _LEFT_BY_JOBS.items():
-            _remove(self.root / folder, pattern, named)
+            left += [path for path in _ours(self.root / folder, pattern) if path not in named]
+        newest = max((int(path.name.rpartition(".")[2]) for path in left), default=0)
+        if newest > manifest.generation + 1:
+            raise DrainError(
+                f"{self.root} has files of generation {newest}, but the manifest only knows "
+                f"{manifest.generation}: it was restored from a copy, or there are two"
+            )
+        files.remove(left)
+        files.remove_folder(self.root / "attempts")
 
 
-def _remove(folder: AnyPath, pattern: str, keep: Collection[AnyPath] = ()) -> None:
-    """Remove the files of a folder whose names match a pattern, but some."""
+def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
+    """Return the files of a folder whose names match a pattern."""
     ours = re.compile(pattern, re.ASCII)
-    present = [path for path in files.listed(folder) if path not in keep]
-    files.remove(path for path in present if ours.fullmatch(path.name))
+    return [path for path in files.listed(folder) if ours.fullmatch(path.name)]
 
 
 class StateDirectory:
@@ -324,7 +340,7 @@ class StateDirectory:
     def collect(self, manifest: Manifest) -> None:
         """Remove the files of drains that the manifest does not name, and no others."""
         for folder, pattern in _LEFT_BEHIND.items():
-            _remove(self.path / folder, pattern)
+            files.remove(_ours(self.path / folder, pattern))
         self._files(manifest).collect(manifest)
         if self._intent.exists() and self.intent(manifest) is None:
             files.remove([self._intent])

@@ -233,10 +233,10 @@ def listed(folder: AnyPath) -> list[AnyPath]:
     return [*folder.iterdir()] if isinstance(folder, Path) else [*folder.listed()]
 
 
-def make_folder(folder: AnyPath) -> None:
+def make_folder(folder: AnyPath, mode: int = 0o777) -> None:
     """Make a folder and those that it is in, where they are not there."""
     if isinstance(folder, Path):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
     else:
         folder.make_folder()
 

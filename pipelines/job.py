@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -61,6 +62,8 @@ _QUARANTINE, _PAGE = b"quarantine", b"page"
 #: Kind and name of the summary's file.
 _SUMMARY = "summary"
 _ALONE = b""
+#: Seconds within which what workers have written is seen by the driver.
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -162,26 +165,38 @@ class Job:
             ) from error
         return Written(files={target: name})
 
-    def written(self) -> Written:
+    def written(self, patience: float = 0.0) -> Written:
         """Return what the job has written.
+
+        Parameters
+        ----------
+        patience : float
+            Seconds to wait for a summary that others have written: NFS shows new names late.
 
         Raises
         ------
         DrainError
             It does not say, or a part of it has failed.
         """
-        folder = self.files.attempt(self.attempt)
+        folder, deadline = self.files.attempt(self.attempt), time.monotonic() + patience
+        while (found := self._summary(folder)) is None:
+            if time.monotonic() >= deadline:
+                raise DrainError(
+                    f"the job has left nothing in {folder}: all workers must reach that under "
+                    "this name"
+                )
+            time.sleep(1)
+        if found.failed:
+            raise DrainError(found.failed)
+        return found
+
+    def _summary(self, folder: AnyPath) -> Written | None:
+        """Return a whole summary; there are several where the last stage ran twice, or died."""
         for path in files.listed(folder):
             if path.name.startswith(f"{_SUMMARY}."):
-                # There are several where the last stage ran more than once, or died.
                 with suppress(FormatError):
-                    found = Written.from_json(bytes(files.load(path, _SUMMARY.encode())))
-                    if found.failed:
-                        raise DrainError(found.failed)
-                    return found
-        raise DrainError(
-            f"the job has left nothing in {folder}: all workers must reach that under this name"
-        )
+                    return Written.from_json(bytes(files.load(path, _SUMMARY.encode())))
+        return None
 
 
 def _random_name() -> str:
@@ -199,7 +214,7 @@ def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> Writt
     pipeline = runner.pipeline(f"sotto-aggregate-{job.generation}")
     build(pipeline, job, items, spread=not runner.embedded)
     runner.run(pipeline)
-    return job.written()
+    return job.written(0.0 if runner.embedded else PATIENCE)
 
 
 def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, spread: bool) -> None:

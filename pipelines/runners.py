@@ -42,7 +42,7 @@ _DOWNLOADING = {
 #: Seconds between two looks at a job.
 _LOOK = 1.0
 #: How an exception of a Python worker ends: its class, and what it says.
-_RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?P<text>.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:[\w.]*(?:Error|Exception): )+(?P<text>.+)$", re.MULTILINE)
 _STAGE = re.compile(r"\s*\[while running .*\]$")
 
 
@@ -113,6 +113,8 @@ class Runner:
         >>> Runner().reason(RuntimeError(f"Error received from SDK harness: {said}\\n at java"))
         'no log'
         """
+        if isinstance(error, grpc.RpcError):
+            return "the job server has gone"
         text = str(error)
         raised = [match["text"] for match in _RAISED.finditer(text)]
         chosen = raised[-1] if raised else text.strip().partition("\n")[0]

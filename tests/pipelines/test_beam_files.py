@@ -134,6 +134,17 @@ def test_everything_that_reads_a_state_finds_its_files(tmp_path: Path) -> None:
     assert f'sotto_state_bytes{{part="states"}} {float(size)}' in shown
 
 
+def test_a_state_that_was_restored_from_a_copy_removes_nothing(world: World) -> None:
+    state, stops = world.new_state(), iter([False, True])
+    drain(world.log, state, plans(), max_reports=MAX_REPORTS, stop=lambda: next(stops))
+    copy = (state / "MANIFEST.json").read_bytes()
+    world.drain(state)
+    files.replace(state / "MANIFEST.json", copy)
+    with pytest.raises(DrainError, match=r"files of generation \d, but the manifest only knows 1"):
+        world.drain(state)
+    assert world.files == FILES
+
+
 def test_where_files_are_is_said_once(tmp_path: Path) -> None:
     log, state = write(tmp_path / "log", honest(1, 1, 1)), tmp_path / "state"
     drain(log, state, plans(), elsewhere=PLACE)

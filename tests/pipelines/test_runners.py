@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,12 @@ import grpc
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from drain_logs import faulty, honest, write
-from drain_states import committed, projected
-from step_plans import plans
+from drain_reference import expected
+from drain_states import committed, counted, projected
+from fake_kafka import FakeCluster, copied, install
+from step_plans import plans, registry
 
+from pipelines import files, job
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.runners import EMBEDDED, Runner
@@ -134,6 +138,45 @@ def test_another_runner_makes_the_same_files(log: Path, tmp_path: Path) -> None:
     assert committed(directory.path) == committed(tmp_path / "other")
     assert projected(directory.path) == projected(tmp_path / "other")
     assert said[-1].startswith("done after ")
+
+
+def test_workers_read_topics_by_themselves(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver has kept of a topic is of no use to them, and is let go."""
+    cluster = FakeCluster("reports-e1-p2")
+    install(monkeypatch, cluster)
+    copied(log, cluster)
+    source = cluster.source()
+    drain(source, tmp_path / "state", plans(), runner=Runner(HERE))
+    assert counted(tmp_path / "state") == expected(log, registry()).counts
+    assert drain(source, tmp_path / "state", plans()).drains == 0
+
+
+def test_what_a_worker_raises_is_the_reason(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "create", full)
+    wanted = r"^the drain was not committed: \[Errno 28\] No space left on device$"
+    with pytest.raises(DrainError, match=wanted):
+        drain(log, tmp_path / "state", plans(), runner=Runner(HERE))
+
+
+def test_workers_that_do_not_reach_the_files_are_told_of(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(*_: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(files, "create", nowhere)
+    monkeypatch.setattr(job, "PATIENCE", 1.0)
+    with pytest.raises(
+        DrainError, match=r"the job has left nothing in .*/attempts/.*: all workers"
+    ):
+        drain(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
 def test_what_a_worker_finds_is_the_reason(log: Path, tmp_path: Path) -> None:
