@@ -38,7 +38,7 @@ from pipelines import counts, files, quarantine
 from pipelines.blocks import arrivals
 from pipelines.commit import StateFiles
 from pipelines.counts import Window, WindowKey
-from pipelines.files import Buffer
+from pipelines.files import AnyPath, Buffer
 from pipelines.intent import Intent, WorkItem
 from pipelines.lanes import Ranges
 from pipelines.manifest import Manifest

@@ -106,7 +106,7 @@ def test_a_drain_takes_these_steps(world: World) -> None:
 
     done = drain(world.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=note)
     assert seen == [*STEPS] * done.drains
-    assert kept == {"plans", "states", "logs", "counts", "quarantine"}
+    assert kept == {"plans", "attempts", "states", "logs", "counts", "quarantine"}
 
 
 @pytest.mark.slow
