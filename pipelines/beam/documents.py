@@ -233,9 +233,7 @@ class Windows(_Documents):
         if before.named not in ("", named):
             yield self._taken_back(before.named, window, key.start, pane)
 
-    def _taken_back(
-        self, named: str, window: Window, start: int, pane: str
-    ) -> tuple[bytes, bytes]:
+    def _taken_back(self, named: str, window: Window, start: int, pane: str) -> tuple[bytes, bytes]:
         """Return the document that empties a window's former one: a lower version has come since.
 
         Otherwise the same reports would stand under both versions.
