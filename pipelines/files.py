@@ -233,8 +233,11 @@ def listed(folder: AnyPath) -> list[AnyPath]:
     return [*folder.iterdir()] if isinstance(folder, Path) else [*folder.listed()]
 
 
-def make_folder(folder: AnyPath, mode: int = 0o777) -> None:
-    """Make a folder and those that it is in, where they are not there."""
+def make_folder(folder: AnyPath, mode: int = 0o770) -> None:
+    """Make a folder and those that it is in, where they are not there.
+
+    What is in it has pseudonyms: nobody but its owner, and a group that the umask lets in, reads it.
+    """
     if isinstance(folder, Path):
         folder.mkdir(mode=mode, parents=True, exist_ok=True)
     else:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from pipelines.audit import Totals
 from pipelines.counts import Window, WindowKey
 from pipelines.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
@@ -251,6 +253,27 @@ class Manifest:
         """
         chains = [totals.chains for totals in self.audit().values()]
         return Parts(self.parts, parts_for([intent.reports, *chains], shards))
+
+    def renamed(
+        self, windows: Iterable[tuple[WindowKey, Window]], registry: Registry, since: int
+    ) -> list[tuple[WindowKey, Window]]:
+        """Return empty windows under the names that windows had as of a generation, if others.
+
+        A window is named by the lowest version of its plan; a lower one may have come since.
+        """
+        former = []
+        for key, window in windows:
+            versions = registry.same[key.fingerprint, key.metric]
+            known = [each for each in versions if self._had(each.fingerprint.hex(), since)]
+            if known and known[0] is not versions[0]:
+                name = WindowKey(known[0].fingerprint, known[0].metric.index, key.start)
+                former.append((name, replace(window, counts=np.zeros_like(window.counts))))
+        return former
+
+    def _had(self, plan: str, since: int) -> bool:
+        """Tell whether a plan, or its present minimum, was committed by a generation."""
+        minimum = self.minima.get(plan)
+        return plan in self.plans and (minimum is None or minimum.generation <= since)
 
     def audit(self) -> dict[int, Totals]:
         """Return the audit of every period, open and closed, summed over shards."""

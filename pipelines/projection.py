@@ -73,8 +73,9 @@ def _changed(
         if generation > since or restated:
             body = files.load(directory.page(page, generation), counts.KIND)
             windows = manifest.stated(counts.unpack_page(body), registry)
-            changed = joined(windows, registry)
-            yield [(key, window) for key, window in changed if window.revision > since]
+            whole = joined(windows, registry)
+            changed = [(key, window) for key, window in whole if window.revision > since]
+            yield changed + (manifest.renamed(changed, registry, since) if since else [])
 
 
 def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:

@@ -265,19 +265,20 @@ class Results:
     def withholds_as(self, registry: Registry) -> bool:
         """Return whether all windows were estimated under the plans' ``minimum_reports``.
 
-        They were not where the owner has changed it since, or the database is older than the rule.
+        They were not where the owner has changed it since, or the database is older than the rule;
+        nor are they under the right name where a lower version of a plan has come since.
         """
         names = ("plan", "version", "metric", "minimum_reports")
         columns = [WINDOWS.c[name] for name in names]
         found = {tuple(row.values()) for row in self._rows(sql.select(*columns).distinct())}
         return found <= {
             (
-                each.plan.plan,
-                each.plan.version,
-                each.metric.name,
-                registry.minimum_reports(each.fingerprint, each.metric.index),
+                first.plan.plan,
+                first.plan.version,
+                first.metric.name,
+                registry.minimum_reports(first.fingerprint, first.metric.index),
             )
-            for each in registry.metrics
+            for first, *_ in registry.same.values()
         }
 
     def lineage(self) -> str | None:

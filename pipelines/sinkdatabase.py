@@ -151,11 +151,19 @@ class SinkDatabase:
         try:
             self._results.prepare()
             OWN.create_all(self._results.engine)
-            with self._results.engine.begin() as connection:
-                take_turn(connection, job)
-                return _applied(connection, documents, singly=False)
+            try:
+                return self._add(job, documents, singly=False)
+            except DBAPIError as error:
+                if not _unstorable(error):
+                    raise
+            return self._add(job, documents, singly=True)
         except SQLAlchemyError as error:
             raise ProjectionError(f"documents could not be written: {first_line(error)}") from error
+
+    def _add(self, job: str, documents: Sequence[Keyed], *, singly: bool) -> Applied:
+        with self._results.engine.begin() as connection:
+            take_turn(connection, job)
+            return _applied(connection, documents, singly=singly)
 
     def _apply(
         self,

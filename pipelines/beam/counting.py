@@ -124,6 +124,9 @@ class Head(NamedTuple):
         operator when the period should have been over.
     closed : bool
         Whether the period is over and its state gone.
+    asked : bool
+        Of what was given back: whether the watermark has moved since, so that the period is not
+        over, or is closed right after.
     """
 
     token: str = ""
@@ -138,6 +141,7 @@ class Head(NamedTuple):
     told: tuple[int, int, int] = (0, 0, 0)
     given_back: bool = False
     closed: bool = False
+    asked: bool = False
 
 
 class LiveStates:
@@ -212,12 +216,17 @@ class Count(beam.DoFn):
         registry, time = self.stream.plans.numbered(numbering), at.micros // 1000
         period, _ = period_and_shard(key)
         last = closing_time(period, registry)
+        settles = not head.rows
         if not head.token and not head.rows:
             close.set(moment(last))
-            head = head._replace(given_back=time >= last)
-        elif time < last:
-            head = head._replace(given_back=False)
-        if not head.rows:
+            # A pipeline that ends closes nothing before everything is read.
+            head = head._replace(given_back=time >= last and not self.stream.bounded)
+        elif head.given_back and time < last:
+            head, settles = head._replace(given_back=False), True
+        if settles and head.given_back:
+            # Any time before the period's end, at which the next watermark fires the timer.
+            settle.set(moment(period * registry.period))
+        elif settles:
             settle.set(moment(next_settling(time, registry)))
         gathered.add(value)
         head = head._replace(rows=head.rows + _rows_of(block), waiting=head.waiting + len(value))
@@ -242,6 +251,9 @@ class Count(beam.DoFn):
         head = _head(kept)
         if head.closed:
             return
+        if head.given_back and not head.asked:
+            linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
+            return
         head = yield from self._count(key, head._replace(armed=False), gathered, log, snapshot)
         if head.due:
             wait = head.audited + max(self.stream.every, (head.size + head.logged) // AUDITED)
@@ -261,9 +273,14 @@ class Count(beam.DoFn):
         snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
         kept: Any = beam.DoFn.StateParam(HEAD),
     ) -> Iterator[Any]:
-        """Count what has gathered before the watermark tells that a window is complete."""
+        """Count what has gathered before the watermark tells that a window is complete.
+
+        Of what was given back, wait whether the same watermark closes the period.
+        """
         head = _head(kept)
-        if not head.closed and head.rows:
+        if head.given_back:
+            kept.write(_packed(head._replace(asked=True)))
+        elif not head.closed and head.rows:
             head = yield from self._count(key, head, gathered, log, snapshot)
             kept.write(_packed(head))
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.coders import BytesCoder
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import (
@@ -64,12 +65,15 @@ class _Told(NamedTuple):
         Whether its timely reports were complete.
     closed : bool
         Whether it was told of a last time; nothing changes it any more.
+    named : str
+        Of a window: fingerprint and metric under which it was told of last.
     """
 
     revision: int = 0
     armed: bool = False
     timely: bool = False
     closed: bool = False
+    named: str = ""
 
 
 _CLOSED = json.dumps(_Told(closed=True)).encode()
@@ -220,12 +224,26 @@ class Windows(_Documents):
         if min(window.counts.min() for window in versions.values()) < 0:
             raise FormatError("counts of a window would be negative")
         registry = plans.registry(*(key.fingerprint for key in versions))
-        windows = joined(versions, registry)
-        (row,), estimates = rows_of_windows(windows, registry, plans.candidates())
-        shown = estimates if windows[0][1].counts.any() else ()
-        timely = before.timely or pane == "on_time"
-        told.write(json.dumps(_Told(revision, False, timely)).encode())
+        ((key, window),) = joined(versions, registry)
+        (row,), estimates = rows_of_windows([(key, window)], registry, plans.candidates())
+        shown = estimates if window.counts.any() else ()
+        timely, named = before.timely or pane == "on_time", f"{key.fingerprint.hex()}.{key.metric}"
+        told.write(json.dumps(_Told(revision, False, timely, named=named)).encode())
         yield window_document(self.stream.job, row, shown, revision, pane)
+        if before.named not in ("", named):
+            yield self._taken_back(before.named, window, key.start, pane)
+
+    def _taken_back(self, named: str, window: Window, start: int, pane: str) -> tuple[bytes, bytes]:
+        """Return the document that empties a window's former one: a lower version has come since.
+
+        Otherwise the same reports would stand under both versions.
+        """
+        fingerprint, _, metric = named.partition(".")
+        former = WindowKey(bytes.fromhex(fingerprint), int(metric), start)
+        registry = self.stream.plans.registry(former.fingerprint)
+        empty = replace(window, counts=np.zeros_like(window.counts))
+        (row,), _ = rows_of_windows([(former, empty)], registry, {})
+        return window_document(self.stream.job, row, (), window.revision, pane)
 
     def _times(self, packed: bytes) -> tuple[int, int]:
         """Return when a window's timely reports are complete, and when nothing changes it."""

@@ -31,6 +31,7 @@ from pipelines.rows import Rows, padded_width
 from pipelines.written import Tally
 from sotto.clocks import now_ms
 from sotto.decode import Reject
+from sotto.errors import DrainError
 from sotto.logreader import EARLIEST, Block
 from sotto.registry import Registry
 
@@ -105,7 +106,14 @@ class AppendTimes(WatermarkEstimatorProvider):
 
 
 class _Tail(OffsetRestrictionTracker):
-    """Offsets that may have no end."""
+    """Offsets that may have no end; cut after what is read, nowhere else.
+
+    A block is claimed whole: of one that lies on both sides of a cut nobody would read the first
+    part.
+    """
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
+        return super().try_split(0) if fraction_of_remainder == 0 else None
 
     def is_bounded(self) -> bool:
         return bool(self.current_restriction().stop < _END)
@@ -155,8 +163,9 @@ class _Seen(RestrictionTracker):
         self._seen = (*self._seen, *position)
         return True
 
-    def try_split(self, fraction_of_remainder: float) -> tuple[tuple[str, ...], ...]:
-        return self._seen, self._seen
+    def try_split(self, fraction_of_remainder: float) -> tuple[tuple[str, ...], ...] | None:
+        # Two that look for new names would each tell them.
+        return (self._seen, self._seen) if fraction_of_remainder == 0 else None
 
     def check_done(self) -> bool:
         return True
@@ -223,7 +232,8 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
 class _Held:
     """A partition that a worker has open: the position after its last record, and since when."""
 
-    def __init__(self, partition: OpenPartition) -> None:
+    def __init__(self, name: str, partition: OpenPartition) -> None:
+        self._name = name
         self.partition = partition
         self.moved = time.monotonic()
         self._noted, self._position = float("-inf"), -1
@@ -247,7 +257,12 @@ class _Held:
             return False
         self._asked = now
         _, end = self.partition.bounds()
-        return end <= position
+        if end < position:
+            raise DrainError(
+                f"{self._name} ends at offset {end}, but {position} have been read: the broker "
+                "has lost what it had confirmed, or the topic was made again; start it anew"
+            )
+        return end == position
 
 
 class Gathered:
@@ -301,7 +316,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             estimator: Any = times,
         ) -> Iterator[Any]:
             # Absent while it is in use: a call that fails leaves no connection in an odd state.
-            held = self._held.pop(name, None) or _Held(partitions.open(name))
+            held = self._held.pop(name, None) or _Held(name, partitions.open(name))
             try:
                 goes_on = yield from self._read(name, held, tracker, estimator)
             except BaseException:

@@ -241,6 +241,16 @@ def submit(
             "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
             "which counts from the beginning under a new name"
         )
+    if goes_on and anew:
+        raise ParameterError(
+            "--anew begins without a state, --savepoint_path with one: what that has published, "
+            "under the job's name of before, would never be published under a new name"
+        )
+    if goes_on and folder.job() is None:
+        raise DrainError(
+            f"no job has run from {folder.path}: --savepoint_path goes with the folder of the job "
+            "whose state it is, which holds the name of what that has published"
+        )
     io.check(registry)
     job = folder.begin(registry.plans, strings, anew=anew)
     stream = Stream(job.name, PlansFolder(str(folder.path / "plans")), **settings)

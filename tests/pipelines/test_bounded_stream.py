@@ -119,3 +119,19 @@ def test_a_job_is_not_begun_twice(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "has run before" in capsys.readouterr().err
     other = f"sqlite:///{tmp_path / 'other.db'}"
     assert main(command(tmp_path, [], "--anew", "--database", other)) == 0
+
+
+def test_a_savepoint_goes_with_the_folder_of_its_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under another name, what its windows have published already would never be published."""
+    write(tmp_path / "log", records("two", 1, periods=1))
+    point = "--update"  # The embedded runner has no savepoints.
+    assert main(command(tmp_path, small_plans(), point)) == 2
+    assert "no job has run from" in capsys.readouterr().err
+    assert not (tmp_path / "job").exists()
+    assert main(command(tmp_path, small_plans())) == 0
+    name = (tmp_path / "job" / "job.json").read_bytes()
+    assert main(command(tmp_path, [], point, "--anew")) == 2
+    assert "--anew begins without a state" in capsys.readouterr().err
+    assert (tmp_path / "job" / "job.json").read_bytes() == name

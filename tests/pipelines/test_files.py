@@ -72,3 +72,9 @@ def test_replacing_tells_its_steps(tmp_path: Path) -> None:
     steps: list[str] = []
     files.replace(tmp_path / "file", b"content", steps.append)
     assert steps == ["file written", "file renamed"]
+
+
+def test_folders_are_nobody_elses(tmp_path: Path) -> None:
+    """Where workers write may lie outside the state directory, whose folder is its owner's."""
+    files.make_folder(tmp_path / "shared" / "states")
+    assert (tmp_path / "shared" / "states").stat().st_mode & 0o007 == 0

@@ -13,9 +13,11 @@ from step_plans import DAY, category, plan
 from mechanisms.frozen import replace
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
+from pipelines.projection import projection
 from pipelines.requeue import requeue
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, PlanError
+from sotto.registry import Registry
 
 FIRST = plan(3, 4, category("colour", 3, 0.5, 1))
 #: What only devices that were given it say.
@@ -95,3 +97,25 @@ def test_a_metric_that_two_versions_share_is_estimated_once(tmp_path: Path) -> N
     windows = projected(state)["windows"]
     found = sorted((w["metric"], w["version"], w["n"], w["minimum_reports"]) for w in windows)
     assert found == [("colour", 1, 8, 2), ("shape", 1, 3, 1), ("shape", 2, 5, 2)]
+
+
+def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path: Path) -> None:
+    """Otherwise the same reports would stand under both; whoever follows is told so."""
+    first, later = (plan(version, 4, category("colour", 3, 0.5, 1)) for version in (1, 2))
+    state, log, source = tmp_path / "state", tmp_path / "log", random.Random(1)
+    log.mkdir()
+    given: list[CompiledPlan] = []
+    for under, number in ((later, 5), (first, 3)):
+        devices = [Device(under, source) for _ in range(number)]
+        messages = [sent for device in devices for sent in device.chain(under.metrics[0], START)]
+        made = write(tmp_path / f"log-{under.version}", messages, lanes=1)
+        (made / "lane-0").rename(log / f"lane-{under.version}")
+        given.append(under)
+        drain(log, state, given)
+    windows = projected(state)["windows"]
+    assert [(window["version"], window["n"]) for window in windows] == [(1, 8)]
+    directory = StateDirectory(state)
+    registry = Registry(given)
+    told = projection(directory, directory.manifest(), registry, {}, 1)
+    (rows,) = [windows for windows, _ in told.changed]
+    assert sorted((row["version"], row["n"]) for row in rows) == [(1, 8), (2, 0)]

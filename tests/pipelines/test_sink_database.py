@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sql
 from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
+from pipelines import sinkdatabase
 from pipelines.published import parse, rejects_document
 from pipelines.results import Projection, Results
 from pipelines.sinkdatabase import Applied, SinkDatabase
@@ -156,3 +158,20 @@ def test_those_who_read_learn_of_every_change(feed: Feed, url: str) -> None:
     assert stamp() == first
     feed.give(window(2))
     assert stamp() != first
+
+
+def test_what_cannot_be_stored_stops_no_pipeline(
+    database: SinkDatabase, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine would write the same again and again."""
+    written = sinkdatabase.write
+
+    def write(connection: sql.Connection, documents: Sequence[Keyed]) -> None:
+        if any(b"10" in each.key for each in documents):
+            raise sql.exc.DataError("INSERT", {}, Exception("out of range"))
+        written(connection, documents)
+
+    monkeypatch.setattr(sinkdatabase, "write", write)
+    documents = [Keyed(key, parse(key, value)) for key, value in (window(1), window(1, start=10))]
+    assert database.add("job", documents) == Applied(written=1, refused=1)
+    assert [row["window_start"] for row in held(url)["windows"]] == [0]

@@ -1,0 +1,69 @@
+"""Reading partitions: what an engine may cut, and what a broker may lose."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from apache_beam.io.restriction_trackers import OffsetRange
+from drain_logs import START
+from step_plans import category, plan
+from stream_engine import Engine
+from streaming_logs import write
+
+from pipelines.beam.partitions import LogPartitions, OpenPartition
+from pipelines.beam.plans import PlansFolder
+from pipelines.beam.reading import read_dofn
+from pipelines.beam.stream import Stream
+from pipelines.storedplans import StoredPlans
+from sotto.errors import DrainError
+
+
+def engine_of(folder: Path, source: LogPartitions) -> Engine:
+    (folder / "plans").mkdir()
+    StoredPlans(folder / "plans").keep([plan(1, 4, category("colour", 3, 0.5, 1))], {})
+    return Engine(Stream("job", PlansFolder(str(folder / "plans"))), [source], random.Random(1))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.001, 0.5])
+def test_a_partition_is_cut_after_what_is_read(fraction: float, tmp_path: Path) -> None:
+    """Blocks are claimed whole: a cut within one would lose the records before it."""
+    (tmp_path / "plans").mkdir()
+    source = LogPartitions(str(tmp_path / "log"))
+    read = read_dofn(Stream("job", PlansFolder(str(tmp_path / "plans"))), source)
+    tracker = read.process.__defaults__[0].restriction_provider.create_tracker(OffsetRange(0, 999))
+    assert tracker.try_claim(99)
+    cut = tracker.try_split(fraction)
+    if fraction:
+        assert cut is None
+        assert tracker.try_claim(299)
+    else:
+        assert cut == (OffsetRange(0, 100), OffsetRange(100, 999))
+
+
+class Shrinking(LogPartitions):
+    """Partitions whose broker loses a record once it is read."""
+
+    lost = 0
+
+    def open(self, name: str) -> OpenPartition:
+        partition = super().open(name)
+        bounds = partition.bounds
+        partition.bounds = lambda: (0, bounds()[1] - self.lost)  # type: ignore[method-assign]
+        return partition
+
+
+def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path: Path) -> None:
+    """Otherwise the records that come in the place of those lost would be taken for read."""
+    write(tmp_path / "log", {"one": [(START, b"poison")]})
+    source = Shrinking(str(tmp_path / "log"))
+    with engine_of(tmp_path, source) as engine:
+        engine.discover()
+        (part,) = [part for part in engine.parts if part[1] is not None]
+        for _ in range(3):
+            engine.read_from(part, 3_000)
+            engine.tick(engine.stream.idle + 1_000)
+        object.__setattr__(source, "lost", 1)
+        with pytest.raises(DrainError, match="one ends at offset .* have been read"):
+            engine.read_from(part, 3_000)

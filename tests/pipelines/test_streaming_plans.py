@@ -1,0 +1,129 @@
+"""Plans that come while a streaming pipeline runs, and what is given back to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+from drain_logs import START, Device, Sent
+from step_plans import category, plan
+from stream_engine import Engine
+from streaming_logs import shard_said, write
+
+from pipelines.beam.partitions import LogPartitions
+from pipelines.beam.plans import LOOK_SECONDS, PlansFolder
+from pipelines.beam.stream import Stream
+from pipelines.published import HealthDocument, RejectsDocument, WindowDocument
+from pipelines.storedplans import StoredPlans
+from sotto.compiled import CompiledPlan
+
+
+def stream_in(folder: Path, plans: Sequence[CompiledPlan]) -> Stream:
+    (folder / "plans").mkdir()
+    StoredPlans(folder / "plans").keep(plans, {})
+    return Stream("job", PlansFolder(str(folder / "plans")))
+
+
+def sent(under: CompiledPlan, devices: int, seed: int) -> list[Sent]:
+    """Return one chain of each device, all in one window."""
+    source = random.Random(seed)
+    found = [Device(under, source).chain(under.metrics[0], START) for _ in range(devices)]
+    return sorted(one for chain in found for one in chain)
+
+
+def told(engine: Engine) -> list[tuple[object, ...]]:
+    """Return what the documents of windows say: version, number of reports, number of rows."""
+    windows = [each for each in engine.documents.values() if isinstance(each, WindowDocument)]
+    return sorted(
+        (each.window["version"], each.window["n"], bool(each.estimates)) for each in windows
+    )
+
+
+def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path: Path) -> None:
+    """Its documents have another key: those under the old one are emptied."""
+    first, later = (plan(version, 4, category("colour", 3, 0.5, 1)) for version in (1, 2))
+    write(tmp_path / "log", {"one": sent(later, 5, 1)})
+    stream = stream_in(tmp_path, [later])
+    sources = [LogPartitions(str(tmp_path / "log"))]
+    with Engine(stream, sources, random.Random(1)) as engine:
+        engine.discover()
+        while engine.read():
+            engine.deliver()
+        for _ in range(20):
+            engine.tick(40_000)
+            engine.deliver()
+        assert told(engine) == [(2, 5, True)]
+        StoredPlans(tmp_path / "plans").keep([first], {})
+        write(tmp_path / "log", {"two": sent(first, 3, 2)})
+        engine.tick(int(LOOK_SECONDS * 1000))
+        engine.finish()
+        assert told(engine) == [(1, 8, True), (2, 0, False)]
+
+
+class GivenBack(LogPartitions):
+    """A log of what an operator gives back, with the times of before."""
+
+    given_back = True
+
+
+def rows_given_back(engine: Engine) -> dict[str, int]:
+    """Return what became of reports."""
+    (health,) = (each for each in engine.documents.values() if isinstance(each, HealthDocument))
+    (rejects,) = (each for each in engine.documents.values() if isinstance(each, RejectsDocument))
+    return {"counted": int(str(health.health["counted"])), **rejects.rejects}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_given_back_after_a_period_is_late_however_late_watermarks_come(
+    tmp_path: Path, seed: int
+) -> None:
+    """A shard of which the period has seen nothing has no mark of its end; windows have one."""
+    under = plan(1, 4, category("colour", 3, 0.5, 1))
+    before = sent(under, 5, 1)
+    shards = {shard_said(message) for _, message in before}
+    other = next(
+        found
+        for at in count(2)
+        if shard_said((found := sent(under, 1, at))[0].message) not in shards
+    )
+    write(tmp_path / "log", {"one": before})
+    (tmp_path / "back").mkdir()
+    stream = stream_in(tmp_path, [under])
+    sources = [LogPartitions(str(tmp_path / "log")), GivenBack(str(tmp_path / "back"))]
+    with Engine(stream, sources, random.Random(seed)) as engine:
+        engine.finish()
+        counted = rows_given_back(engine)
+        assert counted == {"counted": 5}
+        write(tmp_path / "back", {"two": other})
+        engine.discover()
+        while engine.read():
+            engine.deliver()
+        engine.deliver()
+        for _ in range(10):
+            engine.tick(stream.linger)
+        engine.finish()
+        assert rows_given_back(engine) == {"counted": 5, "late": len(other)}
+        assert told(engine) == [(1, 5, True)]
+
+
+def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> None:
+    """Its shard has seen nothing else; by the clock the period is over, by the watermark not."""
+    under = plan(1, 4, category("colour", 3, 0.5, 1))
+    write(tmp_path / "log", {"one": sent(under, 5, 1)})
+    write(tmp_path / "back", {"two": sent(under, 1, 2)})
+    stream = stream_in(tmp_path, [under])
+    sources = [LogPartitions(str(tmp_path / "log")), GivenBack(str(tmp_path / "back"))]
+    with Engine(stream, sources, random.Random(1)) as engine:
+        engine.discover()
+        for part in list(engine.parts):
+            if part[1] is not None:
+                engine.read_from(part, 3_000)
+        engine.advance()
+        for _ in range(10):
+            engine.tick(stream.linger)
+        engine.finish()
+        assert rows_given_back(engine) == {"counted": 6}
+        assert told(engine) == [(1, 6, True)]
