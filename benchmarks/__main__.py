@@ -17,6 +17,7 @@ NAMES = (
     "step",
     "drain",
     "growth",
+    "costs",
     "signatures",
     "kafka",
     "streaming",

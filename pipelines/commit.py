@@ -7,10 +7,11 @@
       MANIFEST.json  all that is committed; what it does not name does not count
       intent.json    what a drain under way takes from the log
       plans/         the plans seen, FINGERPRINT.json, and the candidates of their strings
-      states/        PERIOD.SHARD.GENERATION
+      states/        PERIOD.PART.GENERATION, snapshots
+      logs/          PERIOD.PART.GENERATION, rows taken since
       counts/        PAGE.GENERATION
       quarantine/    GENERATION
-      attempts/      what a job writes before it is moved to the three above: ATTEMPT/NAME.RANDOM
+      attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
       drain.json     how the last drain went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
@@ -53,6 +54,7 @@ from pipelines.intent import Intent
 from pipelines.keyed import new_key
 from pipelines.manifest import Manifest
 from pipelines.storedplans import StoredPlans
+from pipelines.written import Held
 from sotto.errors import DrainError
 
 #: Seconds between two looks at whether a lock is free.
@@ -65,6 +67,7 @@ _LEFT_BEHIND = {
 }
 _LEFT_BY_JOBS = {
     "states": r"-?\d+\.\d+\.\d+",
+    "logs": r"-?\d+\.\d+\.\d+",
     "counts": r"-?\d+\.\d+",
     "quarantine": r"\d+",
 }
@@ -82,9 +85,20 @@ class StateFiles:
 
     root: AnyPath
 
-    def state(self, period: int, shard: int, generation: int) -> AnyPath:
-        """Return where a generation keeps the state of a budget period's shard."""
-        return self.root / "states" / f"{period}.{shard}.{generation}"
+    def state(self, period: int, part: int, generation: int) -> AnyPath:
+        """Return where a generation keeps the snapshot of a part of a budget period's state."""
+        return self.root / "states" / f"{period}.{part}.{generation}"
+
+    def log(self, period: int, part: int, generation: int) -> AnyPath:
+        """Return where a generation keeps rows that such a part has taken."""
+        return self.root / "logs" / f"{period}.{part}.{generation}"
+
+    def pieces(self, period: int, part: int, held: Held) -> Iterator[AnyPath]:
+        """Yield the files of such a part."""
+        if held.snapshot is not None:
+            yield self.state(period, part, held.snapshot.generation)
+        for log in held.logs:
+            yield self.log(period, part, log.generation)
 
     def page(self, page: int, generation: int) -> AnyPath:
         """Return where a generation keeps a page of counts."""
@@ -122,8 +136,8 @@ class StateFiles:
 
     def named(self, manifest: Manifest) -> Iterator[AnyPath]:
         """Yield the files that a manifest names."""
-        for (period, shard), held in manifest.states.items():
-            yield self.state(period, shard, held.generation)
+        for key, held in manifest.states.items():
+            yield from self.pieces(*key, held)
         for page, generation in manifest.pages.items():
             yield self.page(page, generation)
         for entry in manifest.quarantine:
@@ -178,10 +192,6 @@ class StateDirectory:
             There is no manifest.
         """
         return self._files(self.manifest())
-
-    def state(self, period: int, shard: int, generation: int) -> AnyPath:
-        """Return where a generation keeps the state of a budget period's shard."""
-        return self.files.state(period, shard, generation)
 
     def page(self, page: int, generation: int) -> AnyPath:
         """Return where a generation keeps a page of counts."""

@@ -137,7 +137,7 @@ class Driver:
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
-        job = Job.of(ranges, self.directory.files, self.registry, self.manifest)
+        job = Job.of(ranges, self.directory.files, self.registry, self.manifest, intent)
         written = _run(job, items, self.runner)
         self.checkpoint("written")
         job.files.place(job.attempt, written.files)

@@ -14,11 +14,12 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from sotto.errors import FormatError
+from sotto.errors import DrainError, FormatError
 
 if TYPE_CHECKING:
     from pipelines.beamfiles import BeamPath
@@ -33,6 +34,26 @@ AnyPath: TypeAlias = "Path | BeamPath"
 
 _HEAD = struct.Struct("<8sIIQ")
 _VERSION = 1
+
+
+class LostFileError(DrainError, FileNotFoundError):
+    """A file that is committed is not there."""
+
+
+@contextmanager
+def committed(path: AnyPath) -> Iterator[None]:
+    """Refuse a committed file by its name where it is damaged or not there.
+
+    Raises
+    ------
+    FormatError, LostFileError
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LostFileError(f"{path} is not there, though it is committed: restore it") from error
+    except FormatError as error:
+        raise FormatError(f"{path} is damaged ({error}): restore it") from error
 
 
 def place_of(text: str) -> AnyPath:

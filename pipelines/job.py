@@ -2,7 +2,7 @@
 
 ::
 
-    work items ─ Read ─► packed blocks ─ by shard and period ─ Step ─► changes ─ sum by window
+    work items ─ Read ─► packed blocks ─ by period and part ─ Step ─►  changes ─ sum by window
                   │                                              │                      │
                   ├──► rejects ◄─────────────────────────────────┤                 ToPages
                   │       └──────────── by file ─ WriteFiles ◄───│──────────────────────┘
@@ -27,7 +27,7 @@ import os
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -39,13 +39,13 @@ from pipelines.blocks import arrivals
 from pipelines.commit import StateFiles
 from pipelines.counts import Window, WindowKey
 from pipelines.files import AnyPath, Buffer
-from pipelines.intent import WorkItem
+from pipelines.intent import Intent, WorkItem
 from pipelines.lanes import Ranges
 from pipelines.manifest import Manifest
+from pipelines.parts import Parts
 from pipelines.runners import EMBEDDED, Runner
-from pipelines.shard import step_blocks
-from pipelines.state import State
-from pipelines.written import Tally, Written
+from pipelines.storedstates import StoredStates, Taken
+from pipelines.written import Held, Tally, Written
 from sotto.compiled import CompiledPlan
 from sotto.decode import Reject
 from sotto.errors import BrokerError, DrainError, FormatError, SottoError
@@ -87,7 +87,9 @@ class Job:
     first_open : int or None
         Rows of earlier budget periods are late, whatever their plan says: their state is gone.
     states : mapping
-        (period, shard) to the generation whose state is to be gone on from.
+        (period, part) to the state that is to be gone on from.
+    parts : Parts
+        How periods are cut.
     pages : mapping
         Page of counts to the generation that is to be added to.
     """
@@ -99,12 +101,20 @@ class Job:
     generation: int
     key: bytes
     first_open: int | None
-    states: Mapping[tuple[int, int], int]
+    states: Mapping[tuple[int, int], Held]
+    parts: Parts
     pages: Mapping[int, int]
 
     @classmethod
-    def of(cls, source: Ranges, state: StateFiles, registry: Registry, manifest: Manifest) -> Job:
-        """Return the job that goes on from a manifest."""
+    def of(
+        cls,
+        source: Ranges,
+        state: StateFiles,
+        registry: Registry,
+        manifest: Manifest,
+        intent: Intent,
+    ) -> Job:
+        """Return the job that goes on from a manifest by an intent."""
         return cls(
             source=source,
             files=state,
@@ -113,7 +123,8 @@ class Job:
             generation=manifest.generation + 1,
             key=manifest.key,
             first_open=manifest.first_open,
-            states={key: held.generation for key, held in manifest.states.items()},
+            states=manifest.states,
+            parts=manifest.parts_of(intent, registry.shards),
             pages=manifest.pages,
         )
 
@@ -122,21 +133,18 @@ class Job:
         """The plans, built once a process."""
         return _registry(self.plans)
 
-    def load(self, period: int, shard: int) -> State:
-        """Return the committed state of a period's shard, or a new one."""
-        generation = self.states.get((period, shard))
-        if generation is None:
-            return State(self.registry, shard, period, self.key)
-        path = self.files.state(period, shard, generation)
-        with _committed(path):
-            return State.from_bytes(path.read_bytes(), self.registry)
+    def step(self, period: int, part: int, blocks: Iterable[bytes]) -> Taken:
+        """Take packed rows into the committed state of a part of a period, or into a new one."""
+        states = StoredStates(self.files, self.registry, self.key)
+        held = self.states.get((period, part))
+        return states.step(period, part, held, blocks, self.generation)
 
     def page(self, page: int) -> dict[WindowKey, Window]:
         """Return a committed page of counts, or an empty one."""
         if page not in self.pages:
             return {}
         path = self.files.page(page, self.pages[page])
-        with _committed(path):
+        with files.committed(path):
             return counts.unpack_page(files.load(path, counts.KIND))
 
     def write(self, target: str, parts: Sequence[Buffer]) -> Written:
@@ -191,17 +199,6 @@ class Job:
         return None
 
 
-@contextmanager
-def _committed(path: AnyPath) -> Iterator[None]:
-    """Refuse a committed file by its name where it is not there, or damaged."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise DrainError(f"{path} is not there, though it is committed: restore it") from error
-    except FormatError as error:
-        raise DrainError(f"{path} is damaged ({error}): restore it") from error
-
-
 def _random_name() -> str:
     return os.urandom(8).hex()
 
@@ -229,7 +226,7 @@ def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, sprea
     )
     stepped = (
         read.blocks
-        | "By shard and period" >> beam.GroupByKey()
+        | "By period and part" >> beam.GroupByKey()
         | "Step" >> beam.ParDo(Step(job)).with_outputs(_PARTS, _DONE, main="changes")
     )
     pages = (
@@ -282,12 +279,12 @@ class _Stage(beam.DoFn):
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed, done=Keyed)
 class Read(_Stage):
-    """Work item to packed blocks, keyed by period and shard."""
+    """Work item to packed blocks, keyed by period and part."""
 
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
         for block in self.job.source.lane(name).blocks(start, end, floor):
-            found = arrivals(block, self.job.registry, self.job.first_open)
+            found = arrivals(block, self.job.registry, self.job.first_open, self.job.parts)
             for rows in found.rows:
                 yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()
             yield self.done(Written(tally=Tally(reports=found.reports)))
@@ -296,18 +293,17 @@ class Read(_Stage):
 
 @beam.typehints.with_output_types(Keyed, parts=Keyed, done=Keyed)
 class Step(_Stage):
-    """All blocks of a period's shard to the changes of its windows; writes the new state."""
+    """All blocks of a part of a period to the changes of its windows; writes the new state."""
 
     def work(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Any]:
         key, blocks = element
-        period, shard = _STATE_KEY.unpack(key)
-        stepped = step_blocks(self.job.load(period, shard), blocks)
-        target = f"states/{period}.{shard}.{self.job.generation}"
-        written = self.job.write(target, [stepped.state.to_bytes()])
+        period, part = _STATE_KEY.unpack(key)
+        stepped, held, target, content = self.job.step(period, part, blocks)
+        written = self.job.write(target, content)
         for window, changes in stepped.changes.items():
             yield window.to_bytes(), counts.pack_matrix(changes)
-        totals = {(period, shard): stepped.state.totals()}
-        yield self.done(replace(written, states=totals, tally=stepped.tally))
+        states = {(period, part): held}
+        yield self.done(replace(written, states=states, tally=stepped.tally))
         yield from self.rejected(stepped.rejects)
 
 

@@ -14,22 +14,15 @@ from typing import NamedTuple
 from pipelines.audit import Totals
 from pipelines.counts import Window, WindowKey
 from pipelines.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
-from pipelines.written import Tally, Written, numbers_of
+from pipelines.parts import Parts, parts_for
+from pipelines.written import Held, Tally, Written, numbers_of
 from sotto.compiled import CompiledPlan
-from sotto.errors import DrainError
 from sotto.registry import Registry, names_of
 
-FORMAT = 2
+FORMAT = 3
 
 #: Of so many last generations the lineage is kept.
 LINEAGE = 256
-
-
-class Held(NamedTuple):
-    """The state of one shard and period: the generation that wrote it, and its audit."""
-
-    generation: int
-    totals: Totals
 
 
 class Quarantined(NamedTuple):
@@ -80,7 +73,9 @@ class Manifest:
     first_open : int or None
         The first budget period that still takes rows; the state of all before is dropped.
     states : mapping
-        (period, shard) to its state.
+        (period, part) to what its state is kept in.
+    parts : mapping
+        Open period to the number of parts that its state is cut into, by shard.
     pages : mapping
         Page of counts to the generation that wrote it.
     periods : mapping
@@ -113,6 +108,7 @@ class Manifest:
     plans: Mapping[str, str] = field(default_factory=dict)
     first_open: int | None = None
     states: Mapping[tuple[int, int], Held] = field(default_factory=dict)
+    parts: Mapping[int, int] = field(default_factory=dict)
     pages: Mapping[int, int] = field(default_factory=dict)
     periods: Mapping[int, Totals] = field(default_factory=dict)
     quarantine: tuple[Quarantined, ...] = ()
@@ -137,9 +133,10 @@ class Manifest:
                 "plans": dict(self.plans),
                 "first_open": self.first_open,
                 "states": [
-                    [period, shard, held.generation, *numbers_of(held.totals)]
-                    for (period, shard), held in sorted(self.states.items())
+                    [period, part, *held.to_list()]
+                    for (period, part), held in sorted(self.states.items())
                 ],
+                "parts": sorted(self.parts.items()),
                 "pages": sorted(self.pages.items()),
                 "periods": [[p, *numbers_of(totals)] for p, totals in sorted(self.periods.items())],
                 "quarantine": [
@@ -161,15 +158,9 @@ class Manifest:
         Raises
         ------
         DrainError
-            It is not one, of an unknown format, damaged, or of a share of a topic.
+            It is not one, of an unknown format, or damaged.
         """
         value = load(content, "MANIFEST.json", FORMAT)
-        if value.get("share"):
-            raise DrainError(
-                f"the state is of share {value['share']} of a topic, made by an earlier release; "
-                "this one counts a whole topic in one state: begin with a new state directory "
-                "and a new epoch of the topic"
-            )
         return cls(
             state=value["state"],
             key=bytes.fromhex(value["key"]),
@@ -179,7 +170,8 @@ class Manifest:
             marks=load_marks(value["marks"]),
             plans=value["plans"],
             first_open=value["first_open"],
-            states={(p, s): Held(g, Totals(*rest)) for p, s, g, *rest in value["states"]},
+            states={(period, part): Held.of(*rest) for period, part, *rest in value["states"]},
+            parts=dict(value["parts"]),
             pages=dict(value["pages"]),
             periods={period: Totals(*rest) for period, *rest in value["periods"]},
             quarantine=tuple(_quarantined(*entry) for entry in value["quarantine"]),
@@ -236,6 +228,18 @@ class Manifest:
             for key, window in windows.items()
         }
 
+    def parts_of(self, intent: Intent, shards: int) -> Parts:
+        """Return into how many parts periods are cut by the generation that an intent makes.
+
+        Parameters
+        ----------
+        intent : Intent
+        shards : int
+            Of the plans.
+        """
+        chains = [totals.chains for totals in self.audit().values()]
+        return Parts(self.parts, parts_for([intent.reports, *chains], shards))
+
     def audit(self) -> dict[int, Totals]:
         """Return the audit of every period, open and closed, summed over shards."""
         return _with_audits(self.periods, self.states)
@@ -263,17 +267,20 @@ class Terms:
         How long after its period's end a row may still arrive: the longest of any plan.
     retention : int
         How long quarantine is kept: the shortest that any plan promises.
+    shards : int
+        Of the wire.
     """
 
     period: int
     horizon: int
     retention: int
+    shards: int
 
     @classmethod
     def of(cls, registry: Registry) -> Terms:
         """Return the terms of all plans of a registry."""
         retention = min(plan.retention for plan in registry.plans)
-        return cls(registry.period, registry.horizon, retention)
+        return cls(registry.period, registry.horizon, retention, registry.shards)
 
 
 def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) -> Manifest:
@@ -285,8 +292,7 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
     quarantine, with a mark.
     """
     generation, clock = intent.generation, intent.clock
-    states = dict(manifest.states)
-    states.update({key: Held(generation, totals) for key, totals in written.states.items()})
+    states = {**manifest.states, **written.states}
     first_open = _first_open(manifest.first_open, clock, terms)
     closed = {
         key: held for key, held in states.items() if first_open is not None and key[0] < first_open
@@ -295,6 +301,8 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
     if written.rejects:
         quarantine = (*quarantine, Quarantined(generation, clock, dict(written.rejects)))
     kept, removed = _expire(quarantine, clock, terms)
+    parts = manifest.parts_of(intent, terms.shards)
+    opened = {key: held for key, held in states.items() if key not in closed}
     return replace(
         manifest,
         generation=generation,
@@ -302,7 +310,8 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
         lanes={**manifest.lanes, **intent.ends},
         marks={**manifest.marks, **intent.marks},
         first_open=first_open,
-        states={key: held for key, held in states.items() if key not in closed},
+        states=opened,
+        parts={period: parts.of(period) for period, _ in sorted(opened)},
         pages={**manifest.pages, **dict.fromkeys(written.pages, generation)},
         periods=_with_audits(manifest.periods, closed),
         quarantine=kept,
@@ -354,7 +363,7 @@ def open_from(clock: int, terms: Terms) -> int:
 
     Examples
     --------
-    >>> terms = Terms(period=10, horizon=25, retention=100)
+    >>> terms = Terms(period=10, horizon=25, retention=100, shards=64)
     >>> open_from(44, terms), open_from(45, terms)
     (1, 2)
     """

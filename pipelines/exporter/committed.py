@@ -119,7 +119,11 @@ def _last(state_dir: Path) -> LastDrain | None:
 
 def _files(directory: StateDirectory, manifest: Manifest) -> dict[str, list[AnyPath]]:
     return {
-        "states": [directory.state(*key, held[0]) for key, held in manifest.states.items()],
+        "states": [
+            path
+            for key, held in manifest.states.items()
+            for path in directory.files.pieces(*key, held)
+        ],
         "counts": [directory.page(page, made) for page, made in manifest.pages.items()],
         "quarantine": [directory.quarantine(entry.generation) for entry in manifest.quarantine],
         "plans": [directory.plans.path(fingerprint) for fingerprint in manifest.plans],

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import reduce
 
 from pipelines.audit import Totals
-from pipelines.manifest import Held, Manifest
+from pipelines.manifest import Manifest
 from pipelines.published import health_document, period_document, rejects_document
 from pipelines.streaming.catching import Waiting
 from pipelines.streaming.deployment import Deployment
@@ -30,7 +30,7 @@ from pipelines.streaming.letters import (
 )
 from pipelines.streaming.settling import Settling
 from pipelines.streaming.states import BookStates
-from pipelines.written import Tally, numbers_of
+from pipelines.written import Held, Tally, numbers_of
 from sotto.logreader import EARLIEST
 
 #: Stands for all shards, where a period's audit is the sum over them.
@@ -156,7 +156,7 @@ class BookKeeper:
             for key, packed in self._states.periods.items()
         }
         closed = {period: totals for (period, shard), totals in entries.items() if shard == _ALL}
-        held = {key: Held(0, totals) for key, totals in entries.items() if key[1] != _ALL}
+        held = {key: Held(totals, None) for key, totals in entries.items() if key[1] != _ALL}
         return Manifest(state="", key=b"", states=held, periods=closed).audit()
 
     def _shards(self) -> dict[int, Told]:

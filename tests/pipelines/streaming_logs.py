@@ -30,9 +30,6 @@ from sotto.topics import ReportTopic
 
 Logs = dict[Lane, list[Record]]
 
-#: Reports are rejected for these when their pseudonym is revoked. Whether a report of which a newer
-#: rung counts is among them depends on whether that rung came before.
-REVOKED = (Reason.OVER_BUDGET, Reason.EQUIVOCATION, Reason.REVOKED)
 EPOCHS = {
     "two": (ReportTopic("reports", 1, 2),),
     "epochs": (ReportTopic("reports", 1, 2), ReportTopic("reports", 2, 4)),
@@ -166,11 +163,8 @@ def rows_of(
 
 
 def _fates(tally: Tally, rejects: Mapping[str, int]) -> dict[str, int]:
-    revoked = [reason.label for reason in REVOKED]
-    fates = {**tally._asdict(), **{k: v for k, v in rejects.items() if k not in revoked}}
-    fates["superseded"] += sum(rejects.get(label, 0) for label in revoked)
-    return fates
+    return {**tally._asdict(), **rejects}
 
 
 def _poison(rejects: Iterable[Reject]) -> set[Reject]:
-    return {reject for reject in rejects if reject.reason not in REVOKED}
+    return {reject for reject in rejects if reject.reason != Reason.REVOKED}

@@ -22,6 +22,7 @@ from pipelines import files, job
 from pipelines.commit import StateDirectory, StateFiles
 from pipelines.drain import DrainResult, drain
 from pipelines.driver import STEPS
+from pipelines.intent import Intent
 from pipelines.job import Job
 from pipelines.lanes import source_of
 from pipelines.manifest import Manifest
@@ -129,7 +130,7 @@ def test_everything_that_reads_a_state_finds_its_files(tmp_path: Path) -> None:
     assert taken.size > 0
     assert counted(state) == expected(log, Registry(BOTH)).counts
     shown = exposition(state, log)
-    size = sum(len(content) for name, content in FILES.items() if "/states/" in name)
+    size = sum(len(content) for name, content in FILES.items() if "/logs/" in name)
     assert f'sotto_state_bytes{{part="states"}} {float(size)}' in shown
 
 
@@ -198,11 +199,11 @@ def test_a_missing_file_is_named(world: World) -> None:
     state = world.new_state()
     with pytest.raises(Killed):
         world.drain(state, _kill_at_second("begun"))
-    lost = {name: FILES.pop(name) for name in sorted(FILES) if "/states/" in name}
-    with pytest.raises(DrainError, match=r"mem://.*/states/.* is not there, though it is commit"):
+    lost = {name: FILES.pop(name) for name in sorted(FILES) if "/logs/" in name}
+    with pytest.raises(DrainError, match=r"mem://.*/logs/.* is not there, though it is commit"):
         world.drain(state)
     FILES.update(dict.fromkeys(lost, b"damaged"))
-    with pytest.raises(DrainError, match=r"mem://.*/states/.* is damaged \(.*\): restore it"):
+    with pytest.raises(DrainError, match=r"mem://.*/logs/.* is damaged \(.*\): restore it"):
         world.drain(state)
     FILES.update(lost)
     world.check(state)
@@ -229,7 +230,7 @@ class Zombie:
         intent = FrozenLog(world.log, manifest).take(MAX_REPORTS)
         assert intent is not None
         directory.begin(intent, lambda step: None)
-        self.job = Job.of(source_of(world.log), directory.files, known, manifest)
+        self.job = Job.of(source_of(world.log), directory.files, known, manifest, intent)
         self.items = intent.items
 
     def run(self) -> None:
@@ -285,6 +286,6 @@ def test_a_job_whose_folder_is_gone_says_so(world: World, tmp_path: Path) -> Non
     shutil.copytree(world.empty, state)
     manifest = StateDirectory(state).manifest()
     nowhere = StateFiles(tmp_path / "nowhere")
-    made = Job.of(source_of(world.log), nowhere, registry(), manifest)
+    made = Job.of(source_of(world.log), nowhere, registry(), manifest, Intent(1, None, ()))
     with pytest.raises(DrainError, match="all workers must reach that under this name"):
         made.write("states/1.2.3", [b""])

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from drain_child import MAX_REPORTS
+from drain_child import MAX_REPORTS, SHORT
 from drain_logs import faulty, honest, write
 from step_plans import plans
 
-from pipelines.commit import StateDirectory
+from pipelines import storedstates
+from pipelines.commit import StateFiles
 from pipelines.drain import drain
 from pipelines.manifest import Manifest
 
@@ -113,12 +114,13 @@ class Disk:
 
 
 def _named(root: Path, manifest: Manifest) -> set[Path]:
-    directory = StateDirectory(root)
-    return {
-        *(directory.state(*key, held.generation) for key, held in manifest.states.items()),
-        *(directory.page(page, generation) for page, generation in manifest.pages.items()),
-        *(directory.quarantine(entry.generation) for entry in manifest.quarantine),
-    }
+    return {Path(str(path)) for path in StateFiles(root).named(manifest)}
+
+
+@pytest.fixture(autouse=True)
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let drains write both snapshots and logs."""
+    monkeypatch.setattr(storedstates, "SHORT", SHORT)
 
 
 @pytest.fixture(scope="module")
@@ -145,16 +147,18 @@ def test_a_commit_forces_all_that_it_stands_on(
     disk = drained(log, tmp_path / "state", monkeypatch)
     assert disk.violations == []
     folders = {path.partition("/")[0] for path in disk.forced}
-    assert folders >= {".", "states", "counts", "quarantine", "MANIFEST.json.new"}
+    assert folders >= {".", "states", "logs", "counts", "quarantine", "MANIFEST.json.new"}
 
 
 @pytest.mark.parametrize(
     ("what", "lost"),
     [
         ("states", lambda path: path.startswith("states/")),
+        ("logs", lambda path: path.startswith("logs/")),
         ("counts", lambda path: path.startswith("counts/")),
         ("quarantine", lambda path: path.startswith("quarantine/")),
         ("the folder of states", lambda path: path == "states"),
+        ("the folder of logs", lambda path: path == "logs"),
         ("the folder of counts", lambda path: path == "counts"),
         ("the folder of quarantine", lambda path: path == "quarantine"),
         ("the manifest", lambda path: path == "MANIFEST.json.new"),

@@ -243,7 +243,7 @@ def damage(path: Path) -> None:
     [
         ("state", "MANIFEST.json", damage, "damaged"),
         ("state", "MANIFEST.json", Path.unlink, "missing"),
-        ("state", "states", shutil.rmtree, "unreadable"),
+        ("state", "logs", shutil.rmtree, "unreadable"),
         ("state", "plans", shutil.rmtree, "unreadable"),
         ("database", "results.db", Path.unlink, "missing"),
         ("database", "results.db", damage, "damaged"),

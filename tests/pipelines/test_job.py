@@ -39,12 +39,13 @@ class World:
             self.manifest = advance(manifest, first, written, Terms.of(registry()))
             self.directory.commit(self.manifest, lambda step: None)
 
-    def job(self, manifest: Manifest) -> Job:
-        return Job.of(source_of(self.log), self.directory.files, registry(), manifest)
+    def job(self, manifest: Manifest, intent: Intent) -> Job:
+        files = self.directory.files
+        return Job.of(source_of(self.log), files, registry(), manifest, intent)
 
     def run_job(self, manifest: Manifest, intent: Intent) -> Written:
         """Run a job, and move what it has written to its place."""
-        made = self.job(manifest)
+        made = self.job(manifest, intent)
         written = job.run(made, intent.items)
         made.files.place(made.attempt, written.files)
         return written

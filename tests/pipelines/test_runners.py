@@ -184,10 +184,10 @@ def test_what_a_worker_finds_is_the_reason(log: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     stops = iter([False, True])
     drain(log, state, plans(), max_reports=60, stop=lambda: next(stops))
-    kept = {path: path.read_bytes() for path in (state / "states").iterdir()}
+    kept = {path: path.read_bytes() for path in (state / "logs").iterdir()}
     for path in kept:
         path.write_bytes(b"damaged")
-    with pytest.raises(DrainError, match=r"states/.* is damaged \(.*\): restore it"):
+    with pytest.raises(DrainError, match=r"logs/.* is damaged \(.*\): restore it"):
         drain(log, state, plans(), runner=Runner(HERE))
     assert (state / "intent.json").exists()
     for path, content in kept.items():

@@ -102,7 +102,7 @@ def sunk(state: Path, database: str) -> int:
     directory, registry = StateDirectory(state), Registry(plans())
     manifest = directory.manifest()
     made = [*documents_of(projection(directory, manifest, registry, CANDIDATES, 0), "x", None)]
-    made.append(health_of(directory, manifest, "x"))
+    made.append(health_of(manifest, "x"))
     with SinkDatabase(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
         documents = [Keyed(key, parse(key, value)) for key, value in made]
