@@ -279,6 +279,8 @@ class StateDirectory:
             There is something but no manifest, the manifest is damaged, or it has its files
             elsewhere.
         """
+        if elsewhere is not None:
+            elsewhere = str(files.place_of(elsewhere))
         if not self._manifest.exists():
             self._check_unused()
             name = SystemSource().bits(128)

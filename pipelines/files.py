@@ -65,7 +65,7 @@ def place_of(text: str) -> AnyPath:
         Beam has no such file system.
     """
     if "://" not in text:
-        return Path(text)
+        return Path(text).absolute()
     from pipelines.beamfiles import BeamPath
 
     found = BeamPath(text.rstrip("/"))

@@ -19,7 +19,6 @@ from pipelines.intent import Intent, Mark, Requeue, dump, dump_marks, load, load
 from pipelines.parts import Parts, parts_for
 from pipelines.written import Held, Tally, Written, numbers_of
 from sotto.compiled import CompiledPlan
-from sotto.errors import DrainError
 from sotto.registry import Registry, names_of
 
 FORMAT = 3
@@ -161,15 +160,9 @@ class Manifest:
         Raises
         ------
         DrainError
-            It is not one, of an unknown format, damaged, or of a share of a topic.
+            It is not one, of an unknown format, or damaged.
         """
         value = load(content, "MANIFEST.json", FORMAT)
-        if value.get("share"):
-            raise DrainError(
-                f"the state is of share {value['share']} of a topic, made by an earlier release; "
-                "this one counts a whole topic in one state: begin with a new state directory "
-                "and a new epoch of the topic"
-            )
         return cls(
             state=value["state"],
             key=bytes.fromhex(value["key"]),

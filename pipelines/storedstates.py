@@ -195,17 +195,27 @@ class StoredStates:
     def _snapshot(self, period: int, part: int, piece: Piece) -> State:
         path = self.files.state(period, part, piece.generation)
         with files.committed(path):
-            state = State.from_bytes(path.read_bytes(), self.registry)
+            content = path.read_bytes()
+            _check_size(content, piece)
+            state = State.from_bytes(content, self.registry)
             _check_place(state, period, part)
         return state
 
     def _log(self, period: int, part: int, piece: Piece) -> _Log:
         path = self.files.log(period, part, piece.generation)
         with files.committed(path):
-            log = _Log.from_bytes(files.load(path, KIND), self.registry)
+            content = files.load(path, KIND)
+            _check_size(content, piece)
+            log = _Log.from_bytes(content, self.registry)
             for rows in log.rows:
                 _check_place(rows, period, part)
         return log
+
+
+def _check_size(content: bytes | memoryview, piece: Piece) -> None:
+    """Refuse a sound file of another copy of a state directory, as far as that shows."""
+    if len(content) != piece.size:
+        raise FormatError(f"it has {len(content)} bytes, and {piece.size} were written")
 
 
 def _check_place(found: State | Rows, period: int, part: int) -> None:

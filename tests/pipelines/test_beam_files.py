@@ -134,6 +134,21 @@ def test_everything_that_reads_a_state_finds_its_files(tmp_path: Path) -> None:
     assert f'sotto_state_bytes{{part="states"}} {float(size)}' in shown
 
 
+def test_a_folder_elsewhere_is_its_owners_and_known_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, state = write(tmp_path / "log", honest(1, 1, 1)), tmp_path / "state"
+    monkeypatch.chdir(tmp_path)
+    drain(log, state, plans(), elsewhere="shared")
+    manifest = StateDirectory(state).manifest()
+    assert manifest.files == str(tmp_path / "shared")
+    root = tmp_path / "shared" / manifest.state
+    assert root.stat().st_mode & 0o777 == 0o700
+    assert any((root / "counts").iterdir())
+    assert {path.name for path in state.iterdir()} >= {"MANIFEST.json", "plans", "LOCK"}
+    assert not (state / "counts").exists()
+
+
 def test_a_state_that_was_restored_from_a_copy_removes_nothing(world: World) -> None:
     state, stops = world.new_state(), iter([False, True])
     drain(world.log, state, plans(), max_reports=MAX_REPORTS, stop=lambda: next(stops))
@@ -151,6 +166,7 @@ def test_where_files_are_is_said_once(tmp_path: Path) -> None:
     with pytest.raises(DrainError, match="has its files in mem://bucket/sotto, not in mem://else"):
         drain(log, state, plans(), elsewhere="mem://else")
     assert drain(log, state, plans()).drains == 0
+    assert drain(log, state, plans(), elsewhere=f"{PLACE}/").drains == 0
     drain(log, tmp_path / "other", plans())
     with pytest.raises(DrainError, match="has its files in itself, not in mem://else"):
         drain(log, tmp_path / "other", plans(), elsewhere="mem://else")

@@ -17,7 +17,7 @@ from drain_reference import Expected, expected
 from drain_states import committed, counted, projected
 from step_plans import DAY, HOUR, PERIOD, plans, registry
 
-from pipelines import files, quarantine, storedstates
+from pipelines import files, parts, quarantine, storedstates
 from pipelines.commit import StateDirectory
 from pipelines.counts import pack_matrix, unpack_matrix
 from pipelines.drain import DrainResult, drain
@@ -641,3 +641,32 @@ def test_packed_matrices_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         matrix += 1
     assert isinstance(Manifest("", bytes(16)).to_json(), bytes)
+
+
+@pytest.mark.parametrize("reports", [40, 10**6])
+def test_into_however_many_parts_a_period_is_cut(
+    log: Path, truth: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reports: int
+) -> None:
+    monkeypatch.setattr(parts, "CHAINS", 12)
+    state, seen = tmp_path / "state", []
+
+    def note(step: str) -> None:
+        if step == "committed":
+            manifest = StateDirectory(state).manifest()
+            seen.append(dict(manifest.parts))
+            assert {period for period, _ in manifest.states} == set(manifest.parts)
+            assert all(part < manifest.parts[period] for period, part in manifest.states)
+
+    result = drain(log, state, plans(), max_reports=reports, checkpoint=note)
+    assert counted(state) == truth.counts
+    assert result.tally.counted == truth.fates["counted"]
+    assert result.rejects["revoked"] == truth.fates["revoked"]
+    audits = StateDirectory(state).manifest().audit()
+    assert truth.audits == {
+        period: (t.pseudonyms, t.accepted, t.observed, t.revoked) for period, t in audits.items()
+    }
+    known: dict[int, int] = {}
+    for open_periods in seen:
+        # A period keeps the number that it was given first.
+        assert all(known.setdefault(*each) == each[1] for each in open_periods.items())
+    assert max(known.values()) == 4, "as many as the plans have shards"

@@ -10,6 +10,7 @@ import pytest
 from drain_logs import START, Device, write
 from step_plans import DAY, PERIOD, plans
 
+from pipelines import parts
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.ledger import period_totals, pseudonym_ledger
@@ -96,3 +97,16 @@ def test_a_missing_state_is_an_error(tmp_path: Path, device: Device) -> None:
         path.unlink()
     with pytest.raises(FileNotFoundError):
         pseudonym_ledger(tmp_path / "state", device.pseudonym.hex())
+
+
+def test_a_pseudonym_is_found_in_whichever_part_of_its_period(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "CHAINS", 1)
+    devices = [Device(plans()[1], random.Random(seed)) for seed in range(12)]
+    sent = [one for device in devices for one in device.chain(device.plan.metrics[0], START)]
+    drain(write(tmp_path / "log", sent), tmp_path / "state", plans())
+    found = [pseudonym_ledger(tmp_path / "state", each.pseudonym.hex()) for each in devices]
+    assert [len(each) for each in found] == [1] * 12
+    states = StateDirectory(tmp_path / "state").manifest().states
+    assert {part for _, part in states} == {0, 1, 2, 3}

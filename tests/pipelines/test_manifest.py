@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from pipelines.audit import Totals
-from pipelines.intent import Intent, Mark, Requeue, WorkItem, dump
+from pipelines.intent import Intent, Mark, Requeue, WorkItem
 from pipelines.manifest import Manifest, Quarantined, Terms, advance
 from pipelines.written import Held, Piece, Tally, Written
 from sotto.errors import DrainError
@@ -174,12 +173,3 @@ def test_a_requeue_marks_what_it_takes_and_moves_nothing_else() -> None:
     # The numbers stay when the files go.
     much_later = advance(after, replace(intent(1000), generation=6), Written(), TERMS)
     assert (much_later.quarantine, much_later.requeued) == ((), {"late": 4})
-
-
-def test_the_manifest_of_a_share_is_refused() -> None:
-    """Earlier releases let several processes count a topic, each in a state of its own."""
-    stored = json.loads(manifest().to_json())
-    del stored["digest"]
-    assert Manifest.from_json(dump(stored | {"share": None})) == manifest()
-    with pytest.raises(DrainError, match="the state is of share 1/2 of a topic"):
-        Manifest.from_json(dump(stored | {"share": "1/2"}))

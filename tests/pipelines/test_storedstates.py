@@ -200,3 +200,16 @@ def test_a_sound_file_of_another_state_is_an_error(
     match = f"{other.name} is damaged .it is of shard {SHARD}, period {NUMBER}"
     with pytest.raises(FormatError, match=match):
         kept.states.read(NUMBER + 1, SHARD, kept.held)
+
+
+@pytest.mark.parametrize("short", [0, 1 << 16])
+def test_a_sound_file_of_another_copy_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
+) -> None:
+    monkeypatch.setattr(storedstates, "SHORT", short)
+    one, other = Kept(tmp_path / "one"), Kept(tmp_path / "other")
+    one.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
+    other.take(rows_of(random_rows(2, size=90, pseudonyms=20, honest=1)))
+    one.paths[0].write_bytes(other.paths[0].read_bytes())
+    with pytest.raises(FormatError, match=r"it has \d+ bytes, and \d+ were written"):
+        one.read()
