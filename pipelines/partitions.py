@@ -35,7 +35,7 @@ FETCH_BYTES = 1 << 20
 AHEAD_BYTES = 256 << 20
 
 _POLL_MS = 200
-#: What comes later is there at the next call: the client goes on receiving meanwhile.
+#: The same where no record is known to be left; one that comes later is there at the next call.
 _LOOK_MS = 20
 _MOST_RECORDS = 1 << 20
 _APPEND_TIME = 1
@@ -188,11 +188,15 @@ class Reader:
         from kafka.errors import OffsetOutOfRangeError
 
         with self._lock, told(self._broker):
-            consumer = self._placed(_known(partition), start)
+            wanted = _known(partition)
+            consumer = self._placed(wanted, start)
+            # As the last answer said; None before the first.
+            end = consumer.highwater(wanted)
+            wait = _POLL_MS if end is None or start < end else _LOOK_MS
             try:
-                return self._polled(consumer, _known(partition), start, _LOOK_MS)
+                return self._polled(consumer, wanted, start, wait)
             except OffsetOutOfRangeError:
-                first = consumer.beginning_offsets([_known(partition)])[_known(partition)]
+                first = consumer.beginning_offsets([wanted])[wanted]
                 return _packed([], first, first) if first > start else None
 
     def close(self) -> None:

@@ -202,7 +202,8 @@ class FlinkJob:
         self.submit(self.newest_checkpoint())
 
     def rescale(self) -> None:
-        """End the job with a savepoint and go on from it with another number of slots."""
+        """End the job with a savepoint; go on from it with other slots and another job server."""
+        self.kill("jobserver")
         savepoints = (self.session.folder / "savepoints").as_uri()
         made = self.manager.savepoint(self.id, savepoints, stop=True)
         self.parallelism = 3 - self.parallelism

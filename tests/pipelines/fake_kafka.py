@@ -128,6 +128,9 @@ class FakeConsumer:
     ) -> dict[TopicPartition, int]:
         return {each: self.cluster.partitions[each].end for each in wanted}
 
+    def highwater(self, wanted: TopicPartition) -> int | None:
+        return self.cluster.partitions[wanted].end if self.at else None
+
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[FakeRecord]]:
         (wanted,) = self.assigned
         found = self.cluster.partitions[wanted]

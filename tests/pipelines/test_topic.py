@@ -10,7 +10,8 @@ import pytest
 from drain_logs import START, Device, faulty, honest, write
 from drain_reference import expected
 from drain_states import committed, counted, projected
-from fake_kafka import FakeCluster, FakeConsumer, copied, install
+from fake_kafka import FakeCluster, FakeConsumer, FakeRecord, copied, install
+from kafka import TopicPartition
 from step_plans import DAY, HOUR, plans, registry
 
 from pipelines import partitions, quarantine
@@ -18,6 +19,7 @@ from pipelines.commit import StateDirectory
 from pipelines.drain import DrainResult, drain
 from pipelines.files import load
 from pipelines.manifest import Manifest
+from pipelines.partitions import Partition, Reader
 from pipelines.source import FrozenLog
 from pipelines.topic import KafkaTopics
 from sotto.brokers import Broker
@@ -418,3 +420,23 @@ def test_a_message_in_all_partitions_is_counted_once(cluster: FakeCluster, tmp_p
         cluster.partition(number).append(START + DAY, sent)
     tally = taken(cluster, tmp_path).tally
     assert (tally.counted, tally.duplicates) == (1, 1)
+
+
+def test_a_poll_waits_where_records_are_left(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waited at the end of each of many partitions would hold up the others."""
+    waits, poll = [], FakeConsumer.poll
+
+    def timed(self: FakeConsumer, timeout_ms: int) -> dict[TopicPartition, list[FakeRecord]]:
+        waits.append(timeout_ms)
+        return poll(self, timeout_ms)
+
+    monkeypatch.setattr(FakeConsumer, "poll", timed)
+    for number in range(2 * cluster.batch):
+        cluster.partition(0).append(START + number, b"any")
+    reader, at = Reader(Broker("fake:9092")), 0
+    while (piece := reader.poll(Partition(NAME, 0), at)) is not None:
+        at = piece.end
+    assert at == 2 * cluster.batch
+    assert waits == [200, 200, 20]
