@@ -21,7 +21,6 @@ import json
 import secrets
 import struct
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import lru_cache
@@ -40,7 +39,12 @@ from apache_beam.transforms.userstate import (
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.beam.plans import numbering_of
-from pipelines.beam.reading import NOTES, REJECTED, numbered, period_and_shard, rejected, with_numbering
+from pipelines.beam.reading import (
+    NOTES,
+    numbered,
+    period_and_shard,
+    rejected,
+)
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
 from pipelines.counts import pack_matrix
 from pipelines.keyed import new_key
@@ -72,7 +76,6 @@ PERIOD, SHARD = struct.Struct("<q"), struct.Struct("<H8q")
 OPEN = ("state_bytes", "chains", "pseudonyms")
 
 _TOKEN = 16
-
 
 
 class Head(NamedTuple):
@@ -179,19 +182,19 @@ class Count(beam.DoFn):
         key, value = element
         head = _head(kept)
         numbering, block = numbered(value)
-        if head.closed:
+        registry = self.stream.plans.numbered(numbering)
+        new = not head.token and not head.rows
+        last = closing_time(period_and_shard(key)[0], registry)
+        # Whatever the watermark is, it is not after the time of an element that comes.
+        if head.closed or (new and at.micros // 1000 >= last and not self.stream.bounded):
             yield from _outputs(*self._late(numbering, block))
             return
-        registry = self.stream.plans.numbered(numbering)
-        if not head.token and not head.rows:
-            period, _ = period_and_shard(key)
-            close.set(moment(closing_time(period, registry)))
+        if new:
+            close.set(moment(last))
         if not head.rows:
             settle.set(moment(next_settling(at.micros // 1000, registry)))
         gathered.add(value)
-        head = head._replace(
-            rows=head.rows + _rows_of(block), waiting=head.waiting + len(value)
-        )
+        head = head._replace(rows=head.rows + _rows_of(block), waiting=head.waiting + len(value))
         if head.rows >= ROWS or head.waiting >= BYTES:
             head = yield from self._count(key, head, gathered, log, snapshot)
         if not head.armed and not self.stream.bounded:
@@ -273,8 +276,9 @@ class Count(beam.DoFn):
         if not head.rows:
             return head
         period, shard = period_and_shard(key)
-        registry = self.stream.plans.registry()
         blocks = [numbered(value) for value in gathered.read()]
+        numberings = {bytes.fromhex(head.numbering), *(of for of, _ in blocks)}
+        registry = self.stream.plans.registry(numberings)
         rows = [self._renumbered(block, of, registry) for of, block in blocks]
         state, head = self._state(period, shard, head, registry, log, snapshot)
         gathered.clear()
@@ -347,8 +351,7 @@ class Count(beam.DoFn):
         now = (head.size + head.logged, totals.chains, totals.pseudonyms)
         told = (0, 0, 0) if closed else now
         note = {
-            name: after - before
-            for name, after, before in zip(OPEN, told, head.told, strict=True)
+            name: after - before for name, after, before in zip(OPEN, told, head.told, strict=True)
         }
         yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
         return head._replace(audited=now_ms(), due=False, told=told)

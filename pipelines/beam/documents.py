@@ -7,7 +7,9 @@ open any more; then its counts are dropped.
 
 Documents are idempotent: of one thing the one with the highest revision counts. Revisions are
 times. A pipeline that has gone back to a checkpoint may tell for a while of less than it has told
-before; the document is made again with the next change, and at the latest with the last.
+before; the document is made again with the next change, and at the latest with the last. What was
+told and has no successor stays: a window whose only reports are rejected this time, since what
+revokes their sender comes together with them now.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ from pipelines.published import (
 from pipelines.written import Tally
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
+from sotto.registry import Registry
 
 #: Milliseconds from the first news of something to its document: other shards have news as well.
 SOON = 1_000
@@ -127,7 +130,8 @@ class Windows(_Documents):
         """Gather a change of a window's counts."""
         key, change = element
         if told.read() is None:
-            complete, over = self._times(key)
+            registry = self.stream.plans.registry([WindowKey.from_bytes(key).fingerprint])
+            complete, over = _times(key, registry)
             on_time.set(moment(complete))
             last.set(moment(over))
         self.gather(change, news, told, tell)
@@ -171,7 +175,8 @@ class Windows(_Documents):
         at: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell of the window a last time and drop its counts."""
-        _, over = self._times(key)
+        # Not older than those by which shards were closed.
+        _, over = _times(key, self.stream.plans.latest())
         if at.micros // 1000 < over:
             # A plan that came later accepts reports for longer.
             last.set(moment(over))
@@ -196,21 +201,22 @@ class Windows(_Documents):
         before = _Told(*json.loads(told.read() or b"[]"))
         revision, plans = _revision(before), self.stream.plans
         window = (WindowKey.from_bytes(key), Window(revision, counts))
-        (row,), estimates = rows_of_windows([window], plans.registry(), plans.candidates())
+        registry = plans.registry([window[0].fingerprint])
+        (row,), estimates = rows_of_windows([window], registry, plans.candidates())
         shown = estimates if counts.any() else ()
         timely = before.timely or pane == "on_time"
         told.write(json.dumps(_Told(revision, False, timely)).encode())
         yield window_document(self.stream.job, row, shown, revision, pane)
 
-    def _times(self, key: bytes) -> tuple[int, int]:
-        """Return when a window's timely reports are complete, and when nothing changes it."""
-        registry = self.stream.plans.registry()
-        window = WindowKey.from_bytes(key)
-        plan = registry.by_fingerprint[window.fingerprint]
-        end = window.start + plan.metrics[window.metric].window
-        # What shards tell when they close the last period comes before that.
-        over = closing_time(registry.period_of(end - 1), registry) + 1
-        return end + plan.resolution + plan.grace, over
+
+def _times(key: bytes, registry: Registry) -> tuple[int, int]:
+    """Return when a window's timely reports are complete, and when nothing changes it."""
+    window = WindowKey.from_bytes(key)
+    plan = registry.by_fingerprint[window.fingerprint]
+    end = window.start + plan.metrics[window.metric].window
+    # What shards tell when they close the last period comes before that.
+    over = closing_time(registry.period_of(end - 1), registry) + 1
+    return end + plan.resolution + plan.grace, over
 
 
 class Periods(_Documents):
@@ -233,7 +239,7 @@ class Periods(_Documents):
         """Gather a shard's audit."""
         key, totals = element
         if told.read() is None:
-            last.set(moment(self._over(key)))
+            last.set(moment(_over(key, self.stream.plans.registry())))
         self.gather(totals, news, told, tell)
 
     @on_timer(TELL)
@@ -262,7 +268,7 @@ class Periods(_Documents):
         at: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell the last audit, once all shards have closed the period."""
-        over = self._over(key)
+        over = _over(key, self.stream.plans.latest())
         if at.micros // 1000 < over:
             # A plan that came later accepts reports for longer.
             last.set(moment(over))
@@ -291,14 +297,15 @@ class Periods(_Documents):
         }
         return period_document(self.stream.job, row, _revision(before))
 
-    def _over(self, key: bytes) -> int:
-        # What shards tell when they close it comes before that.
-        (period,) = PERIOD.unpack(key)
-        return closing_time(period, self.stream.plans.registry()) + 1
-
     def sum(self, parts: list[bytes]) -> bytes:
         # Of a shard the last audit counts.
         return b"".join({p[:2]: p for part in parts for p in _cut(part)}.values())
+
+
+def _over(key: bytes, registry: Registry) -> int:
+    # What shards tell when they close it comes before that.
+    (period,) = PERIOD.unpack(key)
+    return closing_time(period, registry) + 1
 
 
 def _cut(packed: bytes) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -39,9 +39,22 @@ class PlansFolder:
 
     path: str
 
-    def registry(self) -> Registry:
-        """Return the plans that are known here, at most ``LOOK_SECONDS`` old."""
-        return _looked(self.path).registry
+    def registry(self, known: Collection[bytes] = ()) -> Registry:
+        """Return the plans that are known here, at most ``LOOK_SECONDS`` old.
+
+        Parameters
+        ----------
+        known : collection of bytes
+            Numberings by workers that may have looked later: their plans are among them.
+        """
+        registry = _looked(self.path).registry
+        if all(each in registry.by_fingerprint for one in known for each in _fingerprints(one)):
+            return registry
+        return _look(self.path).registry
+
+    def latest(self) -> Registry:
+        """Return the plans that are there now."""
+        return _look(self.path).registry
 
     def candidates(self) -> Candidates:
         """Return the strings to look for, of the same plans."""
@@ -60,13 +73,10 @@ class PlansFolder:
         PlanError
             A plan is not in the folder.
         """
-        registry = self.registry()
+        registry = self.registry([numbering])
         if numbering_of(registry) == numbering:
             return registry
-        wanted = [numbering[at : at + _FINGERPRINT] for at in range(0, len(numbering), 32)]
-        if any(each not in registry.by_fingerprint for each in wanted):
-            registry = _look(self.path).registry
-        return _ordered(registry, tuple(wanted))
+        return _ordered(registry, _fingerprints(numbering))
 
     def renumbered(self, rows: Rows, numbering: bytes, registry: Registry) -> Rows:
         """Return rows that were numbered in another way as this registry numbers them."""
@@ -83,6 +93,11 @@ class PlansFolder:
 def numbering_of(registry: Registry) -> bytes:
     """Return the plans' fingerprints in the order that gives metrics their ids."""
     return b"".join(plan.fingerprint for plan in registry.plans)
+
+
+def _fingerprints(numbering: bytes) -> tuple[bytes, ...]:
+    starts = range(0, len(numbering), _FINGERPRINT)
+    return tuple(numbering[at : at + _FINGERPRINT] for at in starts)
 
 
 @dataclass(frozen=True)
@@ -127,7 +142,9 @@ def _ordered(registry: Registry, fingerprints: tuple[bytes, ...]) -> Registry:
 
 
 @lru_cache(maxsize=64)
-def _translation(former: Registry, registry: Registry) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+def _translation(
+    former: Registry, registry: Registry
+) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
     first: dict[bytes, int] = {}
     for number, fingerprint, _, _ in registry.metrics:
         first.setdefault(fingerprint, number)

@@ -285,7 +285,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             if at != begin:
                 held.moved = time.monotonic()
             now = now_ms()
-            time_of = now if given_back else max(gathered.first, clock.watermark)
+            time_of = max(now if given_back else gathered.first, clock.watermark)
             yield from _elements(gathered, numbering_of(registry), moment(time_of))
             watermark = max(clock.watermark, append)
             if given_back:
