@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pipelines.flink.jobfolder import Known
 from step_plans import plans
 from watched import FakeDocuments, FakeGroup, Watched, exposition, samples, sunk, value, watched
 
@@ -18,7 +19,6 @@ from pipelines.exporter.group import PREFIX, WatchedGroup
 from pipelines.exporter.health import Health, Readers
 from pipelines.exporter.lag import Lag
 from pipelines.exporter.sources import MissingError, Status, read
-from pipelines.flink.jobfolder import Known
 from sotto.brokers import Broker
 from sotto.cli import main
 from sotto.errors import BrokerError

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from drain_logs import Sent, write
 from drain_states import counted, projected
+from pipelines.streaming.deployment import Deployment, Lane
 from requeued import rejects
 from signed_logs import (
     ATTACKS,
@@ -42,7 +43,6 @@ from pipelines.drain import DrainResult, drain
 from pipelines.ledger import period_totals
 from pipelines.published import HealthDocument
 from pipelines.requeue import requeue
-from pipelines.streaming.deployment import Deployment, Lane
 from sotto.cli import main
 from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError

@@ -12,14 +12,14 @@ import pytest
 import zstandard
 from drain_logs import START
 from kafka.record.util import encode_varint
+from pipelines.streaming.batches import block_of
+from pipelines.streaming.clock import ClockKeeper, Record
+from pipelines.streaming.deployment import Lane
 from streaming_logs import deployment
 from streaming_runner import LANES, Backend
 from test_batches import batch, read, sealed
 
 from pipelines import unpacking
-from pipelines.streaming.batches import block_of
-from pipelines.streaming.clock import ClockKeeper, Record
-from pipelines.streaming.deployment import Lane
 from pipelines.unpacking import MOST_BYTES, MOST_HEADERS, MOST_HEADERS_EACH, MOST_RECORDS
 from sotto.wire import MAX_MESSAGE
 
