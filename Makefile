@@ -8,12 +8,12 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 PEERS := .venv-peers
-# Flink's Python, in which the streaming job runs.
-FLINK := .venv-flink
 # Of the broker: plain, or tls with SASL/SCRAM.
 PROFILE ?= plain
 KAFKA_PORT ?= 9092
 FLINK_PORT ?= 8081
+JOB_PORT ?= 8099
+POOL_PORT ?= 50000
 # Of the containers: flink, or drain.
 ENGINE ?= flink
 # Of the fault runs: how many faults have to hit, and within which time.
@@ -22,9 +22,8 @@ FLINK_FAULTS ?= 45
 KILLS ?= 1000
 MINUTES ?= 45
 PEERS_STAMP := $(PEERS)/.installed
-FLINK_STAMP := $(FLINK)/.installed
 
-.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-venv flink-stop soak soak-sdk compose-up compose-down lock clean
+.PHONY: help venv demo test test-unit lint docs bench bench-peers kafka kafka-stop flink flink-stop soak soak-sdk compose-up compose-down lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -40,7 +39,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: venv  ## a year of real flights through the SDK, the log, Beam and back; writes build/demo/report.html
 	$(BIN)/python -m examples.flights
 
-test: venv flink-venv lint  ## everything that CI checks: format, lint, types, all tests
+test: venv lint  ## everything that CI checks: format, lint, types, all tests
 	$(BIN)/python -m pytest --numprocesses 2
 
 test-unit: venv  ## the quick tests only
@@ -72,21 +71,13 @@ kafka:  ## start Apache Kafka on loopback (PROFILE=tls for TLS and SASL/SCRAM, K
 kafka-stop:  ## stop it (PROFILE=tls for the other one); what it holds stays in build/kafka
 	$(PYTHON) -m deploy.kafka stop --profile $(PROFILE)
 
-flink-venv: $(FLINK_STAMP)  ## make the environment of the streaming job in .venv-flink
+flink: venv  ## start Flink, Beam's job server and workers on loopback (FLINK_PORT=8081, JOB_PORT=8099, POOL_PORT=50000)
+	$(BIN)/python -m deploy.flink start --port $(FLINK_PORT) --job-port $(JOB_PORT) --pool-port $(POOL_PORT)
 
-$(FLINK_STAMP): deploy/flink/job.requirements.lock pyproject.toml
-	test -x $(FLINK)/bin/python || $(PYTHON) -m venv $(FLINK)
-	$(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
-	PYTHONWARNINGS=ignore $(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $@
-
-flink: venv  ## start Flink, Beam's job server and workers on loopback (FLINK_PORT=8081)
-	$(BIN)/python -m deploy.flink start --port $(FLINK_PORT)
-
-flink-stop:  ## stop it; checkpoints and savepoints stay in build/flink
+flink-stop: venv  ## stop it; checkpoints and savepoints stay in build/flink
 	$(BIN)/python -m deploy.flink stop
 
-soak: venv flink-venv  ## drains and the job on Flink under faults: nothing lost, nothing twice
+soak: venv  ## bounded runs and the pipeline on Flink under faults: nothing lost, nothing twice
 	$(BIN)/python -m benchmarks.soak drains --faults $(FAULTS) --minutes $(MINUTES)
 	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
 
@@ -107,12 +98,9 @@ lock: venv  ## write requirements.lock again from pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file benchmarks/peers/requirements.lock benchmarks/peers/requirements.in
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --output-file deploy/flink/job.requirements.lock deploy/flink/job.requirements.in
 	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --constraint requirements.lock --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
 	  --output-file deploy/images/requirements.lock pyproject.toml
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) $(PEERS) $(FLINK) build dist *.egg-info
+	rm -rf $(VENV) $(PEERS) build dist *.egg-info

@@ -17,9 +17,9 @@ NAMES = (
     "step",
     "drain",
     "growth",
+    "costs",
     "signatures",
     "kafka",
-    "streaming",
     "flink",
 )
 

@@ -1,11 +1,20 @@
-"""The streaming job on a Flink with two slots beside a drain of the same topic.
+"""The streaming pipeline on a Flink with two slots: a backlog, and many partitions and shards.
 
-Broker, Flink and job are started for it, on loopback, and share the machine's cores. Reports are
-those of ``benchmarks.kafka``. The job finds all of them in the topic; its rate is taken between the
-first and the last health document that tells of new ones, so that starting costs nothing. The
-drain has one core; its rate is by wall time too. *Recovery* is from the death of the task manager,
-which is started again at once, to the document that tells of reports sent after it: JVM, restore
-of the last checkpoint, Python workers. The checkpoint is the first after all reports were counted.
+Broker, Flink, job server and workers are started for it, on loopback, and share the machine's
+cores; workers are one Python process a slot.
+
+*Backlog*: reports are those of ``benchmarks.kafka``, all in the topic before the job is submitted.
+The rate is taken from the first health document that tells of reports to the one that tells of all
+of them counted, so that starting costs nothing. A bounded run (``sotto aggregate``) of the same
+topic stands beside it, on one core, by wall time too. The checkpoint is the first that was begun
+after all was counted.
+
+*Wide*: 64 partitions, 1,000 shards, budget periods of a minute. First nothing comes, then 20,000
+reports a second (``benchmarks.soak.load``), then nothing again: what a job costs that waits, and
+whether checkpoints go on. *Behind* is the most records that were not read, in seconds of the load.
+
+Cores are processor time by wall time: of the broker, the job manager, the task manager, and all
+workers.
 """
 
 from __future__ import annotations
@@ -16,201 +25,233 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.drain import CANDIDATES, plan
 from benchmarks.kafka import PARTITIONS, Measured, fill
+from benchmarks.soak import load
+from benchmarks.soak.flinkjob import FlinkJob, memory
+from benchmarks.soak.follower import Follower
+from benchmarks.soak.schedule import FaultError
 from deploy.errors import DeployError
-from deploy.flink.cluster import LocalFlink
+from deploy.flink.rest import FlinkError
 from deploy.kafka.broker import LocalBroker
-from pipelines.flink.jobfolder import JobFolder
-from pipelines.flink.launch import Asked, submit
-from pipelines.flink.preflight import stay_of
-from pipelines.flink.rest import FlinkError, JobManager
-from pipelines.published import HealthDocument, parse
+from pipelines.exporter.lag import WatchedStream
+from pipelines.published import HealthDocument
 from sotto.brokers import Broker
-from sotto.registry import Registry
+from sotto.compiled import CompiledPlan
 from sotto.sinktopics import SinkTopic
-from sotto.topicadmin import connected
 from sotto.topics import ReportTopic
 
 SLOTS = 2
 #: Rows a message, and reports of the topic.
-CASES = ((5, 300_000), (50, 1_500_000))
-#: About how many reports are sent after the task manager's death.
-AFTERWARDS = 30_000
-#: How long a job may take, s.
+CASES = ((5, 1_000_000), (50, 3_000_000))
+#: Of the wide job.
+WIDE_PARTITIONS, WIDE_SHARDS = 64, 1_000
+RATE = 20_000
+#: Seconds of each of its phases, and between two looks.
+PHASE, LOOK = 90, 5
+#: How long anything may take, s.
 PATIENCE = 600
 
 
-class Streamed(NamedTuple):
-    """What a job has done.
+class Bench:
+    """A job on a session of its own, and what is known of it."""
 
-    Attributes
-    ----------
-    rate : float
-        Reports a second.
-    checkpoint : int
-        Bytes of the last one.
-    memory : tuple of float
-        Resident megabytes: of the job manager, the task manager and the workers together.
-    recovery : float
-        Seconds.
-    """
+    def __init__(
+        self, folder: Path, local: LocalBroker, plan: CompiledPlan, topic: ReportTopic, every: int
+    ) -> None:
+        client = local.client_file
+        self.topic, self.broker, self._local = topic, Broker.from_file(client), local
+        self.job = FlinkJob(
+            folder,
+            plan,
+            client,
+            topic,
+            slots=SLOTS,
+            checkpoint_every=10_000,
+            every=every,
+            linger=2_000,
+            candidates={plan.fingerprint: {"destination": CANDIDATES}},
+        )
+        self.job.parallelism = SLOTS
+        self.job.make_topics()
+        self._estimates = Follower(self.broker, SinkTopic(topic.name, "estimates"))
 
-    rate: float
-    checkpoint: int
-    memory: tuple[float, float, float]
-    recovery: float
+    def health(self) -> HealthDocument | None:
+        """Return what the job has said of itself last."""
+        self._estimates.read()
+        found = self._estimates.of(HealthDocument)
+        return found[0] if found else None
+
+    def pids(self) -> tuple[list[int | None], ...]:
+        """Return the processes: broker, job manager, task manager, workers."""
+        session = self.job.session
+        one = [[self._local.pid], [session.job_manager.pid], [session.task_manager.pid]]
+        return *one, [*session.workers]
+
+    def cores(self, since: tuple[float, list[float]]) -> str:
+        """Return the cores that they have used since :meth:`clock`."""
+        (began, before), (now, after) = since, self.clock()
+        return "/".join(
+            f"{(b - a) / (now - began):.2f}" for a, b in zip(before, after, strict=True)
+        )
+
+    def clock(self) -> tuple[float, list[float]]:
+        """Return what time it is, and the processor time of all processes until now."""
+        return time.monotonic(), [sum(map(_processor, pids)) for pids in self.pids()]
+
+    def memory(self) -> str:
+        """Return the resident megabytes of the task manager and of the workers."""
+        *_, manager, workers = self.pids()
+        return f"{memory(manager):,.0f}/{memory(workers):,.0f}"
+
+    def checkpoint(self, number: int = 0) -> tuple[float, float]:
+        """Return MB and seconds of the last checkpoint, once so many more have been made."""
+        wanted, deadline = self.job.checkpoints() + number, time.monotonic() + PATIENCE
+        while self.job.checkpoints() < wanted:
+            if time.monotonic() > deadline:
+                raise FlinkError(f"no checkpoint within {PATIENCE} s")
+            time.sleep(0.2)
+        last = self.job.manager.checkpoints(self.job.id)["latest"]["completed"] or {}
+        return last.get("state_size", 0) / 1e6, last.get("end_to_end_duration", 0) / 1e3
 
 
 def main() -> None:
-    """Print the table."""
-    head = (
-        "rows/message",
-        "reports",
-        "Flink/s",
-        "drain/s",
-        "ratio",
-        "checkpoint",
-        "MB JM/TM/workers",
-    )
-    print("  ".join(f"{name:>16}" for name in (*head, "recovery")))
+    """Print the tables."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        local = LocalBroker(folder / "broker")
-        session = LocalFlink(folder / "flink", slots=SLOTS)
+        local = LocalBroker(Path(name) / "broker")
         try:
             local.start()
-            session.start()
+            _head("rows/message", "reports", "stream/s", "bounded/s", "ratio", "cores", "MB TM/w")
             for rows, reports in CASES:
-                print(_line(local, session, folder, rows, reports), flush=True)
-        except (DeployError, FlinkError) as error:
+                _backlog(local, Path(name) / f"rows-{rows}", rows, reports)
+            _head("", "reports/s", "behind s", "made", "failed", "cores", "MB TM/w")
+            _wide(local, Path(name) / "wide")
+        except (DeployError, FlinkError, FaultError) as error:
             print(f"not measured: {error}")
         finally:
-            session.stop()
             local.stop()
 
 
-def _line(local: LocalBroker, session: LocalFlink, folder: Path, rows: int, reports: int) -> str:
-    broker = Broker.from_file(local.client_file)
+def _backlog(local: LocalBroker, folder: Path, rows: int, reports: int) -> None:
     topic = ReportTopic(f"rows-{rows}", 1, PARTITIONS)
-    registry = Registry([plan()])
-    with connected(broker) as topics:
-        topics.create(topic, replicas=1, retention=registry.horizon)
-        for kind in ("estimates", "quarantine"):
-            topics.create_sink(SinkTopic(topic.name, kind), 1, 1, stay_of(registry))
-    fill(broker, topic, rows, reports)
-    command = [sys.executable, "-m", "benchmarks.kafka", broker.servers, str(topic)]
+    bench = Bench(folder, local, plan(), topic, every=1_000)
+    fill(bench.broker, topic, rows, reports)
+    command = [sys.executable, "-m", "benchmarks.kafka", bench.broker.servers, str(topic)]
     output = subprocess.run(
-        [*command, str(folder / f"state-{rows}")], check=True, capture_output=True, text=True
+        [*command, str(folder / "state")], check=True, capture_output=True, text=True
     ).stdout
-    drained = Measured(*json.loads(output))
-    job = folder / f"job-{rows}"
-    streamed = _stream(local, session, job, topic, rows, drained.reports)
-    drain_rate = drained.reports / drained.wall
-    cells = (
-        f"{rows}",
-        f"{drained.reports:,}",
-        f"{streamed.rate:,.0f}",
-        f"{drain_rate:,.0f}",
-        f"{streamed.rate / drain_rate:.2f}",
-        f"{streamed.checkpoint / 1e6:,.1f} MB",
-        "/".join(f"{size:,.0f}" for size in streamed.memory),
-        f"{streamed.recovery:.1f} s",
-    )
-    return "  ".join(f"{cell:>16}" for cell in cells)
-
-
-def _stream(
-    local: LocalBroker,
-    session: LocalFlink,
-    folder: Path,
-    topic: ReportTopic,
-    rows: int,
-    reports: int,
-) -> Streamed:
-    """Let a job count a topic, lose its task manager, and end."""
-    compiled, broker = plan(), Broker.from_file(local.client_file)
-    asked = Asked(
-        plans=[compiled],
-        candidates={compiled.fingerprint: {"destination": CANDIDATES}},
-        broker=local.client_file,
-        topics=[topic],
-        flink=session.address,
-        parallelism=SLOTS,
-        every=1_000,
-        environment=session.client,
-    )
-    manager = JobManager(session.address)
-    manager.wait_for_slots(SLOTS, PATIENCE)
-    job = submit(JobFolder(folder), asked)
+    bounded = Measured(*json.loads(output))
+    bench.job.session.start()
     try:
-        seen = _progress(broker, topic, reports)
-        if len(seen) < 2:
-            raise FlinkError(f"{reports} reports are too few: one document tells of all")
-        checkpoint = _next_checkpoint(manager, job)
-        managers = _resident(session.job_manager.pid), _resident(session.task_manager.pid)
-        memory = (*managers, sum(map(_resident, session.workers)))
-        died = time.time()
-        session.task_manager.kill()
-        session.start()
-        more = fill(broker, topic, rows, AFTERWARDS) * rows
-        recovered = _progress(broker, topic, reports + more)[-1][0]
+        bench.job.submit()
+        first = _until(bench, lambda done: done.reports > 0)
+        clock = bench.clock()
+        last = _until(bench, lambda done: done.stepped >= bounded.reports)
+        cores, held = bench.cores(clock), bench.memory()
+        checkpoint = bench.checkpoint(2)
     finally:
-        manager.cancel(job)
-        manager.wait(job, "CANCELED")
-    (first, had), (last, has) = seen[0], seen[-1]
-    return Streamed((has - had) / (last - first), checkpoint, memory, recovered - died)
+        bench.job.stop()
+    rate = (last.stepped - first.stepped) / (last.time - first.time)
+    _line(
+        rows,
+        f"{bounded.reports:,}",
+        f"{rate:,.0f}",
+        f"{bounded.reports / bounded.wall:,.0f}",
+        f"{rate * bounded.wall / bounded.reports:.2f}",
+        cores=cores,
+        held=held,
+        checkpoint=checkpoint,
+    )
 
 
-def _progress(broker: Broker, topic: ReportTopic, reports: int) -> list[tuple[float, int]]:
-    """Return when health documents were made and how many reports they tell of, up to all."""
-    from kafka import KafkaConsumer, TopicPartition
+class _Done(NamedTuple):
+    """What a health document tells: when, s; reports read, and those that are in a state."""
 
-    partition = TopicPartition(str(SinkTopic(topic.name, "estimates")), 0)
-    consumer = KafkaConsumer(**broker.options(10))
-    consumer.assign([partition])
-    consumer.seek_to_beginning()
-    seen: list[tuple[float, int]] = []
-    deadline = time.monotonic() + PATIENCE
-    while not seen or seen[-1][1] < reports:
-        if time.monotonic() > deadline:
-            raise FlinkError(f"{seen[-1:]} of {reports} reports within {PATIENCE} s")
-        for records in consumer.poll(timeout_ms=500).values():
-            for record in records:
-                document = parse(record.key, record.value)
-                if isinstance(document, HealthDocument):
-                    number = int(str(document.health["reports"]))
-                    if number and (not seen or number > seen[-1][1]):
-                        seen.append((record.timestamp / 1000, number))
-    consumer.close()
-    return seen
+    time: float
+    reports: int
+    stepped: int
 
 
-def _next_checkpoint(manager: JobManager, job: str) -> int:
-    """Return the size in bytes of the next checkpoint."""
-    before, deadline = _made(manager, job), time.monotonic() + PATIENCE
-    while _made(manager, job) == before:
-        if time.monotonic() > deadline:
-            raise FlinkError(f"no checkpoint within {PATIENCE} s: {manager.failure(job)}")
+def _until(bench: Bench, reached: Callable[[_Done], bool]) -> _Done:
+    deadline, done = time.monotonic() + PATIENCE, None
+    while time.monotonic() < deadline:
+        if (document := bench.health()) is not None:
+            say = {name: int(str(document.health[name])) for name in ("reports", *_STEPPED)}
+            reports = say.pop("reports")
+            done = _Done(document.revision / 1000, reports, sum(say.values()))
+            if reached(done):
+                return done
         time.sleep(0.2)
-    return int(manager.checkpoints(job)["latest"]["completed"]["state_size"])
+    raise FlinkError(f"after {PATIENCE} s the job has done {done}")
 
 
-def _made(manager: JobManager, job: str) -> int:
-    return int(manager.checkpoints(job)["counts"]["completed"])
+#: What becomes of a report that is not rejected.
+_STEPPED = ("counted", "superseded", "duplicates", "revoked")
 
 
-def _resident(pid: int | None) -> float:
-    """Return the memory of a process in megabytes; 0 if it has ended."""
-    said = subprocess.run(
-        ["ps", "-o", "rss=", "-p", str(pid or 0)], capture_output=True, text=True, check=False
-    ).stdout
-    return int(said or 0) * 1024 / 1e6
+def _wide(local: LocalBroker, folder: Path) -> None:
+    topic = ReportTopic("wide", 1, WIDE_PARTITIONS)
+    bench = Bench(folder, local, load.plan_of(WIDE_SHARDS), topic, every=5_000)
+    command = [sys.executable, "-m", "benchmarks.soak.load", str(local.client_file), str(topic)]
+    command += ["--shards", str(WIDE_SHARDS), "--rate", str(RATE), "--seconds", str(PHASE)]
+    bench.job.start()
+    try:
+        bench.checkpoint(1)
+        _phase(bench, "idle", 0)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sending:
+            _phase(bench, "loaded", RATE)
+            sent = json.loads(sending.communicate()[0])
+        _until(bench, lambda done: done.stepped >= sent["reports"])
+        _phase(bench, "idle again", 0)
+    finally:
+        bench.job.stop()
+
+
+def _phase(bench: Bench, name: str, rate: int) -> None:
+    watched = WatchedStream(bench.broker, [bench.topic])
+    clock, behind = bench.clock(), 0
+    made, failed = bench.job.checkpoints(), bench.job.checkpoints("failed")
+    while time.monotonic() - clock[0] < PHASE:
+        time.sleep(LOOK)
+        if rate and (document := bench.health()) is not None:
+            offsets = document.health["offsets"]
+            assert isinstance(offsets, dict)
+            behind = max(behind, watched.lag(offsets).records)
+    _line(
+        name,
+        f"{rate:,}",
+        f"{behind * load.METRICS / rate:.1f}" if rate else "",
+        bench.job.checkpoints() - made,
+        bench.job.checkpoints("failed") - failed,
+        cores=bench.cores(clock),
+        held=bench.memory(),
+        checkpoint=bench.checkpoint(),
+    )
+
+
+def _head(*names: str) -> None:
+    print("  ".join(f"{name:>12}" for name in names[:-2]), end="  ")
+    print(f"{'cores B/JM/TM/w':>20}  {names[-1]:>12}  {'checkpoint MB, s':>18}", flush=True)
+
+
+def _line(*cells: object, cores: str, held: str, checkpoint: tuple[float, float]) -> None:
+    size, seconds = checkpoint
+    print("  ".join(f"{cell:>12}" for cell in cells), end="  ")
+    print(f"{cores:>20}  {held:>12}  {f'{size:,.1f}, {seconds:.1f}':>18}", flush=True)
+
+
+def _processor(pid: int | None) -> float:
+    """Return the processor time of a process, s; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     main()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from mechanisms.estimate import Estimate, two_sided
+from mechanisms.isotonic import falling_fit
 from mechanisms.strata import Strata
 
 if TYPE_CHECKING:
@@ -67,14 +68,12 @@ class Survival:
     def falling(self) -> NDArray[np.float64]:
         """Return the isotonic estimate of survival in each stratum, shape ``(B,)``."""
         import numpy as np
-        from scipy.optimize import isotonic_regression
 
-        fit = isotonic_regression(
+        fit = falling_fit(
             self.strata.means[:, 0] / self.present,
-            weights=self.strata.reports.astype(np.float64),
-            increasing=False,
+            self.strata.reports.astype(np.float64),
         )
-        falling: NDArray[np.float64] = np.clip(fit.x, 0.0, 1.0)
+        falling: NDArray[np.float64] = np.clip(fit, 0.0, 1.0)
         return falling
 
     def least_variance(self) -> float:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Of a mask of rungs: the newest one, counted from one; 0 for none.
 NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
+#: Of a mask of rungs: how many they are.
+RUNGS = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 
 @dataclass(frozen=True, eq=False)

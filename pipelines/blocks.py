@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.parts import Parts
 from pipelines.quarantine import rejected
 from pipelines.rows import Rows, rows_of
 from pipelines.step import Rejects
@@ -39,7 +40,9 @@ class Arrivals(NamedTuple):
     reports: int
 
 
-def arrivals(block: Block, registry: Registry, first_open: int | None) -> Arrivals:
+def arrivals(
+    block: Block, registry: Registry, first_open: int | None, parts: Parts | None = None
+) -> Arrivals:
     """Decode a stretch of the log.
 
     Parameters
@@ -50,15 +53,17 @@ def arrivals(block: Block, registry: Registry, first_open: int | None) -> Arriva
         The plans in force.
     first_open : int or None
         The first budget period that is not closed; None if none has been closed yet.
+    parts : Parts, optional
+        As in :func:`~pipelines.rows.rows_of`.
     """
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
         Reject(Reason.CORRUPT_LOG, bytes(stretch.body), stretch.append) for stretch in block.corrupt
     ]
-    timely = rows_of(decoded.batches, registry)
+    timely = rows_of(decoded.batches, registry, parts=parts)
     # Selected first: made-up event times lie in very many periods.
     seen = [_seen(batch, registry) for batch in decoded.untimely]
-    untimely = rows_of(seen, registry, countable=False)
+    untimely = rows_of(seen, registry, countable=False, parts=parts)
     closed = [rows for rows in timely if _is_closed(rows, first_open)]
     late = [reject for rows in closed for reject in rejected(_late(rows), registry)]
     return Arrivals(

@@ -26,7 +26,10 @@ KIND = b"counts"
 
 _HEAD = struct.Struct("<32sHqQHI6x")
 _KEY = struct.Struct("<32sHq")
+_MATRIX = struct.Struct("<HI2x")
 _I64 = np.dtype("<i8")
+#: Bytes of a window's key.
+KEY_BYTES = _KEY.size
 
 Matrix: TypeAlias = NDArray[np.int64]
 
@@ -71,7 +74,13 @@ class Window:
 
 def pack_matrix(counts: Matrix) -> bytes:
     """Return a matrix as bytes: rungs u16, length u32, 2 B of zeros, then i64."""
-    return struct.pack("<HI2x", *counts.shape) + counts.astype(_I64, copy=False).tobytes()
+    return _MATRIX.pack(*counts.shape) + counts.astype(_I64, copy=False).tobytes()
+
+
+def matrix_bytes(data: bytes, at: int) -> int:
+    """Return how many bytes the packed matrix takes that begins somewhere."""
+    rungs, length = _MATRIX.unpack_from(data, at)
+    return int(_MATRIX.size + _I64.itemsize * rungs * length)
 
 
 def unpack_matrix(data: bytes) -> Matrix:
@@ -84,7 +93,7 @@ def unpack_matrix(data: bytes) -> Matrix:
     """
     if len(data) < 8 or (len(data) - 8) % 8:
         raise FormatError(f"{len(data)} bytes are no matrix of counts")
-    rungs, length = struct.unpack_from("<HI2x", data)
+    rungs, length = _MATRIX.unpack_from(data)
     values = np.frombuffer(data, _I64, offset=8)
     if values.size != rungs * length:
         raise FormatError(f"a matrix of counts of {rungs} x {length} has {values.size} numbers")

@@ -22,6 +22,7 @@ from pipelines.intent import Intent
 from pipelines.lanes import Source, source_of
 from pipelines.publishing import Publish
 from pipelines.results import Results, of_state
+from pipelines.runners import EMBEDDED, Runner
 from pipelines.source import FrozenLog
 from pipelines.written import Tally, Written
 from sotto.compiled import CompiledPlan
@@ -101,6 +102,8 @@ def drain(
     *,
     candidates: Candidates | None = None,
     publish: Publish | None = None,
+    runner: Runner = EMBEDDED,
+    elsewhere: str | None = None,
     stop: Callable[[], bool] = lambda: False,
     trust: int = TRUST,
     clock: Callable[[], int] = now_ms,
@@ -131,6 +134,11 @@ def drain(
     publish : Publish, optional
         Publishes what is committed: :class:`~pipelines.publishing.EstimatesTopic`,
         :class:`~pipelines.quarantinetopic.QuarantineTopic`.
+    runner : Runner
+        Of the jobs: the embedded one, or that of any options of Beam's.
+    elsewhere : str, optional
+        Folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it
+        under that name. Fixed when the state directory is made.
     stop : callable
         Asked after every drain; draining ends where it says so.
     trust : int
@@ -164,7 +172,7 @@ def drain(
             note = checkpoint or _ignore
             # Before the lock was held, another process may have added plans.
             registry, strings = directory.plans.with_given(plans, candidates or {})
-            driver = Driver(directory, registry, strings, results, note, publish)
+            driver = Driver(directory, registry, strings, results, note, publish, runner, elsewhere)
             trusted = clock() + trust if as_of is None else None
             result = _drain(driver, source, as_of, trusted, max_reports, progress or _ignore, stop)
         except (OSError, FormatError) as error:

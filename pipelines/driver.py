@@ -23,6 +23,7 @@ from pipelines.plannames import check_plans
 from pipelines.projection import projection
 from pipelines.publishing import Publish
 from pipelines.results import Results
+from pipelines.runners import EMBEDDED, Runner
 from pipelines.withheld import Withheld
 from pipelines.written import Written
 from sotto.errors import BrokerError, DrainError
@@ -35,6 +36,7 @@ STEPS = (
     "intent.json renamed",
     "begun",
     "written",
+    "placed",
     "synced",
     "MANIFEST.json written",
     "MANIFEST.json renamed",
@@ -60,6 +62,10 @@ class Driver:
         Told of every step of a commit; tests stop the process there.
     publish : Publish, optional
         What is committed is published by it, if by anything.
+    runner : Runner
+        Of the jobs.
+    elsewhere : str, optional
+        As of :meth:`pipelines.commit.StateDirectory.open`.
 
     Attributes
     ----------
@@ -84,6 +90,8 @@ class Driver:
         results: Results,
         checkpoint: Checkpoint,
         publish: Publish | None = None,
+        runner: Runner = EMBEDDED,
+        elsewhere: str | None = None,
     ) -> None:
         self.directory = directory
         self.registry = registry
@@ -92,7 +100,8 @@ class Driver:
         self.checkpoint = checkpoint
         self.unpublished = ""
         self._to_topic = publish
-        self.manifest = directory.open()
+        self.runner = runner
+        self.manifest = directory.open(elsewhere)
         self._noted = _noted(directory.path)
         self._names = names_of(registry.plans)
         check_plans(self.manifest, registry)
@@ -128,9 +137,11 @@ class Driver:
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
-        job = Job.of(ranges, self.directory.path, self.registry, self.manifest)
-        written = _run(job, items)
+        job = Job.of(ranges, self.directory.files, self.registry, self.manifest, intent)
+        written = _run(job, items, self.runner)
         self.checkpoint("written")
+        job.files.place(job.attempt, written.files)
+        self.checkpoint("placed")
         self._advance(intent, written)
         self._project()
         self.note(time.monotonic() - began)
@@ -162,6 +173,9 @@ class Driver:
         """Return what an intent takes, and of what."""
         if not intent.requeue:
             assert source is not None
+            if not self.runner.embedded:
+                # What was kept for a job in this process, others cannot use.
+                source.close()
             return source, intent.items
         missing = sorted({each.plan for each in intent.requeue} - self._names.keys())
         if missing:
@@ -169,7 +183,7 @@ class Driver:
                 "an interrupted requeue takes reports of plans that are missing: "
                 + ", ".join(missing)
             )
-        withheld = Withheld(str(self.directory.path), intent.requeue)
+        withheld = Withheld(self.directory.files, intent.requeue)
         return withheld, withheld.items
 
     def note(self, seconds: float | None = None) -> None:
@@ -205,7 +219,7 @@ class Driver:
         # that asked for fewer reports.
         anew = since > 0 and (
             self.results.lineage() != manifest.digest(since)
-            or not self.results.withholds_as(self.registry.plans)
+            or not self.results.withholds_as(self.registry)
         )
         since = 0 if anew else since
         if since < manifest.generation:
@@ -225,12 +239,12 @@ def _noted(state_dir: Path) -> LastDrain | None:
         return None
 
 
-def _run(job: Job, items: tuple[WorkItem, ...]) -> Written:
+def _run(job: Job, items: tuple[WorkItem, ...], runner: Runner) -> Written:
     """Run a job; whatever stops it becomes a :class:`DrainError`."""
     try:
-        return run(job, items)
+        return run(job, items, runner)
     except (DrainError, BrokerError):
         raise
     except Exception as error:
         # Beam raises what a stage raised again, as the same or as another exception.
-        raise DrainError(f"the drain was not committed: {error}") from error
+        raise DrainError(f"the drain was not committed: {runner.reason(error)}") from error

@@ -20,6 +20,32 @@ from sotto.registry import Registry
 Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
 
 
+def joined(
+    windows: Mapping[WindowKey, Window], registry: Registry
+) -> list[tuple[WindowKey, Window]]:
+    """Return windows with those of equal metrics in several versions of a plan added up.
+
+    A metric that is the same in two versions is estimated once, under the lowest of them. The
+    revision is the highest of the parts'.
+
+    Parameters
+    ----------
+    windows : mapping of WindowKey to Window
+        All that are counted of their metrics and times.
+    registry : Registry
+        Has the plans of all of them.
+    """
+    whole: dict[WindowKey, Window] = {}
+    for key, window in sorted(windows.items()):
+        first = registry.same[key.fingerprint, key.metric][0]
+        key = WindowKey(first.fingerprint, first.metric.index, key.start)
+        if (before := whole.get(key)) is not None:
+            revision = max(before.revision, window.revision)
+            window = Window(revision, before.counts + window.counts)
+        whole[key] = window
+    return sorted(whole.items(), key=lambda pair: pair[0])
+
+
 def rows_of_windows(
     windows: Iterable[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
@@ -32,7 +58,7 @@ def rows_of_windows(
     Parameters
     ----------
     windows : iterable of (WindowKey, Window)
-        What is counted.
+        What is counted, as of :func:`joined`.
     registry : Registry
         Has the plans of all of them.
     candidates : mapping
@@ -43,8 +69,9 @@ def rows_of_windows(
         plan = registry.by_fingerprint[key.fingerprint]
         metric = plan.metrics[key.metric]
         common = _common(plan, metric, key, window)
-        strings = candidates.get(key.fingerprint, {}).get(metric.name, ())
-        effect, least = design_effect(plan, metric), plan.minimum_reports
+        strings = _strings(key, registry, candidates)
+        effect = design_effect(plan, metric)
+        least = registry.minimum_reports(key.fingerprint, key.metric)
         items = [
             replace(item, estimate=widened(item.estimate, effect))
             for item in estimate(metric, window.counts, strings, least)
@@ -69,6 +96,13 @@ def rows_of_windows(
             rows = (_row(n, *pair) for n, pair in enumerate(zip(items, whys, strict=True)))
         estimate_rows += [{**common, **row} for row in rows]
     return window_rows, estimate_rows
+
+
+def _strings(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:
+    """Return what to look for: the candidates of all versions, in order, each once."""
+    versions = registry.same[key.fingerprint, key.metric]
+    found = [candidates.get(each.fingerprint, {}).get(each.metric.name, ()) for each in versions]
+    return list(dict.fromkeys(string for strings in found for string in strings))
 
 
 def _common(

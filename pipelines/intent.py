@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sotto.errors import DrainError
 
-FORMAT = 2
+FORMAT = 3
 
 
 class WorkItem(NamedTuple):
@@ -79,6 +79,9 @@ class Intent:
         Lane to the last record taken of it; none for a lane of which only damage is.
     requeue : tuple of Requeue
         If there is any, no ranges are taken, and the clock stays what it is.
+    reports : int
+        At most so many are taken, but for a single message that has more; it decides into how many
+        parts (:mod:`pipelines.parts`) periods are cut of which reports come for the first time.
     """
 
     generation: int
@@ -86,6 +89,7 @@ class Intent:
     items: tuple[WorkItem, ...]
     marks: Mapping[str, Mark] = field(default_factory=dict)
     requeue: tuple[Requeue, ...] = ()
+    reports: int = 0
 
     @property
     def size(self) -> int:
@@ -105,6 +109,7 @@ class Intent:
             "clock": self.clock,
             "items": [list(item) for item in self.items],
             "marks": dump_marks(self.marks),
+            "reports": self.reports,
         }
         if self.requeue:
             value["requeue"] = self.requeue
@@ -128,7 +133,8 @@ class Intent:
         value = load(content, "intent.json", FORMAT)
         items = tuple(WorkItem(*item) for item in value["items"])
         requeue = tuple(Requeue(*each) for each in value.get("requeue", ()))
-        return cls(value["generation"], value["clock"], items, load_marks(value["marks"]), requeue)
+        marks, reports = load_marks(value["marks"]), value["reports"]
+        return cls(value["generation"], value["clock"], items, marks, requeue, reports)
 
 
 def dump_marks(marks: Mapping[str, Mark]) -> dict[str, tuple[int, str]]:

@@ -149,6 +149,10 @@ class EmbeddedLog:
     path: Path
     unit = "bytes"
 
+    def __reduce__(self) -> tuple[type[EmbeddedLog], tuple[Path]]:
+        """Cross Beam with a path that does not depend on where a process was started."""
+        return EmbeddedLog, (self.path.absolute(),)
+
     def open(self, registry: Registry) -> None:
         """Return if there is a log.
 

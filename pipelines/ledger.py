@@ -18,6 +18,7 @@ from pipelines.audit import Totals
 from pipelines.commit import StateDirectory
 from pipelines.manifest import Manifest
 from pipelines.state import State
+from pipelines.storedstates import StoredStates
 from sotto.errors import ParameterError
 from sotto.reasons import Reason
 from sotto.registry import Registry
@@ -149,11 +150,10 @@ def _ledgers(
         return ()
     registry = _registry(directory, manifest)
     shard = shard_of(pseudonym, registry.shards)
-    found = []
-    for (period, its_shard), held in sorted(manifest.states.items()):
-        if its_shard == shard:
-            path = directory.state(period, shard, held.generation)
-            found += _of_state(State.from_bytes(path.read_bytes(), registry), pseudonym)
+    states, found = StoredStates(directory.files, registry, manifest.key), []
+    for (period, part), held in sorted(manifest.states.items()):
+        if part == shard % manifest.parts[period]:
+            found += _of_state(states.read(period, part, held), pseudonym)
     return tuple(found)
 
 

@@ -14,22 +14,16 @@ from typing import NamedTuple
 from pipelines.audit import Totals
 from pipelines.counts import Window, WindowKey
 from pipelines.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
-from pipelines.written import Tally, Written, numbers_of
+from pipelines.parts import Parts, parts_for
+from pipelines.written import Held, Tally, Written, numbers_of
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError
 from sotto.registry import Registry, names_of
 
-FORMAT = 2
+FORMAT = 3
 
 #: Of so many last generations the lineage is kept.
 LINEAGE = 256
-
-
-class Held(NamedTuple):
-    """The state of one shard and period: the generation that wrote it, and its audit."""
-
-    generation: int
-    totals: Totals
 
 
 class Quarantined(NamedTuple):
@@ -80,7 +74,9 @@ class Manifest:
     first_open : int or None
         The first budget period that still takes rows; the state of all before is dropped.
     states : mapping
-        (period, shard) to its state.
+        (period, part) to what its state is kept in.
+    parts : mapping
+        Open period to the number of parts that its state is cut into, by shard.
     pages : mapping
         Page of counts to the generation that wrote it.
     periods : mapping
@@ -97,6 +93,8 @@ class Manifest:
         What became of all reports read.
     requeued : mapping
         Reason to the rows that were rejected for it and then taken again.
+    files : str or None
+        Folder or URI where jobs have their files, said once; None for the state directory itself.
     minima : mapping
         Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
         a plan whose results were made by a release that did not note it is missing.
@@ -111,6 +109,7 @@ class Manifest:
     plans: Mapping[str, str] = field(default_factory=dict)
     first_open: int | None = None
     states: Mapping[tuple[int, int], Held] = field(default_factory=dict)
+    parts: Mapping[int, int] = field(default_factory=dict)
     pages: Mapping[int, int] = field(default_factory=dict)
     periods: Mapping[int, Totals] = field(default_factory=dict)
     quarantine: tuple[Quarantined, ...] = ()
@@ -119,6 +118,7 @@ class Manifest:
     tally: Tally = field(default_factory=Tally)
     requeued: Mapping[str, int] = field(default_factory=dict)
     minima: Mapping[str, Minimum] = field(default_factory=dict)
+    files: str | None = None
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
@@ -134,9 +134,10 @@ class Manifest:
                 "plans": dict(self.plans),
                 "first_open": self.first_open,
                 "states": [
-                    [period, shard, held.generation, *numbers_of(held.totals)]
-                    for (period, shard), held in sorted(self.states.items())
+                    [period, part, *held.to_list()]
+                    for (period, part), held in sorted(self.states.items())
                 ],
+                "parts": sorted(self.parts.items()),
                 "pages": sorted(self.pages.items()),
                 "periods": [[p, *numbers_of(totals)] for p, totals in sorted(self.periods.items())],
                 "quarantine": [
@@ -147,6 +148,7 @@ class Manifest:
                 "tally": self.tally,
                 "requeued": dict(self.requeued),
                 "minima": dict(self.minima),
+                "files": self.files,
             }
         )
 
@@ -175,7 +177,8 @@ class Manifest:
             marks=load_marks(value["marks"]),
             plans=value["plans"],
             first_open=value["first_open"],
-            states={(p, s): Held(g, Totals(*rest)) for p, s, g, *rest in value["states"]},
+            states={(period, part): Held.of(*rest) for period, part, *rest in value["states"]},
+            parts=dict(value["parts"]),
             pages=dict(value["pages"]),
             periods={period: Totals(*rest) for period, *rest in value["periods"]},
             quarantine=tuple(_quarantined(*entry) for entry in value["quarantine"]),
@@ -184,6 +187,7 @@ class Manifest:
             tally=Tally(*value["tally"]),
             requeued=value["requeued"],
             minima={plan: Minimum(*each) for plan, each in value.get("minima", {}).items()},
+            files=value.get("files"),
         )
 
     def digest(self, generation: int) -> str | None:
@@ -220,16 +224,33 @@ class Manifest:
         """Tell whether windows that no report has changed since a generation have another one."""
         return any(minimum.generation > since for minimum in self.minima.values())
 
-    def stated(self, windows: Mapping[WindowKey, Window]) -> dict[WindowKey, Window]:
+    def stated(
+        self, windows: Mapping[WindowKey, Window], registry: Registry
+    ) -> dict[WindowKey, Window]:
         """Return windows with the revision of what is published of them.
 
-        That is the generation that changed them last, or that changed the minimum of their plan.
+        That is the generation that changed them last, or that changed the minimum of their plan or
+        of another version that has their metric.
         """
         least = {bytes.fromhex(plan): each.generation for plan, each in self.minima.items()}
-        return {
-            key: replace(window, revision=max(window.revision, least.get(key.fingerprint, 0)))
-            for key, window in windows.items()
-        }
+        stated = {}
+        for key, window in windows.items():
+            versions = registry.same[key.fingerprint, key.metric]
+            changed = [least.get(each.fingerprint, 0) for each in versions]
+            stated[key] = replace(window, revision=max(window.revision, *changed))
+        return stated
+
+    def parts_of(self, intent: Intent, shards: int) -> Parts:
+        """Return into how many parts periods are cut by the generation that an intent makes.
+
+        Parameters
+        ----------
+        intent : Intent
+        shards : int
+            Of the plans.
+        """
+        chains = [totals.chains for totals in self.audit().values()]
+        return Parts(self.parts, parts_for([intent.reports, *chains], shards))
 
     def audit(self) -> dict[int, Totals]:
         """Return the audit of every period, open and closed, summed over shards."""
@@ -258,17 +279,20 @@ class Terms:
         How long after its period's end a row may still arrive: the longest of any plan.
     retention : int
         How long quarantine is kept: the shortest that any plan promises.
+    shards : int
+        Of the wire.
     """
 
     period: int
     horizon: int
     retention: int
+    shards: int
 
     @classmethod
     def of(cls, registry: Registry) -> Terms:
         """Return the terms of all plans of a registry."""
         retention = min(plan.retention for plan in registry.plans)
-        return cls(registry.period, registry.horizon, retention)
+        return cls(registry.period, registry.horizon, retention, registry.shards)
 
 
 def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) -> Manifest:
@@ -280,8 +304,7 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
     quarantine, with a mark.
     """
     generation, clock = intent.generation, intent.clock
-    states = dict(manifest.states)
-    states.update({key: Held(generation, totals) for key, totals in written.states.items()})
+    states = {**manifest.states, **written.states}
     first_open = _first_open(manifest.first_open, clock, terms)
     closed = {
         key: held for key, held in states.items() if first_open is not None and key[0] < first_open
@@ -290,6 +313,8 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
     if written.rejects:
         quarantine = (*quarantine, Quarantined(generation, clock, dict(written.rejects)))
     kept, removed = _expire(quarantine, clock, terms)
+    parts = manifest.parts_of(intent, terms.shards)
+    opened = {key: held for key, held in states.items() if key not in closed}
     return replace(
         manifest,
         generation=generation,
@@ -297,7 +322,8 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
         lanes={**manifest.lanes, **intent.ends},
         marks={**manifest.marks, **intent.marks},
         first_open=first_open,
-        states={key: held for key, held in states.items() if key not in closed},
+        states=opened,
+        parts={period: parts.of(period) for period, _ in sorted(opened)},
         pages={**manifest.pages, **dict.fromkeys(written.pages, generation)},
         periods=_with_audits(manifest.periods, closed),
         quarantine=kept,
@@ -349,7 +375,7 @@ def open_from(clock: int, terms: Terms) -> int:
 
     Examples
     --------
-    >>> terms = Terms(period=10, horizon=25, retention=100)
+    >>> terms = Terms(period=10, horizon=25, retention=100, shards=64)
     >>> open_from(44, terms), open_from(45, terms)
     (1, 2)
     """

@@ -35,6 +35,8 @@ FETCH_BYTES = 1 << 20
 AHEAD_BYTES = 256 << 20
 
 _POLL_MS = 200
+#: What comes later is there at the next call: the client goes on receiving meanwhile.
+_LOOK_MS = 20
 _MOST_RECORDS = 1 << 20
 _APPEND_TIME = 1
 _HEADER = struct.Struct("<qII")
@@ -188,7 +190,7 @@ class Reader:
         with self._lock, told(self._broker):
             consumer = self._placed(_known(partition), start)
             try:
-                return self._polled(consumer, _known(partition), start)
+                return self._polled(consumer, _known(partition), start, _LOOK_MS)
             except OffsetOutOfRangeError:
                 first = consumer.beginning_offsets([_known(partition)])[_known(partition)]
                 return _packed([], first, first) if first > start else None
@@ -253,12 +255,14 @@ class Reader:
         return consumer
 
     @staticmethod
-    def _polled(consumer: KafkaConsumer, wanted: TopicPartition, start: int) -> Piece | None:
+    def _polled(
+        consumer: KafkaConsumer, wanted: TopicPartition, start: int, wait: int = _POLL_MS
+    ) -> Piece | None:
         """Return what one request brings; empty if it is no record, None if nothing comes."""
         from kafka.errors import CorruptRecordError
 
         try:
-            records = consumer.poll(_POLL_MS).get(wanted, [])
+            records = consumer.poll(wait).get(wanted, [])
         except (struct.error, ValueError):
             # Where a batch ends cannot be told.
             raise CorruptRecordError from None

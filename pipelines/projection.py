@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pipelines import counts, files
 from pipelines.commit import StateDirectory
 from pipelines.counts import Window, WindowKey
-from pipelines.estimates import Candidates, rows_of_windows
+from pipelines.estimates import Candidates, joined, rows_of_windows
 from pipelines.manifest import Manifest, Quarantined
 from pipelines.results import Projection
 from sotto.registry import Registry
@@ -44,7 +44,8 @@ def projection(
         generation=manifest.generation,
         clock=manifest.clock,
         changed=(
-            _rows(windows, registry, candidates) for windows in _changed(directory, manifest, since)
+            _rows(windows, registry, candidates)
+            for windows in _changed(directory, manifest, registry, since)
         ),
         periods=list(_periods(manifest, registry)),
         quarantine=list(_quarantine(manifest)),
@@ -64,15 +65,16 @@ def _rows(
 
 
 def _changed(
-    directory: StateDirectory, manifest: Manifest, since: int
+    directory: StateDirectory, manifest: Manifest, registry: Registry, since: int
 ) -> Iterator[list[tuple[WindowKey, Window]]]:
     """Yield what changed after a generation, page by page."""
     restated = manifest.restated(since)
     for page, generation in sorted(manifest.pages.items()):
         if generation > since or restated:
             body = files.load(directory.page(page, generation), counts.KIND)
-            windows = manifest.stated(counts.unpack_page(body)).items()
-            yield [(key, window) for key, window in windows if window.revision > since]
+            windows = manifest.stated(counts.unpack_page(body), registry)
+            changed = joined(windows, registry)
+            yield [(key, window) for key, window in changed if window.revision > since]
 
 
 def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:

@@ -112,29 +112,14 @@ def documents_of(
     yield rejects_document(job, collector, rejects, revision, requeued)
 
 
-def health_of(directory: StateDirectory, manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
-    """Return the document of how the job is as of what is committed.
-
-    Parameters
-    ----------
-    directory : StateDirectory
-    manifest : Manifest
-        What it has committed.
-    collector : str
-
-    Raises
-    ------
-    FileNotFoundError
-        A later commit has removed a state.
-    """
-    held = [
-        (directory.state(*key, one.generation), one.totals) for key, one in manifest.states.items()
-    ]
+def health_of(manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
+    """Return the document of how the job is as of what is committed."""
+    held = manifest.states.values()
     health = {
         **manifest.tally._asdict(),
-        "chains": sum(totals.chains for _, totals in held),
-        "pseudonyms": sum(totals.pseudonyms for _, totals in held),
-        "state_bytes": sum(path.stat().st_size for path, _ in held),
+        "chains": sum(each.totals.chains for each in held),
+        "pseudonyms": sum(each.totals.pseudonyms for each in held),
+        "state_bytes": sum(each.size for each in held),
         "clock": manifest.clock,
         "offsets": dict(manifest.lanes),
     }

@@ -134,7 +134,7 @@ class EstimatesTopic:
         changed = projection(directory, manifest, registry, candidates, since)
         before = note.clock if note is not None and since else None
         collector = registry.collector
-        health = health_of(directory, manifest, collector)
+        health = health_of(manifest, collector)
         ends |= self.send(changed, collector, before, health, [stamp_of(manifest)])
         done = Publication(
             str(self.topic), found.id, manifest.generation, manifest.clock, changed.lineage, ends

@@ -118,7 +118,8 @@ def _requeue(
         if stop():
             break
         manifest = driver.manifest
-        intent = Intent(manifest.generation + 1, manifest.clock, (), requeue=part)
+        rows = sum(each.rows for each in part)
+        intent = Intent(manifest.generation + 1, manifest.clock, (), requeue=part, reports=rows)
         driver.begin(intent)
         result = _taken(result, driver, intent)
         progress(result.size, total)

@@ -23,8 +23,8 @@ import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError
+from sotto.registry import Registry
 
 #: How long a statement waits for another process that holds a SQLite file, s.
 SQLITE_TIMEOUT = 30
@@ -262,14 +262,23 @@ class Results:
                         added = f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
                         connection.exec_driver_sql(added)
 
-    def withholds_as(self, plans: Iterable[CompiledPlan]) -> bool:
+    def withholds_as(self, registry: Registry) -> bool:
         """Return whether all windows were estimated under the plans' ``minimum_reports``.
 
         They were not where the owner has changed it since, or the database is older than the rule.
         """
-        columns = (WINDOWS.c.plan, WINDOWS.c.version, WINDOWS.c.minimum_reports)
+        names = ("plan", "version", "metric", "minimum_reports")
+        columns = [WINDOWS.c[name] for name in names]
         found = {tuple(row.values()) for row in self._rows(sql.select(*columns).distinct())}
-        return found <= {(each.plan, each.version, each.minimum_reports) for each in plans}
+        return found <= {
+            (
+                each.plan.plan,
+                each.plan.version,
+                each.metric.name,
+                registry.minimum_reports(each.fingerprint, each.metric.index),
+            )
+            for each in registry.metrics
+        }
 
     def lineage(self) -> str | None:
         """Return the digest of the generation that is projected."""

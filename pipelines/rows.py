@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mechanisms.coins import shards_of
 from pipelines.groups import opens
+from pipelines.parts import Parts
 from sotto.decode import Batch
 from sotto.errors import FormatError, ParameterError
 from sotto.registry import Registry
@@ -205,7 +206,13 @@ def padded_width(width: int) -> int:
     return max(width, _NARROW)
 
 
-def rows_of(batches: Sequence[Batch], registry: Registry, *, countable: bool = True) -> list[Rows]:
+def rows_of(
+    batches: Sequence[Batch],
+    registry: Registry,
+    *,
+    countable: bool = True,
+    parts: Parts | None = None,
+) -> list[Rows]:
     """Sort decoded batches into rows of one shard, budget period and padded width each.
 
     Parameters
@@ -216,6 +223,9 @@ def rows_of(batches: Sequence[Batch], registry: Registry, *, countable: bool = T
         Gives the number of shards and the length of a budget period.
     countable : bool
         False for batches that were decoded but came too late or from the future.
+    parts : Parts, optional
+        Shards that are in one part of a period come together, and the part's number takes the
+        place of theirs.
 
     Returns
     -------
@@ -229,15 +239,19 @@ def rows_of(batches: Sequence[Batch], registry: Registry, *, countable: bool = T
             own = alike.setdefault(padded_width(batch.payload.shape[1]), [])
             own.append(_of_batch(batch, countable))
     found = [
-        rows for width in sorted(alike) for rows in _by_place(Rows.concat(alike[width]), registry)
+        rows
+        for width in sorted(alike)
+        for rows in _by_place(Rows.concat(alike[width]), registry, parts)
     ]
     return sorted(found, key=lambda rows: (rows.shard, rows.period))
 
 
-def _by_place(everything: Rows, registry: Registry) -> list[Rows]:
+def _by_place(everything: Rows, registry: Registry, parts: Parts | None) -> list[Rows]:
     """Cut rows, at least one, by shard and period."""
     shards = shards_of(everything.pseudonym, registry.shards).astype(np.int64)
     periods = everything.event // registry.period
+    if parts is not None:
+        shards = parts.place(shards, periods)
     first, last = int(periods.min()), int(periods.max())
     if (last - first + 1) * registry.shards <= 2**16:
         # Numpy sorts 16-bit integers in linear time.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.audit import RUNGS
 from pipelines.counts import Matrix, WindowKey
 from pipelines.quarantine import rejected
 from pipelines.rows import Rows, padded_width
@@ -15,13 +16,12 @@ from pipelines.state import State
 from pipelines.step import step
 from pipelines.written import Tally
 from sotto.decode import Reject
+from sotto.reasons import Reason
 
 #: Rows given to one step: enough to be fast, few enough for their columns to stay in the cache.
 STEP_ROWS = 50_000
 #: Bytes of payload, with padding, given to one step, but always at least one row.
 STEP_BYTES = 1 << 24
-
-_ONES = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 
 class Stepped(NamedTuple):
@@ -45,20 +45,31 @@ class Stepped(NamedTuple):
 
 
 def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
-    """Take packed blocks of a state's shard and period into it.
+    """Take packed blocks of a state's shard and period into it: see :func:`step_rows`.
+
+    Parameters
+    ----------
+    state : State
+    blocks : iterable of bytes
+        Packed :class:`~pipelines.rows.Rows`; in what order they come changes nothing.
+    """
+    return step_rows(state, in_order(blocks))
+
+
+def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
+    """Take rows of a state's shard and period into it.
 
     Parameters
     ----------
     state : State
         Changed in place; not to be used any more after an error.
-    blocks : iterable of bytes
-        Packed :class:`~pipelines.rows.Rows`.
+    parts : iterable of Rows
     """
     before = _census(state)
     changes: dict[WindowKey, Matrix] = {}
     rejects: list[Reject] = []
     reports = countable = 0
-    for rows in _joined(Rows.from_bytes(block) for block in blocks):
+    for rows in joined(parts):
         reports += len(rows)
         countable += int(np.count_nonzero(rows.countable))
         state, deltas, refused = step(state, rows)
@@ -66,18 +77,30 @@ def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
             _matrix(state, changes, metric, start)[level] += vector
         for part in refused.parts:
             rejects += rejected(part, state.registry)
+        if refused.superseded:
+            append = int(rows.append.max())
+            rejects.append(Reject(Reason.REVOKED, b"", append, refused.superseded))
     after = _census(state)
     counted = after.counted - before.counted
     tally = Tally(
         counted=counted,
-        superseded=after.countable - before.countable - counted - len(rejects),
+        superseded=after.countable
+        - before.countable
+        - counted
+        - sum(each.rows for each in rejects),
         duplicates=countable - (after.countable - before.countable),
         revoked=after.revoked - before.revoked,
     )
     return Stepped(state, changes, rejects, tally)
 
 
-def _joined(parts: Iterable[Rows]) -> Iterator[Rows]:
+def in_order(blocks: Iterable[bytes]) -> list[Rows]:
+    """Return packed blocks by append time: runners group them in orders of their own."""
+    read = [(block, Rows.from_bytes(block)) for block in blocks]
+    return [rows for _, rows in sorted(read, key=lambda each: (int(each[1].append[0]), each[0]))]
+
+
+def joined(parts: Iterable[Rows]) -> Iterator[Rows]:
     """Yield rows in pieces as large as may be: ``STEP_ROWS``, or ``STEP_BYTES`` of payload.
 
     Rows of one padded width come together, so that few wide payloads do not widen all others.
@@ -119,7 +142,7 @@ class _Census(NamedTuple):
 def _census(state: State) -> _Census:
     entries, conflicts = state.entries, state.conflicts
     return _Census(
-        countable=int(_ONES[entries["countable"]].sum(dtype=np.int64))
+        countable=int(RUNGS[entries["countable"]].sum(dtype=np.int64))
         + int(np.count_nonzero(conflicts["countable"])),
         counted=int(np.count_nonzero(entries["counted"])),
         revoked=int(np.count_nonzero(state.pseudonyms["reason"])),

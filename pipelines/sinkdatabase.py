@@ -173,9 +173,7 @@ class SinkDatabase:
             return _applied(connection, documents, singly=singly)
 
 
-def _applied(
-    connection: sql.Connection, documents: Sequence[Keyed], *, singly: bool
-) -> Applied:
+def _applied(connection: sql.Connection, documents: Sequence[Keyed], *, singly: bool) -> Applied:
     ours, others = sort_by_job(connection, documents)
     fresh = newer(connection, ours)
     refused = 0

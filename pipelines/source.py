@@ -247,7 +247,8 @@ class FrozenLog:
         self._generation, self._clock = self._generation + 1, int(taken.append[-1])
         # Damage before any record has no time.
         clock = None if self._clock == EARLIEST else self._clock
-        return Intent(self._generation, clock, items, marks)
+        reports = int(taken.rows.sum())
+        return Intent(self._generation, clock, items, marks, reports=reports)
 
     def _known(self, limit: int) -> tuple[_Records, int]:
         """Return records, and up to which append time they are complete and may be taken.

@@ -59,6 +59,8 @@ class State:
 
     Attributes
     ----------
+    budget : int
+        Micro-epsilon by which pseudonyms are judged from now on: the registry's, unless set.
     pseudonyms, entries, conflicts : Table
         As the module says. ``entries["append"]`` is when the log first took the row that counts;
         ``entries["counted"]`` that row's rung counted from one, 0 for none; ``entries["slot"]``
@@ -74,6 +76,7 @@ class State:
         if len(key) != KEY_BYTES:
             raise ParameterError(f"key must have {KEY_BYTES} bytes, not {len(key)}")
         self.registry = registry
+        self.budget = registry.budget
         self.catalog = catalog_of(registry)
         self.shard = shard
         self.period = period

@@ -9,6 +9,8 @@ The rules, whatever the order of the rows and however they are cut into calls:
   the budget of the period is *over budget*.
 * Either way the pseudonym is revoked for the period: nothing of it counts. What counted of it
   until now is taken back and rejected together with its new rows; its later rows are rejected.
+  Rungs that newer ones had superseded by then are rejected as a number, since nobody kept their
+  bytes: so every different countable report of a revoked pseudonym is rejected exactly once.
 * Who is revoked stays so for the period: a budget that a plan registered later raises does not
   judge again whom the lower one revoked.
 
@@ -29,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.audit import NEWEST
+from pipelines.audit import NEWEST, RUNGS
 from pipelines.deltas import Deltas, changes
 from pipelines.groups import one_of_each, opens
 from pipelines.rows import Rows, padded_width
@@ -46,12 +48,19 @@ class Rejects(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """What a step rejects: what was taken back, by padded width, and last the rows of the call.
+    """What a step rejects.
 
-    The parts are joined only for whoever asks, since one wide payload makes all of them wide.
+    Attributes
+    ----------
+    parts : tuple of Rejects
+        What was taken back, by padded width, and last the rows of the call. They are joined only
+        for whoever asks, since one wide payload makes all of them wide.
+    superseded : int
+        Reports besides these that a newer rung had superseded before.
     """
 
     parts: tuple[Rejects, ...]
+    superseded: int
 
     @property
     def rows(self) -> Rows:
@@ -107,11 +116,11 @@ def step(state: State, rows: Rows) -> Step:
         Count vectors to add, by (registered metric, window start ms, level); those that would
         add nothing are left out. The sums of all calls are a function of the set of rows.
     rejects : Rejected
-        Of pseudonyms revoked in this call: what counted of them until now, and their countable
-        rows in this call that are new, with the reason of the revocation. Of pseudonyms revoked
-        before: their countable rows that are new, as ``revoked``. No row is ever rejected twice;
-        a countable row that neither counts nor is rejected is a repetition, or a newer rung of
-        its chain counts or was rejected.
+        Of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
+        countable rows in this call that are new, and the number of those superseded before. No
+        row is ever rejected twice; a countable row that neither counts nor is rejected is a
+        repetition, or a newer rung of its chain counts. The number of all rejected rows of all
+        calls is a function of the set of rows; of which it has the bytes is not.
 
     Raises
     ------
@@ -126,25 +135,28 @@ def step(state: State, rows: Rows) -> Step:
     promoted = _promoted(state, rows, placed, ~revoked_before)
     reason[placed.pseudonym[np.flatnonzero(~placed.agrees)]] = Reason.EQUIVOCATION
     _charge(state, rows, placed, promoted)
-    why = reason[placed.pseudonym]
-    revoked = why != 0
+    revoked = reason[placed.pseudonym] != 0
 
     promoted = promoted[~revoked[promoted]]
     plus = rows.select(promoted)
-    retracted = _revoke(state, placed.pseudonym[revoked & ~revoked_before])
-    superseded = placed.entry[promoted]
-    superseded = superseded[np.flatnonzero(state.entries["counted"][superseded])]
-    back, minus = _counted(state, retracted), _counted(state, superseded)
+    revoked_now = revoked & ~revoked_before
+    known, retracted = _revoke(state, placed.pseudonym[revoked_now])
+    older = placed.entry[promoted]
+    older = older[np.flatnonzero(state.entries["counted"][older])]
+    back, minus = _counted(state, retracted), _counted(state, older)
     state.discount(retracted)
     state.count(placed.entry[promoted], plus)
     _keep_first_append(state, rows, placed)
 
     new = _first_of_each(placed.identity, rows.append, np.flatnonzero(placed.fresh & revoked))
-    why[revoked_before] = Reason.REVOKED
-    rejects = [Rejects(part, _reason_of(state, ids)) for ids, part in back]
-    rejects.append(Rejects(rows.select(new), why[new]))
+    rejects = [*(part for _, part in back), rows.select(new)]
+    superseded = known - retracted.size - int(np.count_nonzero(revoked_now[new]))
     deltas = changes(state.catalog, plus, *(part for _, part in back + minus))
-    return Step(state, deltas, Rejected(tuple(rejects)))
+    return Step(state, deltas, Rejected(tuple(map(_revoked, rejects)), superseded))
+
+
+def _revoked(rows: Rows) -> Rejects:
+    return Rejects(rows, np.full(len(rows), Reason.REVOKED, dtype=np.uint8))
 
 
 def _check(state: State, rows: Rows) -> None:
@@ -228,18 +240,26 @@ def _charge(state: State, rows: Rows, placed: _Placed, promoted: NDArray[np.intp
     cost -= certified[metric, counted[placed.entry[promoted]]]
     accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]
     np.add.at(accepted, owner, cost)
-    over = owner[(accepted[owner] > state.registry.budget) & (reason[owner] == 0)]
+    over = owner[(accepted[owner] > state.budget) & (reason[owner] == 0)]
     reason[over] = Reason.OVER_BUDGET
 
 
-def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Let pseudonyms cost nothing; return their entries of which something still counts."""
+def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> tuple[int, NDArray[np.intp]]:
+    """Let pseudonyms cost nothing.
+
+    Returns the number of their different countable reports, and their entries of which something
+    still counts.
+    """
     if not pseudonyms.size:
-        return pseudonyms
+        return 0, pseudonyms
     state.pseudonyms["accepted"][pseudonyms] = 0
     revoked = np.zeros(state.pseudonyms.size, dtype=np.bool_)
     revoked[pseudonyms] = True
-    return np.flatnonzero(revoked[state.entries["pseudonym"]] & (state.entries["counted"] != 0))
+    theirs = revoked[state.entries["pseudonym"]]
+    known = int(RUNGS[state.entries["countable"][theirs]].sum(dtype=np.int64))
+    conflicts = state.conflicts
+    known += int(np.count_nonzero(theirs[conflicts["entry"]] & conflicts["countable"]))
+    return known, np.flatnonzero(theirs & (state.entries["counted"] != 0))
 
 
 def _counted(state: State, ids: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], Rows]]:
@@ -248,12 +268,6 @@ def _counted(state: State, ids: NDArray[np.intp]) -> list[tuple[NDArray[np.intp]
     padded = np.maximum(widths, padded_width(0))
     parts = [ids[padded == width] for width in np.unique(padded)]
     return [(part, state.counted(part)) for part in parts]
-
-
-def _reason_of(state: State, entries: NDArray[np.intp]) -> NDArray[np.uint8]:
-    """Return why the owners of entries are revoked."""
-    reason: NDArray[np.uint8] = state.pseudonyms["reason"][state.entries["pseudonym"][entries]]
-    return reason
 
 
 def _keep_first_append(state: State, rows: Rows, placed: _Placed) -> None:

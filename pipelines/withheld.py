@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from pipelines import files, quarantine
-from pipelines.commit import StateDirectory
+from pipelines.commit import StateDirectory, StateFiles
 from pipelines.intent import Requeue, WorkItem
 from pipelines.manifest import Manifest
 from pipelines.quarantined import plan_of
@@ -52,7 +51,7 @@ def waiting(
             continue
         marks = {(reason, plan) for reason, plan, _ in entry.requeued}
         found: Counter[tuple[str, str]] = Counter()
-        for reject in _rejects(directory, entry.generation):
+        for reject in _rejects(directory.files, entry.generation):
             plan = _plan(reject)
             if reject.reason.label in labels and plan is not None:
                 found[reject.reason.label, plan] += max(reject.rows, 1)
@@ -67,9 +66,9 @@ def _plan(reject: Reject) -> str | None:
     return None if plan is None else plan.hex()
 
 
-def _rejects(directory: StateDirectory, generation: int) -> Iterator[Reject]:
+def _rejects(state: StateFiles, generation: int) -> Iterator[Reject]:
     try:
-        content = files.load(directory.quarantine(generation), quarantine.KIND)
+        content = files.load(state.quarantine(generation), quarantine.KIND)
     except FileNotFoundError as error:
         raise DrainError(
             f"the quarantine of generation {generation} is gone: a drain has removed it meanwhile, "
@@ -84,12 +83,12 @@ class Withheld:
 
     Parameters
     ----------
-    state : str
-        Path of the state directory.
+    files : StateFiles
+        Where the state has them.
     requeue : tuple of Requeue
     """
 
-    state: str
+    files: StateFiles
     requeue: tuple[Requeue, ...]
 
     @property
@@ -102,14 +101,14 @@ class Withheld:
         """Return the file of a work item."""
         generation = int(name)
         chosen = {(r.reason, r.plan) for r in self.requeue if r.generation == generation}
-        return _File(Path(self.state), generation, chosen)
+        return _File(self.files, generation, chosen)
 
 
 class _File:
     """A quarantine file of which some messages are taken."""
 
-    def __init__(self, state: Path, generation: int, chosen: set[tuple[str, str]]) -> None:
-        self._directory = StateDirectory(state)
+    def __init__(self, state: StateFiles, generation: int, chosen: set[tuple[str, str]]) -> None:
+        self._files = state
         self._generation = generation
         self._chosen = chosen
 
@@ -117,7 +116,7 @@ class _File:
         """Yield the messages, each with the append time by which it was judged."""
         held: list[Reject] = []
         size = 0
-        for reject in _rejects(self._directory, self._generation):
+        for reject in _rejects(self._files, self._generation):
             if (reject.reason.label, _plan(reject)) not in self._chosen:
                 continue
             held.append(reject)

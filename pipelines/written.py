@@ -8,15 +8,55 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add, attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipelines.audit import Totals
 
 #: The numbers of an audit, in the order of its fields.
 numbers_of = attrgetter(*Totals.__dataclass_fields__)
+
+
+class Piece(NamedTuple):
+    """A file of a state: the generation that wrote it, and its bytes."""
+
+    generation: int
+    size: int
+
+
+class Held(NamedTuple):
+    """What a part of a budget period's state is kept in.
+
+    Attributes
+    ----------
+    totals : Totals
+        Its audit.
+    snapshot : Piece or None
+        None where all is in the logs.
+    logs : tuple of Piece
+        Rows taken since the snapshot, oldest first.
+    """
+
+    totals: Totals
+    snapshot: Piece | None
+    logs: tuple[Piece, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(piece.size for piece in (*filter(None, [self.snapshot]), *self.logs))
+
+    def to_list(self) -> list[Any]:
+        """Return this as JSON has it."""
+        return [self.snapshot, self.logs, *numbers_of(self.totals)]
+
+    @classmethod
+    def of(cls, snapshot: Sequence[int] | None, logs: Iterable[Sequence[int]], *t: int) -> Held:
+        """Return what :meth:`to_list` made JSON of."""
+        pieces = tuple(Piece(*each) for each in logs)
+        return cls(Totals(*t), None if snapshot is None else Piece(*snapshot), pieces)
 
 
 class Tally(NamedTuple):
@@ -29,7 +69,7 @@ class Tally(NamedTuple):
     counted : int
         By how much the number of reports that count has grown.
     superseded : int
-        Reports of which a newer rung counts, or was rejected.
+        Reports of which a newer rung counts.
     duplicates : int
         Repetitions of reports seen before.
     revoked : int
@@ -54,27 +94,36 @@ class Written:
     Parameters
     ----------
     states : mapping
-        (period, shard) to the audit of the state written for it.
+        (period, part) to what the state written for it is kept in.
     pages : frozenset of int
         The pages of counts written.
     rejects : mapping
         Reason to entries in the generation's quarantine file; there is none where this is empty.
     tally : Tally
         What became of the reports read.
+    files : mapping
+        Folder and name at which a file is to count, to its name in the attempt's folder. Of a
+        part of a job that ran twice, either file is whole and says the same.
+    failed : str
+        Why a part of the job could not do its work, if so, and never can.
     """
 
-    states: Mapping[tuple[int, int], Totals] = field(default_factory=dict)
+    states: Mapping[tuple[int, int], Held] = field(default_factory=dict)
     pages: frozenset[int] = frozenset()
     rejects: Mapping[str, int] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    files: Mapping[str, str] = field(default_factory=dict)
+    failed: str = ""
 
     def to_json(self) -> bytes:
         """Return this as bytes: equal values, equal bytes."""
         value = {
-            "states": [[*key, *numbers_of(totals)] for key, totals in sorted(self.states.items())],
+            "states": [[*key, *held.to_list()] for key, held in sorted(self.states.items())],
             "pages": sorted(self.pages),
             "rejects": dict(self.rejects),
             "tally": self.tally,
+            "files": dict(self.files),
+            "failed": self.failed,
         }
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
@@ -83,10 +132,12 @@ class Written:
         """Return what :meth:`to_json` stored."""
         value = json.loads(content)
         return cls(
-            states={(period, shard): Totals(*t) for period, shard, *t in value["states"]},
+            states={(period, part): Held.of(*rest) for period, part, *rest in value["states"]},
             pages=frozenset(value["pages"]),
             rejects=value["rejects"],
             tally=Tally(*value["tally"]),
+            files=value["files"],
+            failed=value["failed"],
         )
 
     @staticmethod
@@ -100,13 +151,24 @@ class Written:
         >>> whole.rejects, whole.tally.reports
         ({'late': 4}, 10)
         """
-        states: dict[tuple[int, int], Totals] = {}
+        states: dict[tuple[int, int], Held] = {}
         pages: set[int] = set()
         rejects: Counter[str] = Counter()
         tally = Tally()
+        found: dict[str, str] = {}
+        failed: set[str] = set()
         for part in parts:
+            found.update(part.files)
+            failed.add(part.failed)
             states.update(part.states)
             pages |= part.pages
             rejects.update(part.rejects)
             tally = tally.plus(part.tally)
-        return Written(states, frozenset(pages), dict(sorted(rejects.items())), tally)
+        return Written(
+            states,
+            frozenset(pages),
+            dict(sorted(rejects.items())),
+            tally,
+            found,
+            max(failed, default=""),
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,7 +100,16 @@ class Broker:
         if "password_file" in said:
             file = Path(path).parent / str(said.pop("password_file"))
             said["password"] = file.read_text("utf-8").rstrip("\r\n")
-        return cls(**_checked(said, path))
+        made = cls(**_checked(said, path))
+        object.__setattr__(made, "_file", Path(path).absolute())
+        return made
+
+    def __reduce__(self) -> tuple[Callable[..., Broker], tuple[object, ...]]:
+        """Cross to other processes as the file that was read, so that no password does."""
+        file = getattr(self, "_file", None)
+        if file is not None:
+            return Broker.from_file, (file,)
+        return Broker, tuple(getattr(self, each.name) for each in fields(self))
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:

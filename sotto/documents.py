@@ -51,7 +51,7 @@ def document_of(plan: CompiledPlan) -> dict[str, object]:
         "retention": plan.retention,
         "shards": plan.shards,
         "ceilings": {"period": plan.ceilings.period, "lifetime": plan.ceilings.lifetime},
-        "metrics": [_metric_document(metric) for metric in plan.metrics],
+        "metrics": [metric_document(metric) for metric in plan.metrics],
         **{
             name: getattr(plan, name)
             for name, default in DEFAULTS.items()
@@ -67,7 +67,7 @@ def wire_document_of(plan: CompiledPlan) -> dict[str, object]:
         **{key: value for key, value in document.items() if key in _ON_THE_WIRE},
         "metrics": [
             {key: value for key, value in metric.items() if key in _METRIC_ON_THE_WIRE}
-            for metric in map(_metric_document, plan.metrics)
+            for metric in map(metric_document, plan.metrics)
         ],
     }
 
@@ -99,7 +99,8 @@ def brought_forward(data: bytes) -> bytes | None:
     return plan.to_json()
 
 
-def _metric_document(metric: CompiledMetric) -> dict[str, object]:
+def metric_document(metric: CompiledMetric) -> dict[str, object]:
+    """Return a metric as it is in its plan's JSON document."""
     optional = {
         "domain": None if metric.domain is None else list(metric.domain),
         "outside": metric.outside,

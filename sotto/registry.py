@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mechanisms.frozen import replace
 from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import PlanError
 from sotto.signatures import require_signatures
@@ -108,6 +109,9 @@ class Registry:
     plans : tuple of CompiledPlan
     metrics : tuple of RegisteredMetric
     by_fingerprint : dict of bytes to CompiledPlan
+    same : dict of (bytes, int) to list of RegisteredMetric
+        By fingerprint and index of a metric: that metric in all versions of the plan that have it
+        unchanged, the lowest version first. One estimate is made across them.
 
     Raises
     ------
@@ -148,6 +152,19 @@ class Registry:
             RegisteredMetric(number, plan.fingerprint, plan, metric)
             for number, (plan, metric) in enumerate(pairs)
         )
+        alike: dict[tuple[str, CompiledMetric], list[RegisteredMetric]] = {}
+        for each in sorted(self.metrics, key=lambda each: each.plan.version):
+            unnumbered = replace(each.metric, index=0)
+            alike.setdefault((each.plan.plan, unnumbered), []).append(each)
+        self.same = {
+            (each.fingerprint, each.metric.index): versions
+            for versions in alike.values()
+            for each in versions
+        }
+
+    def minimum_reports(self, fingerprint: bytes, metric: int) -> int:
+        """Return below how many reports nothing is estimated of a metric, whatever the version."""
+        return max(each.plan.minimum_reports for each in self.same[fingerprint, metric])
 
     @property
     def unsigned(self) -> tuple[str, ...]:

@@ -17,8 +17,6 @@ from sotto.topics import ReportTopic
 if TYPE_CHECKING:
     from kafka.admin import ACL, KafkaAdminClient
 
-#: Consumer groups of streaming jobs begin so.
-GROUPS = "sotto-"
 _WRITE = ("WRITE", "DESCRIBE")
 #: Who reads checks the settings of the topic as well.
 _READ = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
@@ -39,22 +37,19 @@ ROLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 class Grant(NamedTuple):
-    """One thing that a principal may do.
+    """One thing that a principal may do with a topic.
 
     Attributes
     ----------
     principal : str
         As Kafka writes it, such as ``User:devices``.
-    kind : str
-        ``TOPIC``, or ``GROUP`` for all groups whose names begin with ``name``.
-    name : str
+    topic : str
     operation : str
         By the name that Kafka gives it.
     """
 
     principal: str
-    kind: str
-    name: str
+    topic: str
     operation: str
 
 
@@ -81,8 +76,8 @@ def grants(topic: ReportTopic, principals: Mapping[str, str], *, sinks: bool) ->
     --------
     >>> for each in grants(ReportTopic("reports", 1, 8), {"devices": "User:devices"}, sinks=True):
     ...     print(*each)
-    User:devices TOPIC reports-e1-p8 WRITE
-    User:devices TOPIC reports-e1-p8 DESCRIBE
+    User:devices reports-e1-p8 WRITE
+    User:devices reports-e1-p8 DESCRIBE
     """
     for role, principal in principals.items():
         if not principal.startswith("User:") or principal in ("User:", "User:*"):
@@ -103,9 +98,7 @@ def grants(topic: ReportTopic, principals: Mapping[str, str], *, sinks: bool) ->
         for kind, operations in ROLES[role].items():
             if kind == "reports" or sinks:
                 name = str(topic if kind == "reports" else SinkTopic(topic.name, kind))
-                found += [Grant(principal, "TOPIC", name, each) for each in operations]
-        if role == "aggregators":
-            found.append(Grant(principal, "GROUP", GROUPS, "READ"))
+                found += [Grant(principal, name, each) for each in operations]
     return tuple(found)
 
 
@@ -127,18 +120,8 @@ def allow(admin: KafkaAdminClient, wanted: tuple[Grant, ...]) -> None:
 
 
 def _acl(grant: Grant) -> ACL:
-    from kafka.admin import (
-        ACL,
-        ACLOperation,
-        ACLPermissionType,
-        ACLResourcePatternType,
-        ResourcePattern,
-        ResourceType,
-    )
+    from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
-    pattern = ACLResourcePatternType.PREFIXED if grant.kind == "GROUP" else None
-    resource = ResourcePattern(
-        ResourceType[grant.kind], grant.name, pattern or ACLResourcePatternType.LITERAL
-    )
+    resource = ResourcePattern(ResourceType.TOPIC, grant.topic)
     operation = ACLOperation[grant.operation]
     return ACL(grant.principal, "*", operation, ACLPermissionType.ALLOW, resource)

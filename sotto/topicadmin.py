@@ -62,10 +62,6 @@ class Topics:
             )
         return self._described(str(topic))
 
-    def newest(self, topic: ReportTopic) -> tuple[int | None, ...]:
-        """Return when each partition got its last record, ms; None for one that has none."""
-        return newest(self._admin, topic)
-
     def find_sink(self, topic: SinkTopic) -> FoundTopic:
         """Return what the broker says of a topic beside those of reports.
 
@@ -205,23 +201,6 @@ class Topics:
                 f"{made['error_message'] or 'error ' + str(made['error_code'])}"
             )
         self._admin.wait_for_topics([name], timeout_ms=_PATIENCE_MS)
-
-
-def newest(admin: KafkaAdminClient, topic: ReportTopic) -> tuple[int | None, ...]:
-    """Return the append time of the last record of each partition, ms; None where there is none.
-
-    Raises
-    ------
-    KafkaError
-        The broker does not say.
-    """
-    from kafka import TopicPartition
-    from kafka.admin import OffsetSpec
-
-    asked = [TopicPartition(str(topic), number) for number in range(topic.partitions)]
-    found = admin.list_partition_offsets(dict.fromkeys(asked, OffsetSpec.MAX_TIMESTAMP))
-    times = [found[each].timestamp for each in asked]
-    return tuple(time if time is not None and time >= 0 else None for time in times)
 
 
 @contextmanager

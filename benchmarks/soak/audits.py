@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.soak.fleet import Fleet
 from clientsdk.ledger import read_file
 from pipelines.commit import StateDirectory
-from pipelines.state import State
+from pipelines.storedstates import StoredStates
 from sotto.registry import Registry
 
 
@@ -47,9 +47,10 @@ class Audited(NamedTuple):
 def of_state(directory: StateDirectory, registry: Registry) -> dict[bytes, Spent]:
     """Return what a state directory's open states say of every pseudonym."""
     found: dict[bytes, Spent] = {}
-    for (period, shard), held in directory.manifest().states.items():
-        path = directory.state(period, shard, held.generation)
-        audit = State.from_bytes(path.read_bytes(), registry).audit()
+    manifest = directory.manifest()
+    states = StoredStates(directory.files, registry, manifest.key)
+    for (period, part), held in manifest.states.items():
+        audit = states.read(period, part, held).audit()
         names = audit.pseudonym.astype("<u8").tobytes()
         for at in range(len(audit.reason)):
             spent = Spent(period, int(audit.accepted[at]), int(audit.observed[at]))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import subprocess
-import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.soak.schedule import FaultError
 from benchmarks.soak.stage import wait_until
 from deploy.flink.cluster import LocalFlink
-from pipelines.flink.jobfolder import JobFolder
-from pipelines.flink.launch import LATEST, Asked, submit
-from pipelines.flink.preflight import stay_of
-from pipelines.flink.rest import FlinkError, JobManager
+from deploy.flink.rest import FlinkError, JobManager
+from pipelines.beam.submission import JobFolder, Topics, submit
+from pipelines.estimates import Candidates
 from sotto.brokers import Broker
 from sotto.compiled import CompiledPlan
 from sotto.registry import Registry
-from sotto.sinktopics import SinkTopic
+from sotto.sinktopics import SinkTopic, Stay
 from sotto.topicadmin import connected
 from sotto.topics import ReportTopic
 
@@ -40,10 +40,11 @@ class FlinkJob:
         Of the reports.
     slots : int
         Of the session.
-    checkpoint_every, every : int
-        Milliseconds: between checkpoints, and at least between documents about one thing.
-    checkpoints : Path, optional
-        Where they are kept, if not in the job's own folder.
+    checkpoint_every, every, linger : int
+        Milliseconds: between checkpoints, at least between documents about one thing, and for how
+        long rows are gathered.
+    candidates : mapping, optional
+        Strings to look for.
     """
 
     def __init__(
@@ -56,61 +57,83 @@ class FlinkJob:
         slots: int,
         checkpoint_every: int,
         every: int,
-        checkpoints: Path | None = None,
+        linger: int,
+        candidates: Candidates | None = None,
     ) -> None:
         self.session = LocalFlink(folder / "flink", slots=slots)
         self.folder = JobFolder(folder / "job")
         self.parallelism = 1
+        #: Flink's name of it, another one each time that it is submitted.
+        self.id = ""
         self._plan = plan
         self._client_file = client_file
         self._topic = topic
+        self._candidates = candidates or {}
+        self._slots = slots
         self._checkpoint_every = checkpoint_every
-        self._every = every
-        self._checkpoints = None if checkpoints is None else checkpoints.resolve().as_uri()
+        self._settings: dict[str, Any] = {"every": every, "linger": linger}
 
     def make_topics(self) -> None:
         """Make the topics of reports, estimates and quarantine."""
-        registry = Registry([self._plan])
+        horizon = Registry([self._plan]).horizon
         with connected(Broker.from_file(self._client_file)) as topics:
-            topics.create(self._topic, replicas=1, retention=registry.horizon)
+            topics.create(self._topic, replicas=1, retention=horizon)
             for kind in ("estimates", "quarantine"):
-                topics.create_sink(SinkTopic(self._topic.name, kind), 1, 1, stay_of(registry))
+                stay = Stay(horizon, self._plan.retention)
+                topics.create_sink(SinkTopic(self._topic.name, kind), 1, 1, stay)
 
     def start(self) -> None:
         """Start the session and submit the job, which has never run."""
         self.session.start()
-        self.submit(None)
+        self.submit()
 
     def stop(self) -> None:
         """End the session at once."""
-        below = self.workers()
-        self.session.task_manager.kill()
-        _kill(below)
-        self.session.job_manager.kill()
+        for part in self.session.parts:
+            part.kill()
 
-    def submit(self, restore: str | None = LATEST) -> None:
-        """Submit the job, from its newest checkpoint or savepoint unless told otherwise."""
+    def submit(self, restore: str = "") -> None:
+        """Submit the job, from a checkpoint or savepoint if one is given."""
+        known = {job.id for job in self.manager.jobs()}
+        options = [
+            *self.session.options,
+            f"--parallelism={self.parallelism}",
+            # One Python process a slot.
+            f"--sdk_worker_parallelism={self._slots}",
+            f"--checkpointing_interval={self._checkpoint_every}",
+        ]
         submit(
             self.folder,
-            Asked(
-                plans=[self._plan],
-                candidates={},
-                broker=self._client_file,
-                topics=[self._topic],
-                flink=self.session.address,
-                parallelism=self.parallelism,
-                restore=restore,
-                checkpoint_every=self._checkpoint_every,
-                every=self._every,
-                checkpoints=self._checkpoints,
-                environment=self.session.client,
-            ),
+            Topics(Broker.from_file(self._client_file), (self._topic,)),
+            [self._plan],
+            self._candidates,
+            [*options, *([f"--savepoint_path={restore}"] if restore else [])],
+            **self._settings,
         )
+        if not wait_until(lambda: bool(self._new(known)), PATIENCE):
+            raise FaultError(f"a job that was submitted is not there within {PATIENCE} s")
+        (self.id,) = self._new(known)
         self.wait_until_well()
 
-    @property
-    def _savepoints(self) -> str:
-        return self.folder.known.places[-1]
+    def _new(self, known: set[str]) -> list[str]:
+        with contextlib.suppress(FlinkError):
+            return [job.id for job in self.manager.jobs() if job.id not in known]
+        return []
+
+    def newest_checkpoint(self) -> str:
+        """Return where the last whole checkpoint of the job is.
+
+        Raises
+        ------
+        FaultError
+            There is none.
+        """
+        made = (self.session.folder / "checkpoints" / self.id).glob("chk-*/_metadata")
+        numbers = [int(each.parent.name.removeprefix("chk-")) for each in made]
+        if not numbers:
+            raise FaultError("the job has no checkpoint")
+        folder = self.session.folder / "checkpoints" / self.id / f"chk-{max(numbers)}"
+        return folder.as_uri()
 
     @property
     def manager(self) -> JobManager:
@@ -130,20 +153,20 @@ class FlinkJob:
 
     def _well(self) -> bool:
         try:
-            return self.manager.job(self.folder.known.id).well
+            return self.manager.job(self.id).well
         except FlinkError:
             return False
 
     def _failure(self) -> str:
         try:
-            return self.manager.failure(self.folder.known.id)
+            return self.manager.failure(self.id)
         except FlinkError as error:
             return str(error)
 
     def checkpoints(self, which: str = "completed") -> int:
         """Return how many checkpoints it has made since it was submitted, or ``failed`` to make."""
         try:
-            return int(self.manager.checkpoints(self.folder.known.id)["counts"][which])
+            return int(self.manager.checkpoints(self.id)["counts"][which])
         except FlinkError:
             return 0
 
@@ -159,64 +182,49 @@ class FlinkJob:
         if not wait_until(lambda: self.checkpoints() > before, PATIENCE):
             raise FaultError(f"no checkpoint within {PATIENCE} s: {self._failure()}")
 
-    def kill_task_manager(self) -> None:
-        """Kill it, with all that it has started, and start another."""
-        below = self.workers()
-        self.session.task_manager.kill()
-        _kill(below)
+    def kill(self, name: str) -> None:
+        """Kill a part of the session with ``-9`` and start it again; the job manager loses jobs."""
+        (part,) = (part for part in self.session.parts if part.name == name)
+        part.kill()
         self.session.start()
 
     def kill_workers(self) -> int:
-        """Kill the Python processes of the task manager; return how many."""
-        return _kill(self.workers())
+        """Kill the processes in which the pipeline's Python runs; return how many."""
+        return sum(map(_killed, self.session.workers))
 
     def kill_job_manager(self) -> None:
-        """Kill it, start another, and restore the job from its last checkpoint."""
-        self.session.job_manager.kill()
-        self.session.start()
+        """Kill it and the job server, start others, restore the job from its last checkpoint."""
+        self.session.job_server.kill()
+        self.kill("jobmanager")
         # The task manager gives up what it did for the one that is gone, or the slots stay taken.
         if not wait_until(lambda: self.manager.slots() >= self.parallelism, PATIENCE):
             raise FaultError("the slots of the job that is gone are not free again")
-        self.submit()
+        self.submit(self.newest_checkpoint())
 
     def rescale(self) -> None:
         """End the job with a savepoint and go on from it with another number of slots."""
-        known = self.folder.known
-        self.manager.savepoint(known.id, self._savepoints, stop=True)
-        self.manager.wait(known.id, "FINISHED", seconds=PATIENCE)
+        savepoints = (self.session.folder / "savepoints").as_uri()
+        made = self.manager.savepoint(self.id, savepoints, stop=True)
         self.parallelism = 3 - self.parallelism
-        wait_until(lambda: self.manager.slots() >= self.parallelism, PATIENCE)
-        self.submit()
-
-    def workers(self) -> list[int]:
-        """Return the Python processes below the task manager."""
-        above = self.session.task_manager.pid
-        return [] if above is None else descendants(above)
+        self.manager.wait_for_slots(self.parallelism, PATIENCE)
+        self.submit(made)
 
 
-def descendants(pid: int) -> list[int]:
-    """Return all processes that a process has started, and those that these have."""
-    said = subprocess.run(
-        ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
-    ).stdout
-    below: dict[int, list[int]] = {}
-    for line in said.splitlines():
-        child, parent = map(int, line.split())
-        below.setdefault(parent, []).append(child)
-    found, wave = [], [pid]
-    while wave:
-        wave = [child for parent in wave for child in below.get(parent, [])]
-        found += wave
-    return found
+def _killed(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
 
 
-def _kill(pids: list[int]) -> int:
-    killed = 0
+def memory(pids: Sequence[int | None]) -> float:
+    """Return the memory of processes, MB; of those that are gone nothing."""
+    total = 0.0
     for pid in pids:
         try:
-            os.kill(pid, signal.SIGKILL)
-            killed += 1
-        except ProcessLookupError:
+            status = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace")
+        except OSError:
             continue
-    time.sleep(0.1)
-    return killed
+        lines = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+        total += sum(float(line.split()[1]) * 1024 / 1e6 for line in lines)
+    return total

@@ -17,6 +17,8 @@ SLOTS = 2
 #: Milliseconds between checkpoints, and between documents about one thing.
 CHECKPOINTS = 3_000
 EVERY = 10_000
+#: Milliseconds for which rows are gathered.
+LINGER = 2_000
 
 
 class FlinkWorld(Stage):
@@ -30,7 +32,7 @@ class FlinkWorld(Stage):
 
     def __init__(self, folder: Path, seed: int, rate: float) -> None:
         super().__init__(folder, seed, rate)
-        self.disk = disk_at(folder / "disk")
+        self.disk = disk_at(folder / "flink" / "checkpoints")
         self.job = FlinkJob(
             folder,
             self.fleet.plan,
@@ -39,7 +41,7 @@ class FlinkWorld(Stage):
             slots=SLOTS,
             checkpoint_every=CHECKPOINTS,
             every=EVERY,
-            checkpoints=folder / "disk" / "checkpoints",
+            linger=LINGER,
         )
 
     def __enter__(self) -> Self:

@@ -41,9 +41,9 @@ owner: telemetry@steady.example
 expires: 2099-12-31
 period: 1m
 grace: 20s
-ceilings: {period: 100, lifetime: 1000}
+ceilings: {{period: 100, lifetime: 1000}}
 resolution: 1s
-shards: 16
+shards: {shards}
 metrics:
 """
 _METRIC = """\
@@ -52,9 +52,10 @@ _METRIC = """\
 """
 
 
-def plan_of() -> CompiledPlan:
+def plan_of(shards: int = 16) -> CompiledPlan:
     """Return the plan of the steady load."""
-    return parse_plan(_PLAN + "".join(_METRIC % number for number in range(METRICS))).compile()
+    text = _PLAN.format(shards=shards)
+    return parse_plan(text + "".join(_METRIC % number for number in range(METRICS))).compile()
 
 
 class Part(NamedTuple):
@@ -76,10 +77,12 @@ class Load:
     topic : ReportTopic
     rate : float
         Reports a second.
+    shards : int
+        Of the plan.
     """
 
-    def __init__(self, broker: Broker, topic: ReportTopic, rate: float) -> None:
-        self._plan = plan_of()
+    def __init__(self, broker: Broker, topic: ReportTopic, rate: float, shards: int = 16) -> None:
+        self._plan = plan_of(shards)
         self._topic = topic
         self._devices = max(1, round(rate / RUNGS / METRICS))
         self._source = SeededSource(time.time_ns())
@@ -171,10 +174,12 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--rate", type=float, required=True)
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--shards", type=int, default=16)
     args = parser.parse_args()
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    load = Load(Broker.from_file(args.client_file), ReportTopic.parse(args.topic), args.rate)
+    broker, topic = Broker.from_file(args.client_file), ReportTopic.parse(args.topic)
+    load = Load(broker, topic, args.rate, args.shards)
     load.run(args.seconds, lambda: bool(asked))
     said = {
         "reports": METRICS * load.acknowledged,

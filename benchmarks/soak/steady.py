@@ -6,16 +6,15 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.soak.flinkjob import FlinkJob
+from benchmarks.soak.flinkjob import FlinkJob, memory
 from benchmarks.soak.follower import Follower
 from benchmarks.soak.load import METRICS, SECOND, plan_of
 from benchmarks.soak.trend import trend
+from deploy.flink.rest import FlinkError
 from deploy.kafka.broker import LocalBroker
-from pipelines.flink.rest import FlinkError
 from pipelines.partitions import Partition, Reader
 from pipelines.published import HealthDocument, RejectsDocument, WindowDocument
 from sotto.brokers import Broker
@@ -26,6 +25,7 @@ PARTITIONS = 4
 SLOTS = 2
 CHECKPOINTS = 10_000
 EVERY = 5_000
+LINGER = 10_000
 #: Seconds between samples.
 SAMPLE = 10
 #: How far behind the job may be, in seconds of the load, in the second half.
@@ -92,6 +92,7 @@ class Steady:
             slots=SLOTS,
             checkpoint_every=CHECKPOINTS,
             every=EVERY,
+            linger=LINGER,
         )
         self._job.parallelism = parallelism
         self._samples: list[Sample] = []
@@ -140,10 +141,10 @@ class Steady:
         sample = Sample(
             seconds,
             self._checkpoint(),
-            _memory([self._job.session.job_manager.pid]),
-            _memory([self._job.session.task_manager.pid]),
-            _memory(self._job.workers()),
-            _memory([self._broker.pid]),
+            memory([self._job.session.job_manager.pid]),
+            memory([self._job.session.task_manager.pid]),
+            memory(self._job.session.workers),
+            memory([self._broker.pid]),
             self._lag(health),
             _whole(health.get("reports")),
             _whole(health.get("superseded")),
@@ -158,7 +159,7 @@ class Steady:
 
     def _checkpoint(self) -> float:
         try:
-            latest = self._job.manager.checkpoints(self._job.folder.known.id)["latest"]
+            latest = self._job.manager.checkpoints(self._job.id)["latest"]
         except FlinkError:
             return 0.0
         return float((latest.get("completed") or {}).get("state_size", 0)) / 1e6
@@ -216,19 +217,6 @@ def _told(said: dict[str, float], told: dict[str, int]) -> bool:
     print(f"values counted {told['counted']:,}, reports rejected {told['rejected']:,}")
     right = (said["reports"], said["values"]) == (told["reports"], told["counted"])
     return right and not said["failed"] and not told["rejected"]
-
-
-def _memory(pids: Sequence[int | None]) -> float:
-    """Return the memory of processes, MB; of those that are gone nothing."""
-    total = 0.0
-    for pid in pids:
-        try:
-            status = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace")
-        except OSError:
-            continue
-        lines = [line for line in status.splitlines() if line.startswith("VmRSS:")]
-        total += sum(float(line.split()[1]) * 1024 / 1e6 for line in lines)
-    return total
 
 
 def _whole(value: object) -> int:

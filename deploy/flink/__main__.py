@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from deploy import jars
-from deploy.flink.archives import JOB_SERVER, SOURCE, fetch
+from deploy.flink.archives import JOB_SERVER, SOURCE, fetch, fetch_job_server
 from deploy.flink.cluster import LocalFlink, Ports
 from sotto.errors import SottoError
 
@@ -66,7 +66,7 @@ def _pin() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         flink, job_server = Path(temporary) / "flink", Path(temporary) / "jobserver"
         fetch(flink)
-        jars.fetch(JOB_SERVER / "pom.xml", job_server)
+        fetch_job_server(job_server)
         for source, folder in ((SOURCE, flink), (JOB_SERVER, job_server)):
             (source / "jars.sha256").write_text(jars.pins(folder), encoding="ascii")
     return 0

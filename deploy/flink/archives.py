@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from deploy import jars
 from deploy.errors import UnavailableError
+from deploy.flink.remainders import mend
 
 SOURCE = Path(__file__).parent
 JOB_SERVER = SOURCE / "jobserver"
@@ -36,8 +37,14 @@ def archives() -> list[Path]:
     """
     return [
         jars.jars(f"{_NOT_SENT}/flink", SOURCE, fetch),
-        jars.jars(f"{_NOT_SENT}/beam-flink", JOB_SERVER),
+        jars.jars(f"{_NOT_SENT}/beam-flink", JOB_SERVER, fetch_job_server),
     ]
+
+
+def fetch_job_server(folder: Path) -> None:
+    """Let Maven bring Beam's job server into ``folder``, and mend it."""
+    jars.fetch(JOB_SERVER / "pom.xml", folder)
+    mend(folder)
 
 
 def fetch(folder: Path) -> None:

@@ -11,28 +11,21 @@ import json
 import os
 import secrets
 import socket
-import sys
 import time
 import urllib.request
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from deploy import jars
 from deploy.errors import DeployError
-from deploy.flink import settings
-from deploy.flink.archives import SOURCE, archives
+from deploy.flink import commands, settings
+from deploy.flink.archives import archives
 from deploy.ports import HOST, free_ports, require_free
 from deploy.process import Process
 
-#: How long a start may take, in seconds; more on a busy machine.
-START_SECONDS = float(os.environ.get("SOTTO_START_SECONDS") or 120)
-
-_RUNTIME = "org.apache.flink.runtime"
-_JOB_MANAGER = f"{_RUNTIME}.entrypoint.StandaloneSessionClusterEntrypoint"
-_TASK_MANAGER = f"{_RUNTIME}.taskexecutor.TaskManagerRunner"
-_JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
-_POOL = "pipelines.beam.workers"
+#: How long a start may take, in seconds.
+START_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -85,12 +78,12 @@ class LocalFlink:
         self._name_file = self.folder / "taskmanager.name"
         configured = f"--configDir {self._configuration}"
         marks = {
-            "jobmanager": f"{_JOB_MANAGER} {configured}",
-            "taskmanager": f"{_TASK_MANAGER} {configured}",
-            "jobserver": f"{_JOB_SERVER} --flink-conf-dir={self._configuration}",
-            "pool": f"{_POOL} --folder={self.folder}",
+            "jobmanager": f"{commands.JOB_MANAGER} {configured}",
+            "taskmanager": f"{commands.TASK_MANAGER} {configured}",
+            "jobserver": f"{commands.JOB_SERVER} --flink-conf-dir={self._configuration}",
+            "pool": f"{commands.POOL} --folder={self.folder}",
         }
-        self.job_manager, self.task_manager, self.job_server, self.pool = self._processes = tuple(
+        self.job_manager, self.task_manager, self.job_server, self.pool = self.parts = tuple(
             Process(self.folder, name, mark) for name, mark in marks.items()
         )
 
@@ -132,7 +125,7 @@ class LocalFlink:
     @property
     def running(self) -> bool:
         """Whether a process of it lives."""
-        return any(process.pid is not None for process in self._processes)
+        return any(process.pid is not None for process in self.parts)
 
     def start(self, ports: Ports | None = None, say: Callable[[str], None] | None = None) -> bool:
         """Start it and return once it takes pipelines; a part that runs already goes on.
@@ -158,26 +151,24 @@ class LocalFlink:
             not left running.
         """
         say = say or (lambda _: None)
-        program = jars.java()
         say("checking Flink and Beam's job server, fetched on the first start")
-        class_path = ":".join(f"{folder}/*" for folder in archives())
+        folders = archives()
         with jars.locked(self.folder / "starting"):
-            missing = [process for process in self._processes if process.pid is None]
-            if len(missing) == len(self._processes):
+            missing = [process for process in self.parts if process.pid is None]
+            if len(missing) == len(self.parts):
                 self._configure(ports)
-            self._start(missing, program, class_path, say)
+            self._start(missing, folders, say)
         return bool(missing)
 
     def stop(self) -> bool:
         """Let it end by itself, jobs with it. False if it was not running."""
-        ended = [process.stop() for process in reversed(self._processes)]
+        ended = [process.stop() for process in reversed(self.parts)]
         return any(ended)
 
     def _start(
         self,
         missing: Collection[Process],
-        program: str,
-        class_path: str,
+        folders: Sequence[Path],
         say: Callable[[str], None],
     ) -> None:
         if self.task_manager in missing:
@@ -185,7 +176,7 @@ class LocalFlink:
         try:
             for process in missing:
                 say(f"starting {process.name}; log: {process.log_file}")
-                process.start(self._command(process, program, class_path), self._environment())
+                process.start(self._command(process, folders), self._environment())
             self._wait()
         except BaseException:
             for process in missing:
@@ -204,34 +195,18 @@ class LocalFlink:
         (self._configuration / "config.yaml").write_text(text, encoding="utf-8")
         self._ports_file.write_text(json.dumps(asdict(ports)) + "\n", encoding="ascii")
 
-    def _command(self, process: Process, program: str, class_path: str) -> list[str]:
-        if process is self.pool:
-            command = [sys.executable, "-m", _POOL, f"--folder={self.folder}"]
-            return [*command, f"--port={self.ports.pool}", f"--cache={self._cache}"]
-        heap, limits = settings.SMALL_HEAP, []
-        main = [_JOB_MANAGER, "--configDir", str(self._configuration)]
+    def _command(self, process: Process, folders: Sequence[Path]) -> list[str]:
+        ports, conf = self.ports, self._configuration
+        if process is self.job_manager:
+            return commands.job_manager(folders, conf)
         if process is self.task_manager:
-            heap, limits = settings.TASK_MANAGER_HEAP, settings.TASK_MANAGER_LIMITS
-            main = [_TASK_MANAGER, "--configDir", str(self._configuration)]
-            main += ["-D", f"taskmanager.resource-id={self._name_file.read_text('ascii')}"]
-        elif process is self.job_server:
-            main = [_JOB_SERVER, *self._job_server_options()]
-        options = ["-Xms64m", f"-Xmx{heap}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
-        options += [*limits, *settings.REFLECTION]
-        options += [f"-Dlog4j2.configurationFile={SOURCE / 'log4j2.properties'}"]
-        return [program, *options, "-cp", class_path, *main]
-
-    def _job_server_options(self) -> list[str]:
-        return [
-            f"--flink-conf-dir={self._configuration}",
-            f"--flink-master={HOST}:{self.ports.rest}",
-            f"--job-host={HOST}",
-            f"--job-port={self.ports.job}",
-            f"--artifact-port={self.ports.artifacts}",
-            # It would run any Java that it is asked to.
-            "--expansion-port=-1",
-            f"--artifacts-dir={self.folder / 'artifacts'}",
-        ]
+            name = ["-D", f"taskmanager.resource-id={self._name_file.read_text('ascii')}"]
+            return [*commands.task_manager(folders, conf), *name]
+        if process is self.job_server:
+            flink, artifacts = f"{HOST}:{ports.rest}", self.folder / "artifacts"
+            listens = HOST, ports.job, ports.artifacts
+            return commands.job_server(folders, conf, flink, *listens, artifacts)
+        return commands.pool(ports.pool, self._cache, f"--folder={self.folder}")
 
     def _environment(self) -> dict[str, str]:
         # Elsewhere a Flink's plugins and settings would be found by these.
@@ -248,7 +223,7 @@ class LocalFlink:
         name = self._name_file.read_text("ascii")
         deadline = time.monotonic() + START_SECONDS
         while not (self._has_slots_of(name) and _answers(self.ports.job, self.ports.pool)):
-            for process in self._processes:
+            for process in self.parts:
                 if process.pid is None:
                     raise DeployError(f"the {process.name} ended: {process.last_words()}")
             if time.monotonic() > deadline:

@@ -1,36 +1,34 @@
 """One process of Flink in a container: ``python -m deploy.images.node jobmanager``.
 
 Settings and commands are those of the session that ``python -m deploy.flink`` starts on loopback;
-only the addresses are others, since each process has a machine of its own. ``healthy`` asks
-whether the job manager answers.
+only the addresses are others, since each process has a machine of its own. A task manager has a
+pool of Beam's workers beside it: workers reach their task manager on loopback alone. ``healthy``
+asks whether the job manager answers.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
+import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
-from deploy import jars
-from deploy.flink import settings
-from deploy.flink.archives import SOURCE, archives, connector
-from pipelines.flink.rest import FlinkError, JobManager
+from deploy.flink import commands, settings
+from deploy.flink.archives import archives
 from sotto.errors import SottoError
 
-#: Ports of clients, and of task managers, at the job manager.
-REST, RPC = 8081, 6123
+#: Ports: of clients and of task managers at the job manager, of the job server, of the pool.
+REST, RPC, JOB, ARTIFACTS, POOL = 8081, 6123, 8099, 8098, 50000
 #: Where all processes keep checkpoints and savepoints, and what each has for itself.
 SHARED, OWN = Path("/var/lib/flink"), Path("/tmp/flink")
-MANAGER = "jobmanager"
-ROLES = (MANAGER, "taskmanager")
+MANAGER, WORKER, SERVER = "jobmanager", "taskmanager", "jobserver"
+ROLES = (MANAGER, WORKER, SERVER)
 _ANYWHERE = "0.0.0.0"
-_RUNTIME = "org.apache.flink.runtime"
-_MAIN = {
-    MANAGER: f"{_RUNTIME}.entrypoint.StandaloneSessionClusterEntrypoint",
-    "taskmanager": f"{_RUNTIME}.taskexecutor.TaskManagerRunner",
-}
 
 
 def configuration(host: str, slots: int) -> dict[str, object]:
@@ -59,61 +57,63 @@ def command(role: str) -> list[str]:
 
     Raises
     ------
-    DeployError
-        There is no Java that is new enough.
+    MissingToolError, UnavailableError
+        There is no Java that is new enough, or Flink is not in the image.
     """
-    manager = role == MANAGER
-    heap = settings.JOB_MANAGER_HEAP if manager else settings.TASK_MANAGER_HEAP
-    options = ["-Xms64m", f"-Xmx{heap}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
-    options += [*([] if manager else settings.TASK_MANAGER_LIMITS), *settings.REFLECTION]
-    options += [f"-Dlog4j2.configurationFile={SOURCE / 'log4j2.properties'}"]
-    parts = f"{OWN / 'lib'}{os.sep}*"
-    return [jars.java(), *options, "-cp", parts, _MAIN[role], "--configDir", str(OWN / "conf")]
+    folders, conf = archives(), OWN / "conf"
+    if role == MANAGER:
+        return commands.job_manager(folders, conf)
+    if role == WORKER:
+        return commands.task_manager(folders, conf)
+    flink = f"{MANAGER}:{REST}"
+    return commands.job_server(folders, conf, flink, SERVER, JOB, ARTIFACTS, SHARED / "artifacts")
 
 
 def environment() -> dict[str, str]:
-    """Return what a process, or who submits jobs, has in its environment."""
-    return {
-        "FLINK_CONF_DIR": str(OWN / "conf"),
-        "FLINK_LIB_DIR": str(OWN / "lib"),
-        "FLINK_OPT_DIR": str(OWN / "lib"),
-        "FLINK_LOG_DIR": str(OWN),
-        "FLINK_PLUGINS_DIR": str(OWN / "plugins"),
-        "LOG4J_PROPERTIES": str(SOURCE / "log4j2.properties"),
-        # Of the client, which lives for seconds.
-        "JVM_ARGS": "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    }
+    """Return what a process has in its environment."""
+    return {"FLINK_CONF_DIR": str(OWN / "conf"), "FLINK_PLUGINS_DIR": str(OWN / "plugins")}
 
 
-def prepare(slots: int = 1) -> None:
-    """Write the settings and link the archives, checked, where a process looks for them."""
-    for folder in (OWN / "conf", OWN / "tmp", OWN / "lib"):
+def prepare(slots: int) -> None:
+    """Write the settings where a process looks for them."""
+    for folder in (OWN / "conf", OWN / "tmp"):
         folder.mkdir(parents=True, exist_ok=True)
-    for part in (archives(), connector()):
-        for archive in part.iterdir():
-            link = OWN / "lib" / archive.name
-            link.unlink(missing_ok=True)
-            link.symlink_to(archive)
     says = configuration(socket.gethostbyname(socket.gethostname()), slots)
     (OWN / "conf" / "config.yaml").write_text(settings.to_yaml(says), encoding="utf-8")
 
 
-def slots_of(manager: JobManager) -> int:
-    """Return how many slots are free; 0 too if the job manager does not answer."""
-    try:
-        return manager.slots()
-    except FlinkError:
-        return 0
+def together(programs: list[list[str]]) -> int:
+    """Run programs until one of them ends, end the others, and return the status of the first.
+
+    SIGTERM ends them all.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+
+    def end(*_: object) -> None:
+        for process in running:
+            process.terminate()
+
+    signal.signal(signal.SIGTERM, end)
+    running += [subprocess.Popen(words) for words in programs]
+    while all(process.poll() is None for process in running):
+        time.sleep(0.1)
+    status = next(code for process in running if (code := process.poll()) is not None)
+    end()
+    for process in running:
+        process.wait()
+    return status
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m deploy.images.node", description=__doc__)
-    commands = made.add_subparsers(dest="command", required=True)
-    commands.add_parser(MANAGER, help="become a job manager")
-    worker = commands.add_parser("taskmanager", help="become a task manager")
+    roles = made.add_subparsers(dest="command", required=True)
+    roles.add_parser(MANAGER, help="become a job manager")
+    worker = roles.add_parser(WORKER, help="run a task manager and a pool of workers")
     worker.add_argument("--slots", type=int, default=2, help="default: 2")
-    commands.add_parser("healthy", help="status 0 if the job manager answers")
+    worker.add_argument("--cache", type=int, default=256, metavar="MB", help="state of a worker")
+    roles.add_parser(SERVER, help="become Beam's job server")
+    roles.add_parser("healthy", help="status 0 if the job manager answers")
     return made
 
 
@@ -122,15 +122,18 @@ def main() -> int:
     args = parser().parse_args()
     try:
         if args.command == "healthy":
-            print(JobManager(f"http://{MANAGER}:{REST}").version())
-        else:
-            prepare(getattr(args, "slots", 1))
-            words = command(args.command)
-            os.execve(words[0], words, os.environ | environment())
+            with urllib.request.urlopen(f"http://{MANAGER}:{REST}/overview", timeout=8) as answer:
+                print(answer.read().decode())
+            return 0
+        prepare(getattr(args, "slots", 1))
+        os.environ |= environment()
+        words = command(args.command)
+        if args.command == WORKER:
+            return together([words, commands.pool(POOL, args.cache)])
+        os.execv(words[0], words)
     except (SottoError, OSError) as error:
         print(f"flink: error: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.audit import Audit
 from pipelines.commit import StateDirectory
 from pipelines.results import PERIODS, QUARANTINE, Results
-from pipelines.state import State
+from pipelines.storedstates import StoredStates
 from sotto.cli.fleet import AuditLine
 from sotto.compiled import CompiledPlan
 from sotto.reasons import Reason
@@ -34,13 +34,9 @@ EXPLANATIONS = {
     Reason.MISALIGNED_TIME: "an event time between full hours",
     Reason.FUTURE: "an event after its own arrival",
     Reason.LATE: "an event older than any report may be",
-    Reason.OVER_BUDGET: "reports of a pseudonym that spent too much",
-    Reason.EQUIVOCATION: "reports of a pseudonym that answered twice",
-    Reason.REVOKED: "what a revoked pseudonym sent afterwards",
+    Reason.REVOKED: "reports of pseudonyms that spent too much or answered twice",
     Reason.CORRUPT_LOG: "records damaged on disk",
 }
-#: How many rows of these are rejected depends on what had been counted by then.
-_OF_REVOKED = (Reason.OVER_BUDGET, Reason.EQUIVOCATION, Reason.REVOKED)
 
 
 def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tuple[int, int, int]]:
@@ -49,10 +45,10 @@ def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tupl
     manifest = directory.manifest()
     registry = Registry([plan])
     found: dict[str, tuple[int, int, int]] = {}
-    for (number, shard), held in manifest.states.items():
+    states = StoredStates(directory.files, registry, manifest.key)
+    for (number, part), held in manifest.states.items():
         if number == period:
-            path = directory.state(number, shard, held.generation)
-            found.update(_columns(State.from_bytes(path.read_bytes(), registry).audit()))
+            found.update(_columns(states.read(number, part, held).audit()))
     return found
 
 
@@ -148,7 +144,7 @@ def quarantined(planted: Mapping[str, int], database: str) -> list[Quarantined]:
         Quarantined(
             reason.label,
             EXPLANATIONS[reason],
-            None if reason in _OF_REVOKED else planted.get(reason.label, 0),
+            None if reason == Reason.REVOKED else planted.get(reason.label, 0),
             found[reason.label],
         )
         for reason in Reason

@@ -17,12 +17,13 @@ comes for it later, given back by an operator for example, is late.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ from apache_beam.transforms.userstate import (
 )
 from apache_beam.utils.timestamp import Timestamp
 
-from pipelines.beam.plans import numbering_of
+from pipelines.beam.plans import fingerprints_of, numbering_of
 from pipelines.beam.reading import (
     NOTES,
     numbered,
@@ -46,7 +47,7 @@ from pipelines.beam.reading import (
     rejected,
 )
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
-from pipelines.counts import pack_matrix
+from pipelines.counts import Matrix, WindowKey, pack_matrix
 from pipelines.keyed import new_key
 from pipelines.quarantine import rejected as late_rejects
 from pipelines.rows import Rows
@@ -55,7 +56,9 @@ from pipelines.state import State
 from pipelines.step import Rejects
 from pipelines.written import Tally, numbers_of
 from sotto.clocks import now_ms
+from sotto.compiled import CompiledMetric
 from sotto.decode import Reject
+from sotto.documents import canonical, metric_document
 from sotto.reasons import Reason
 from sotto.registry import Registry
 
@@ -76,6 +79,23 @@ PERIOD, SHARD = struct.Struct("<q"), struct.Struct("<H8q")
 OPEN = ("state_bytes", "chains", "pseudonyms")
 
 _TOKEN = 16
+_GROUP = 16
+_START = struct.Struct("<q")
+
+
+@lru_cache(maxsize=1 << 12)
+def window_group(plan: str, metric: CompiledMetric) -> bytes:
+    """Return 16 bytes, the same for a metric that several versions of a plan have.
+
+    They do not depend on which of the versions are known.
+    """
+    said = canonical({"plan": plan, **metric_document(metric)})
+    return hashlib.sha256(said).digest()[:_GROUP]
+
+
+def changed(window: WindowKey, change: Matrix) -> bytes:
+    """Return a change of a window's counts: the window and the packed matrix."""
+    return window.to_bytes() + pack_matrix(change)
 
 
 class Head(NamedTuple):
@@ -99,6 +119,11 @@ class Head(NamedTuple):
         Whether it has changed since.
     told : tuple of int
         What the job's health was told: bytes, chains and pseudonyms.
+    doubtful : bool
+        Whether the period may have been over before the first row came: one that an operator has
+        given back, or that comes from a partition that was idle. Rows then wait until a timely one
+        says that it is open, or are late once it is over; a state begun anew would take the
+        documents of the first for void.
     closed : bool
         Whether the period is over and its state gone.
     """
@@ -113,6 +138,7 @@ class Head(NamedTuple):
     audited: int = 0
     due: bool = False
     told: tuple[int, int, int] = (0, 0, 0)
+    doubtful: bool = False
     closed: bool = False
 
 
@@ -182,22 +208,25 @@ class Count(beam.DoFn):
         key, value = element
         head = _head(kept)
         numbering, block = numbered(value)
-        registry = self.stream.plans.numbered(numbering)
-        new = not head.token and not head.rows
-        last = closing_time(period_and_shard(key)[0], registry)
-        # Whatever the watermark is, it is not after the time of an element that comes.
-        if head.closed or (new and at.micros // 1000 >= last and not self.stream.bounded):
+        if head.closed:
             yield from _outputs(*self._late(numbering, block))
             return
-        if new:
+        registry, time = self.stream.plans.numbered(numbering), at.micros // 1000
+        period, _ = period_and_shard(key)
+        last = closing_time(period, registry)
+        if not head.token and not head.rows:
             close.set(moment(last))
-        if not head.rows:
-            settle.set(moment(next_settling(at.micros // 1000, registry)))
+            # Nothing that comes has an earlier time than the watermark: the period may be over.
+            head = head._replace(doubtful=time >= last and not self.stream.bounded)
+        if not head.rows or (head.doubtful and time < last):
+            settle.set(moment(next_settling(time, registry)))
+        if time < last:
+            head = head._replace(doubtful=False)
         gathered.add(value)
         head = head._replace(rows=head.rows + _rows_of(block), waiting=head.waiting + len(value))
-        if head.rows >= ROWS or head.waiting >= BYTES:
+        if (head.rows >= ROWS or head.waiting >= BYTES) and not head.doubtful:
             head = yield from self._count(key, head, gathered, log, snapshot)
-        if not head.armed and not self.stream.bounded:
+        if not (head.armed or head.doubtful or self.stream.bounded):
             linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
             head = head._replace(armed=True)
         kept.write(_packed(head))
@@ -237,7 +266,7 @@ class Count(beam.DoFn):
     ) -> Iterator[Any]:
         """Count what has gathered before the watermark tells that a window is complete."""
         head = _head(kept)
-        if not head.closed and head.rows:
+        if head.rows and not (head.closed or head.doubtful):
             head = yield from self._count(key, head, gathered, log, snapshot)
             kept.write(_packed(head))
 
@@ -262,8 +291,12 @@ class Count(beam.DoFn):
             # A plan that came later accepts reports for longer.
             close.set(moment(last))
             return
-        head = yield from self._count(key, head, gathered, log, snapshot)
-        yield from self._audit(key, head, log, snapshot, closed=True)
+        if head.doubtful:
+            for value in gathered.read():
+                yield from _outputs(*self._late(*numbered(value)))
+        else:
+            head = yield from self._count(key, head, gathered, log, snapshot)
+            yield from self._audit(key, head, log, snapshot, closed=True)
         _live(self.stream.job, self.stream.cache).take(period, shard, "")
         for each in (gathered, log, snapshot):
             each.clear()
@@ -271,14 +304,13 @@ class Count(beam.DoFn):
 
     def _count(
         self, key: bytes, head: Head, gathered: Any, log: Any, snapshot: Any
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, Head]:
         """Step the rows that have gathered; return the new head."""
         if not head.rows:
             return head
         period, shard = period_and_shard(key)
         blocks = [numbered(value) for value in gathered.read()]
-        numberings = {bytes.fromhex(head.numbering), *(of for of, _ in blocks)}
-        registry = self.stream.plans.registry(numberings)
+        registry = self._registry(bytes.fromhex(head.numbering), *(of for of, _ in blocks))
         rows = [self._renumbered(block, of, registry) for of, block in blocks]
         state, head = self._state(period, shard, head, registry, log, snapshot)
         gathered.clear()
@@ -303,7 +335,9 @@ class Count(beam.DoFn):
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
         for window, change in stepped.changes.items():
             if change.any():
-                yield window.to_bytes(), pack_matrix(change)
+                plan = registry.by_fingerprint[window.fingerprint]
+                group = window_group(plan.plan, plan.metrics[window.metric])
+                yield group + _START.pack(window.start), changed(window, change)
         yield from _outputs(stepped.rejects, stepped.tally)
         return head
 
@@ -337,7 +371,7 @@ class Count(beam.DoFn):
 
     def _audit(
         self, key: bytes, head: Head, log: Any, snapshot: Any, *, closed: bool
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, Head]:
         """Tell the audit of a state; return the new head."""
         period, shard = period_and_shard(key)
         if not head.token:
@@ -355,6 +389,11 @@ class Count(beam.DoFn):
         }
         yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
         return head._replace(audited=now_ms(), due=False, told=told)
+
+    def _registry(self, *numberings: bytes) -> Registry:
+        """Return the plans that are known, those of these numberings among them."""
+        wanted = {each for numbering in numberings for each in fingerprints_of(numbering)}
+        return self.stream.plans.registry(*wanted)
 
     def _renumbered(self, block: bytes, numbering: bytes, registry: Registry) -> bytes:
         if numbering == numbering_of(registry):

@@ -34,10 +34,10 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
 from pipelines.audit import Totals
-from pipelines.beam.counting import OPEN, PERIOD, SHARD
+from pipelines.beam.counting import OPEN, PERIOD, SHARD, changed
 from pipelines.beam.stream import Stream, closing_time, moment
-from pipelines.counts import Window, WindowKey, add, unpack_matrix
-from pipelines.estimates import rows_of_windows
+from pipelines.counts import KEY_BYTES, Matrix, Window, WindowKey, matrix_bytes, unpack_matrix
+from pipelines.estimates import joined, rows_of_windows
 from pipelines.manifest import add_totals
 from pipelines.published import (
     health_document,
@@ -48,18 +48,33 @@ from pipelines.published import (
 from pipelines.written import Tally
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
-from sotto.registry import Registry
 
 #: Milliseconds from the first news of something to its document: other shards have news as well.
 SOON = 1_000
 
 
 class _Told(NamedTuple):
-    """What has been told: the last revision, whether a timer is set, whether the time was over."""
+    """What has been told of a key.
+
+    Attributes
+    ----------
+    revision : int
+        The last one; a time, ms.
+    armed : bool
+        Whether the timer is set that tells of it again.
+    timely : bool
+        Whether its timely reports were complete.
+    closed : bool
+        Whether it was told of a last time; nothing changes it any more.
+    """
 
     revision: int = 0
     armed: bool = False
     timely: bool = False
+    closed: bool = False
+
+
+_CLOSED = json.dumps(_Told(closed=True)).encode()
 
 
 class _Documents(beam.DoFn):
@@ -76,10 +91,12 @@ class _Documents(beam.DoFn):
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
 
-    def gather(self, value: bytes, news: Any, told: Any, tell: Any) -> _Told:
-        """Keep news, and see to it that they are told; return what was told before."""
+    def gather(self, value: bytes, news: Any, told: Any, tell: Any) -> None:
+        """Keep news, and see to it that they are told."""
+        before = _told(told)
+        if before.closed:
+            return
         news.add(value)
-        before = _Told(*json.loads(told.read() or b"[]"))
         if self.stream.bounded:
             told.write(json.dumps(before).encode())
         elif not before.armed:
@@ -88,7 +105,6 @@ class _Documents(beam.DoFn):
             # A clock that was set back does not silence the pipeline.
             tell.set(Timestamp(micros=min(due, now + SOON + self.stream.every) * 1000))
             told.write(json.dumps(before._replace(armed=True)).encode())
-        return before
 
     def added(self, news: Any, total: Any) -> bytes | None:
         """Add news to the sum and return it; None if there is nothing at all."""
@@ -102,6 +118,10 @@ class _Documents(beam.DoFn):
     def sum(self, parts: list[bytes]) -> bytes:
         """Return a sum and news, or sums, as one sum."""
         raise NotImplementedError
+
+
+def _told(told: Any) -> _Told:
+    return _Told(*json.loads(told.read() or b"[]"))
 
 
 def _revision(before: _Told) -> int:
@@ -128,10 +148,9 @@ class Windows(_Documents):
         last: Any = beam.DoFn.TimerParam(LAST),
     ) -> None:
         """Gather a change of a window's counts."""
-        key, change = element
+        change = element[1]
         if told.read() is None:
-            registry = self.stream.plans.registry([WindowKey.from_bytes(key).fingerprint])
-            complete, over = _times(key, registry)
+            complete, over = self._times(change)
             on_time.set(moment(complete))
             last.set(moment(over))
         self.gather(change, news, told, tell)
@@ -139,34 +158,31 @@ class Windows(_Documents):
     @on_timer(TELL)
     def early(
         self,
-        key: Any = beam.DoFn.KeyParam,
         news: Any = beam.DoFn.StateParam(NEWS),
         total: Any = beam.DoFn.StateParam(SUM),
         told: Any = beam.DoFn.StateParam(TOLD),
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell what is counted until now."""
-        before = _Told(*json.loads(told.read() or b"[]"))
+        before = _told(told)
         if before.armed:
-            yield from self._tell(key, "late" if before.timely else "early", news, total, told)
+            yield from self._tell("late" if before.timely else "early", news, total, told)
 
     @on_timer(ON_TIME)
     def complete(
         self,
-        key: Any = beam.DoFn.KeyParam,
         news: Any = beam.DoFn.StateParam(NEWS),
         total: Any = beam.DoFn.StateParam(SUM),
         told: Any = beam.DoFn.StateParam(TOLD),
         tell: Any = beam.DoFn.TimerParam(TELL),
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell what is counted once all timely reports are."""
-        if told.read() is not None:
+        if not _told(told).closed:
             tell.clear()
-            yield from self._tell(key, "on_time", news, total, told)
+            yield from self._tell("on_time", news, total, told)
 
     @on_timer(LAST)
     def over(
         self,
-        key: Any = beam.DoFn.KeyParam,
         news: Any = beam.DoFn.StateParam(NEWS),
         total: Any = beam.DoFn.StateParam(SUM),
         told: Any = beam.DoFn.StateParam(TOLD),
@@ -175,48 +191,64 @@ class Windows(_Documents):
         at: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell of the window a last time and drop its counts."""
-        # Not older than those by which shards were closed.
-        _, over = _times(key, self.stream.plans.latest())
+        packed = self.added(news, total)
+        if packed is None:
+            raise FormatError("a window has no counts")
+        # No older plans than those by which shards were closed.
+        self.stream.plans.latest()
+        _, over = self._times(packed)
         if at.micros // 1000 < over:
             # A plan that came later accepts reports for longer.
             last.set(moment(over))
             return
         tell.clear()
-        yield from self._tell(key, "late", news, total, told)
+        yield from self._tell("late", news, total, told)
         total.clear()
-        told.clear()
+        told.write(_CLOSED)
 
     def sum(self, parts: list[bytes]) -> bytes:
-        return add(parts)
+        """Add counts, version by version of the plan: packed one behind the other."""
+        total: dict[WindowKey, Matrix] = {}
+        for part in parts:
+            for key, counts in _matrices(part):
+                total[key] = total[key] + counts if key in total else counts
+        return b"".join(changed(*each) for each in sorted(total.items(), key=lambda pair: pair[0]))
 
-    def _tell(
-        self, key: bytes, pane: str, news: Any, total: Any, told: Any
-    ) -> Iterator[tuple[bytes, bytes]]:
+    def _tell(self, pane: str, news: Any, total: Any, told: Any) -> Iterator[tuple[bytes, bytes]]:
         packed = self.added(news, total)
         if packed is None:
             raise FormatError("a window has no counts")
-        counts = unpack_matrix(packed)
-        if counts.min() < 0:
-            raise FormatError("counts of a window would be negative")
-        before = _Told(*json.loads(told.read() or b"[]"))
+        before = _told(told)
         revision, plans = _revision(before), self.stream.plans
-        window = (WindowKey.from_bytes(key), Window(revision, counts))
-        registry = plans.registry([window[0].fingerprint])
-        (row,), estimates = rows_of_windows([window], registry, plans.candidates())
-        shown = estimates if counts.any() else ()
+        versions = {key: Window(revision, counts) for key, counts in _matrices(packed)}
+        if min(window.counts.min() for window in versions.values()) < 0:
+            raise FormatError("counts of a window would be negative")
+        registry = plans.registry(*(key.fingerprint for key in versions))
+        windows = joined(versions, registry)
+        (row,), estimates = rows_of_windows(windows, registry, plans.candidates())
+        shown = estimates if windows[0][1].counts.any() else ()
         timely = before.timely or pane == "on_time"
         told.write(json.dumps(_Told(revision, False, timely)).encode())
         yield window_document(self.stream.job, row, shown, revision, pane)
 
+    def _times(self, packed: bytes) -> tuple[int, int]:
+        """Return when a window's timely reports are complete, and when nothing changes it."""
+        window, _ = next(_matrices(packed))
+        registry = self.stream.plans.registry(window.fingerprint)
+        plan = registry.by_fingerprint[window.fingerprint]
+        end = window.start + plan.metrics[window.metric].window
+        # What shards tell when they close the last period comes before that.
+        over = closing_time(registry.period_of(end - 1), registry) + 1
+        return end + plan.resolution + plan.grace, over
 
-def _times(key: bytes, registry: Registry) -> tuple[int, int]:
-    """Return when a window's timely reports are complete, and when nothing changes it."""
-    window = WindowKey.from_bytes(key)
-    plan = registry.by_fingerprint[window.fingerprint]
-    end = window.start + plan.metrics[window.metric].window
-    # What shards tell when they close the last period comes before that.
-    over = closing_time(registry.period_of(end - 1), registry) + 1
-    return end + plan.resolution + plan.grace, over
+
+def _matrices(packed: bytes) -> Iterator[tuple[WindowKey, Matrix]]:
+    """Yield the windows, one a version of the plan, of packed changes or counts."""
+    at = 0
+    while at < len(packed):
+        start, end = at + KEY_BYTES, at + KEY_BYTES + matrix_bytes(packed, at + KEY_BYTES)
+        yield WindowKey.from_bytes(packed[at:start]), unpack_matrix(packed[start:end])
+        at = end
 
 
 class Periods(_Documents):
@@ -239,7 +271,7 @@ class Periods(_Documents):
         """Gather a shard's audit."""
         key, totals = element
         if told.read() is None:
-            last.set(moment(_over(key, self.stream.plans.registry())))
+            last.set(moment(self._over(key)))
         self.gather(totals, news, told, tell)
 
     @on_timer(TELL)
@@ -251,7 +283,7 @@ class Periods(_Documents):
         told: Any = beam.DoFn.StateParam(TOLD),
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell the audit of all shards until now."""
-        before = _Told(*json.loads(told.read() or b"[]"))
+        before = _told(told)
         if before.armed:
             yield self._document(key, before, news, total, closed=False)
             told.write(json.dumps(_Told(_revision(before))).encode())
@@ -268,16 +300,18 @@ class Periods(_Documents):
         at: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell the last audit, once all shards have closed the period."""
-        over = _over(key, self.stream.plans.latest())
+        # No older plans than those by which shards were closed.
+        self.stream.plans.latest()
+        over = self._over(key)
         if at.micros // 1000 < over:
             # A plan that came later accepts reports for longer.
             last.set(moment(over))
             return
         tell.clear()
-        before = _Told(*json.loads(told.read() or b"[]"))
+        before = _told(told)
         yield self._document(key, before, news, total, closed=True)
         total.clear()
-        told.clear()
+        told.write(_CLOSED)
 
     def _document(
         self, key: bytes, before: _Told, news: Any, total: Any, *, closed: bool
@@ -297,15 +331,14 @@ class Periods(_Documents):
         }
         return period_document(self.stream.job, row, _revision(before))
 
+    def _over(self, key: bytes) -> int:
+        # What shards tell when they close it comes before that.
+        (period,) = PERIOD.unpack(key)
+        return closing_time(period, self.stream.plans.registry()) + 1
+
     def sum(self, parts: list[bytes]) -> bytes:
         # Of a shard the last audit counts.
         return b"".join({p[:2]: p for part in parts for p in _cut(part)}.values())
-
-
-def _over(key: bytes, registry: Registry) -> int:
-    # What shards tell when they close it comes before that.
-    (period,) = PERIOD.unpack(key)
-    return closing_time(period, registry) + 1
 
 
 def _cut(packed: bytes) -> Iterator[bytes]:
@@ -362,7 +395,7 @@ class Health(_Documents):
         if packed is None:
             return
         value, job = json.loads(packed), self.stream.job
-        revision = _revision(_Told(*json.loads(told.read() or b"[]")))
+        revision = _revision(_told(told))
         collector = self.stream.plans.registry().collector
         health = {
             **Tally(*value["tally"])._asdict(),

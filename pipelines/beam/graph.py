@@ -2,11 +2,13 @@
 
 ::
 
-    partitions ─ Read ─► packed rows ─ by period and shard ─ Count ─► changes ─ by window ─ Windows ─┐
-                  │                                            ├────► audits ─ by period ─ Periods ──┤
-                  ├──► notes ◄─────────────────────────────────┤                                     │
-                  │      └──────────────── Health ─────────────┼─────────────────────────────────────┤
-                  └──► rejects ◄───────────────────────────────┘                           documents ┘
+    Discover ─ partitions ─► Read ─ packed rows, by period and shard ─► Count
+                              │                                           │
+               rejects ◄──────┼───────────────────────────────────────────┤
+                              │                                           ├─ changes ─► Windows ─┐
+                              └─ notes ─► Health ◄─ notes ────────────────┤                      │
+                                            │                             └─ audits ──► Periods ─┤
+                                            └─────────────── documents ◄─────────────────────────┘
 """
 
 from __future__ import annotations

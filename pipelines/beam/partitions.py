@@ -63,51 +63,30 @@ class Partitions(Protocol):
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """How workers reach a Kafka cluster; crosses Beam pickled, and without any password.
-
-    Parameters
-    ----------
-    servers : str
-        ``host:port``, for brokers that are reached in the clear.
-    file : str
-        Path of the file that says how to reach them, on every worker; empty if there is none.
-    """
-
-    servers: str = ""
-    file: str = ""
-
-    def broker(self) -> Broker:
-        """Return the broker."""
-        return Broker.from_file(self.file) if self.file else Broker(self.servers)
-
-
-@dataclass(frozen=True)
 class ReportTopics:
     """The partitions of all epochs of a name, also of those that come later.
 
     Parameters
     ----------
-    cluster : Cluster
+    broker : Broker
     name : str
     epoch : int
         The first one that is read.
     """
 
-    cluster: Cluster
+    broker: Broker
     name: str
     epoch: int
     given_back = False
 
     def names(self) -> Sequence[str]:
-        broker = self.cluster.broker()
-        with connected(broker) as topics:
+        with connected(self.broker) as topics:
             epochs = [each for each in topics.epochs(self.name) if each.epoch >= self.epoch]
             found = {str(topic): topics.find(topic) for topic in epochs}
         return _partitions(found)
 
     def open(self, name: str) -> OpenPartition:
-        return _OpenTopicPartition(name, self.cluster.broker(), self.given_back)
+        return _OpenTopicPartition(name, self.broker, self.given_back)
 
 
 @dataclass(frozen=True)
@@ -116,17 +95,16 @@ class RequeueTopic:
 
     Parameters
     ----------
-    cluster : Cluster
+    broker : Broker
     topic : str
     """
 
-    cluster: Cluster
+    broker: Broker
     topic: str
     given_back = True
 
     def names(self) -> Sequence[str]:
-        broker = self.cluster.broker()
-        with connected(broker) as topics:
+        with connected(self.broker) as topics:
             try:
                 found = {self.topic: topics.find_sink(SinkTopic.parse(self.topic))}
             except BrokerError:
@@ -134,7 +112,7 @@ class RequeueTopic:
         return _partitions(found)
 
     def open(self, name: str) -> OpenPartition:
-        return _OpenTopicPartition(name, self.cluster.broker(), self.given_back)
+        return _OpenTopicPartition(name, self.broker, self.given_back)
 
 
 def _partitions(topics: Mapping[str, FoundTopic]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -39,18 +39,29 @@ class PlansFolder:
 
     path: str
 
-    def registry(self, known: Collection[bytes] = ()) -> Registry:
+    def registry(self, *fingerprints: bytes) -> Registry:
         """Return the plans that are known here, at most ``LOOK_SECONDS`` old.
 
         Parameters
         ----------
-        known : collection of bytes
-            Numberings by workers that may have looked later: their plans are among them.
+        *fingerprints : bytes
+            Of plans that another worker knows: if one is not known here yet, the folder is read.
+
+        Raises
+        ------
+        PlanError
+            One is not in the folder.
         """
         registry = _looked(self.path).registry
-        if all(each in registry.by_fingerprint for one in known for each in _fingerprints(one)):
-            return registry
-        return _look(self.path).registry
+        if any(each not in registry.by_fingerprint for each in fingerprints):
+            registry = _look(self.path).registry
+        missing = [each.hex() for each in fingerprints if each not in registry.by_fingerprint]
+        if missing:
+            raise PlanError(
+                "reports have been counted under plans that are not in the folder of plans, of the "
+                f"fingerprints {', '.join(missing)}: put them back"
+            )
+        return registry
 
     def latest(self) -> Registry:
         """Return the plans that are there now."""
@@ -73,10 +84,9 @@ class PlansFolder:
         PlanError
             A plan is not in the folder.
         """
-        registry = self.registry([numbering])
-        if numbering_of(registry) == numbering:
-            return registry
-        return _ordered(registry, _fingerprints(numbering))
+        fingerprints = fingerprints_of(numbering)
+        registry = self.registry(*fingerprints)
+        return registry if numbering_of(registry) == numbering else _ordered(registry, fingerprints)
 
     def renumbered(self, rows: Rows, numbering: bytes, registry: Registry) -> Rows:
         """Return rows that were numbered in another way as this registry numbers them."""
@@ -95,9 +105,10 @@ def numbering_of(registry: Registry) -> bytes:
     return b"".join(plan.fingerprint for plan in registry.plans)
 
 
-def _fingerprints(numbering: bytes) -> tuple[bytes, ...]:
-    starts = range(0, len(numbering), _FINGERPRINT)
-    return tuple(numbering[at : at + _FINGERPRINT] for at in starts)
+def fingerprints_of(numbering: bytes) -> tuple[bytes, ...]:
+    """Return the fingerprints of :func:`numbering_of`, in order."""
+    cuts = range(0, len(numbering), _FINGERPRINT)
+    return tuple(numbering[at : at + _FINGERPRINT] for at in cuts)
 
 
 @dataclass(frozen=True)
@@ -132,12 +143,6 @@ def _look(path: str) -> _Looked:
 
 @lru_cache(maxsize=16)
 def _ordered(registry: Registry, fingerprints: tuple[bytes, ...]) -> Registry:
-    missing = [each.hex() for each in fingerprints if each not in registry.by_fingerprint]
-    if missing:
-        raise PlanError(
-            "reports have been counted under plans that are not in the folder of plans, of the "
-            f"fingerprints {', '.join(missing)}: put them back"
-        )
     return Registry([registry.by_fingerprint[each] for each in fingerprints])
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -31,15 +31,19 @@ from pipelines.rows import Rows, padded_width
 from pipelines.written import Tally
 from sotto.clocks import now_ms
 from sotto.decode import Reject
-from sotto.logreader import EARLIEST
+from sotto.logreader import EARLIEST, Block
+from sotto.registry import Registry
 
 #: A call ends after so many seconds or bytes, whichever comes first.
 READ_SECONDS = 0.5
 READ_BYTES = 8 << 20
-#: Seconds until a partition that gave nothing is asked again.
-IDLE_SECONDS = 0.5
+#: Seconds until a partition that is read to its end is asked again; engines may know whole ones
+#: only. What has come meanwhile is taken in few large elements instead of many small ones.
+IDLE_SECONDS = 2
 #: Seconds between two looks for new partitions, by which the watermark is behind at least.
 LOOK_SECONDS = 10.0
+#: Seconds between two questions of whether an idle partition is read to its end.
+END_SECONDS = 5.0
 #: Seconds between two notes of how far a partition is read.
 NOTE_SECONDS = 5.0
 #: Of so many rejects one element is made at most.
@@ -190,6 +194,9 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
     came later has no earlier record.
     """
 
+    names = beam.DoFn.RestrictionParam(_Names())
+    times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
+
     class Discover(beam.DoFn):
         """The names of partitions, each told once."""
 
@@ -197,8 +204,8 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
         def process(
             self,
             element: bytes,
-            tracker: Any = beam.DoFn.RestrictionParam(_Names()),
-            estimator: Any = beam.DoFn.WatermarkEstimatorParam(AppendTimes()),
+            tracker: Any = names,
+            estimator: Any = times,
         ) -> Iterator[Any]:
             now = now_ms()
             seen = tracker.current_restriction()
@@ -219,7 +226,28 @@ class _Held:
     def __init__(self, partition: OpenPartition) -> None:
         self.partition = partition
         self.moved = time.monotonic()
-        self.noted = (float("-inf"), -1)
+        self._noted, self._position = float("-inf"), -1
+        self._asked = float("-inf")
+
+    def must_note(self, position: int, idle: bool) -> bool:
+        """Tell whether to note a position: now and then, and the last one before nothing comes."""
+        now = time.monotonic()
+        if position == self._position or not (idle or now - self._noted > NOTE_SECONDS):
+            return False
+        self._noted, self._position = now, position
+        return True
+
+    def idle_for(self, ms: int, position: int) -> bool:
+        """Tell whether nothing has come for so long, and nothing waits after a position.
+
+        A broker that does not answer gives nothing either: it is asked, now and then.
+        """
+        now = time.monotonic()
+        if now - self.moved <= ms / 1000 or now - self._asked < END_SECONDS:
+            return False
+        self._asked = now
+        _, end = self.partition.bounds()
+        return end <= position
 
 
 class Gathered:
@@ -232,6 +260,18 @@ class Gathered:
         self.size = 0
         self.first = EARLIEST
 
+    def add(self, block: Block, registry: Registry) -> None:
+        """Decode a block."""
+        found = arrivals(block, registry, None)
+        for rows in found.rows:
+            key = (rows.period, rows.shard, padded_width(rows.payload.shape[1]))
+            self.rows.setdefault(key, []).append(rows)
+        self.rejects += found.rejects
+        self.reports += found.reports
+        self.size += len(block.buffer)
+        if self.first == EARLIEST and len(block.append):
+            self.first = int(block.append[0])
+
 
 def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
     """Return the splittable DoFn that reads partitions, given their names.
@@ -240,6 +280,8 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
     are packed rejects, and notes for the job's health.
     """
     given_back = partitions.given_back
+    offsets = beam.DoFn.RestrictionParam(_Offsets(partitions, stream.bounded))
+    times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Read(beam.DoFn):
         """Names of partitions to packed rows."""
@@ -255,56 +297,60 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
         def process(
             self,
             name: str,
-            tracker: Any = beam.DoFn.RestrictionParam(_Offsets(partitions, stream.bounded)),
-            estimator: Any = beam.DoFn.WatermarkEstimatorParam(AppendTimes()),
+            tracker: Any = offsets,
+            estimator: Any = times,
         ) -> Iterator[Any]:
             # Absent while it is in use: a call that fails leaves no connection in an odd state.
             held = self._held.pop(name, None) or _Held(partitions.open(name))
-            registry = stream.plans.registry()
-            at, clock = tracker.current_restriction().start, estimator.get_estimator_state()
+            try:
+                goes_on = yield from self._read(name, held, tracker, estimator)
+            except BaseException:
+                held.partition.close()
+                raise
+            if goes_on is None:
+                held.partition.close()
+            else:
+                self._held[name] = held
+                tracker.defer_remainder(Duration.of(goes_on))
+
+        def _read(
+            self, name: str, held: _Held, tracker: Any, estimator: Any
+        ) -> Generator[Any, None, float | None]:
+            """Read for a moment; return after how many seconds to go on, None for never."""
+            registry, restriction = stream.plans.registry(), tracker.current_restriction()
+            at, clock = restriction.start, estimator.get_estimator_state()
             gathered, end = Gathered(), time.monotonic() + READ_SECONDS
-            append, idle, begin = clock.append, False, at
-            stop = tracker.current_restriction().stop
-            while at < stop and gathered.size < READ_BYTES and time.monotonic() < end:
-                block = held.partition.read(at, stop, append)
+            append, idle, ours = clock.append, False, True
+            while at < restriction.stop and gathered.size < READ_BYTES and time.monotonic() < end:
+                block = held.partition.read(at, restriction.stop, append)
+                idle = block is None
                 if block is None:
-                    idle = True
                     break
-                if not tracker.try_claim(block.end - 1):
+                # What is not claimed is another worker's to read.
+                if not (ours := tracker.try_claim(block.end - 1)):
                     break
-                found = arrivals(block, registry, None)
-                for rows in found.rows:
-                    key = (rows.period, rows.shard, padded_width(rows.payload.shape[1]))
-                    gathered.rows.setdefault(key, []).append(rows)
-                gathered.rejects += found.rejects
-                gathered.reports += found.reports
-                gathered.size += len(block.buffer)
-                if gathered.first == EARLIEST and len(block.append):
-                    gathered.first = int(block.append[0])
+                gathered.add(block, registry)
                 at, append = block.end, block.clock
-            if at != begin:
+            if at != restriction.start:
                 held.moved = time.monotonic()
             now = now_ms()
             time_of = max(now if given_back else gathered.first, clock.watermark)
             yield from _elements(gathered, numbering_of(registry), moment(time_of))
-            watermark = max(clock.watermark, append)
-            if given_back:
-                watermark = max(watermark, now)
-            elif idle and time.monotonic() - held.moved > stream.idle / 1000:
-                watermark = max(watermark, now - stream.idle)
-            noted, position = held.noted
-            if at != position and (idle or time.monotonic() - noted > NOTE_SECONDS):
-                held.noted = time.monotonic(), at
+            if held.must_note(at, idle):
                 note: dict[str, object] = {"offsets": {name: at}}
                 if not given_back and append != EARLIEST:
                     note["clock"] = append
                 yield _tagged(NOTES, (b"", json.dumps(note).encode()), moment(time_of))
-            estimator.advance(Clock(append, watermark))
-            if at >= stop:
-                held.partition.close()
-                return
-            self._held[name] = held
-            tracker.defer_remainder(Duration.of(IDLE_SECONDS if idle else 0))
+            watermark = max(clock.watermark, append)
+            if given_back:
+                watermark = max(watermark, now)
+            elif idle and held.idle_for(stream.idle, at):
+                watermark = max(watermark, now - stream.idle)
+            # A pipeline that ends closes all periods together, once everything is read.
+            estimator.advance(Clock(append, EARLIEST if stream.bounded else watermark))
+            if at >= restriction.stop or not ours:
+                return None
+            return IDLE_SECONDS if idle else 0
 
     return Read()
 

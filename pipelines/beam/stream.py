@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
@@ -64,9 +65,14 @@ def next_settling(time: int, registry: Registry) -> int:
     Honest reports of a window's events have come once the watermark has passed its end by the
     plan's resolution and grace.
     """
-    kinds = {
+    return min(((time - lag) // window + 1) * window + lag for window, lag in _windows(registry))
+
+
+@lru_cache(maxsize=16)
+def _windows(registry: Registry) -> frozenset[tuple[int, int]]:
+    """Return the lengths of windows, each with how long after its end it is complete."""
+    return frozenset(
         (metric.window, plan.resolution + plan.grace)
         for plan in registry.plans
         for metric in plan.metrics
-    }
-    return min(((time - lag) // window + 1) * window + lag for window, lag in kinds)
+    )

@@ -17,9 +17,7 @@ import apache_beam as beam
 
 from pipelines import files
 from pipelines.beam.graph import build
-from pipelines.beam.options import bounded_options, streaming_options
 from pipelines.beam.partitions import (
-    Cluster,
     LogPartitions,
     Partitions,
     ReportTopics,
@@ -35,7 +33,9 @@ from pipelines.beam.writing import (
 )
 from pipelines.estimates import Candidates
 from pipelines.intent import dump, load
+from pipelines.runners import Runner
 from pipelines.storedplans import StoredPlans
+from sotto.brokers import Broker
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, ParameterError
 from sotto.registry import Registry
@@ -52,12 +52,12 @@ class Topics:
 
     Parameters
     ----------
-    cluster : Cluster
+    broker : Broker
     topics : tuple of ReportTopic
         Epochs of one name. Later ones are read once they are there.
     """
 
-    cluster: Cluster
+    broker: Broker
     topics: tuple[ReportTopic, ...]
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class Topics:
             What is wrong with one, and what to do.
         """
         stay = Stay(registry.horizon, max(plan.retention for plan in registry.plans))
-        with connected(self.cluster.broker()) as found:
+        with connected(self.broker) as found:
             for topic in self.topics:
                 found.check(topic, registry.horizon)
             for kind in ("estimates", "quarantine"):
@@ -88,8 +88,8 @@ class Topics:
         """Return what is read."""
         first = min(topic.epoch for topic in self.topics)
         return [
-            ReportTopics(self.cluster, self.name, first),
-            RequeueTopic(self.cluster, str(SinkTopic(self.name, "requeue"))),
+            ReportTopics(self.broker, self.name, first),
+            RequeueTopic(self.broker, str(SinkTopic(self.name, "requeue"))),
         ]
 
     def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
@@ -97,8 +97,8 @@ class Topics:
         estimates = str(SinkTopic(self.name, "estimates"))
         rejected = str(SinkTopic(self.name, "quarantine"))
         return (
-            DocumentsToTopic(self.cluster, estimates),
-            RejectsToTopic(self.cluster, rejected, job),
+            DocumentsToTopic(self.broker, estimates),
+            RejectsToTopic(self.broker, rejected, job),
         )
 
 
@@ -229,6 +229,9 @@ def submit(
     SottoError
         It cannot run, or would do harm: what to do. Nothing has been submitted.
     """
+    runner = Runner(tuple(options))
+    if not settings.get("bounded"):
+        runner = _unbounded(runner)
     registry, strings = folder.plans.with_given(plans, candidates)
     registry.require_signatures()
     goes_on = any(each.partition("=")[0] in _GOING_ON for each in options)
@@ -241,10 +244,7 @@ def submit(
     io.check(registry)
     job = folder.begin(registry.plans, strings, anew=anew)
     stream = Stream(job.name, PlansFolder(str(folder.path / "plans")), **settings)
-    if stream.bounded:
-        pipeline = beam.Pipeline(options=bounded_options(options))
-    else:
-        pipeline = beam.Pipeline(options=streaming_options(options, f"sotto-{job.name}"))
+    pipeline = runner.pipeline(f"sotto-{job.name}")
     documents, rejects = build(pipeline, stream, io.sources())
     to_documents, to_rejects = io.sinks(job.name)
     documents | "Write documents" >> beam.ParDo(to_documents)
@@ -252,5 +252,41 @@ def submit(
     return pipeline.run()
 
 
+def _unbounded(runner: Runner) -> Runner:
+    """Return a runner of a pipeline without an end.
+
+    Raises
+    ------
+    ParameterError
+        It is the embedded one, which waits for the end of one stage before it begins the next.
+    """
+    if runner.embedded:
+        raise ParameterError(
+            "--runner is missing: a pipeline without an end needs an engine, such as --runner "
+            "PortableRunner --job_endpoint localhost:8099 (make flink starts one here); on one "
+            "machine sotto aggregate --follow does the same without an engine"
+        )
+    given = {each.partition("=")[0] for each in runner.options}
+    more = [*FLINK, f"--sdk_worker_parallelism={runner.parallelism}"] if runner.flink else []
+    more = [each for each in more if each.partition("=")[0] not in given]
+    return Runner((*runner.options, *more, "--streaming"), runner.tell)
+
+
 #: Options by which runners go on with a job's state.
 _GOING_ON = ("--savepoint_path", "--update")
+#: What Flink is told unless the command line says otherwise. Operators that are not chained, and a
+#: maximum of parallelism that never changes, are what lets a savepoint be restored with another
+#: parallelism. The bare flag turns chaining off; the last name is spelt as Beam spells it.
+#: Output that a bundle still has when a checkpoint begins would be kept in the checkpoint, under
+#: numbers of a stage's outputs that are others after the job server was restarted: a job that is
+#: restored then would send it to the wrong stage. So bundles are finished before.
+FLINK = (
+    "--operator_chaining",
+    "--max_parallelism=128",
+    "--checkpointing_interval=10000",
+    "--externalized_checkpoints_enabled",
+    "--retain_externalized_checkpoints_on_cancellation",
+    "--finish_bundle_before_checkpointing",
+    "--max_bundle_size=1000",
+    "--max_bundle_time_mills=500",
+)

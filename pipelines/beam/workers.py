@@ -9,7 +9,7 @@ is on the path, and leaves workers behind when it is killed.
 from __future__ import annotations
 
 import argparse
-import contextlib
+import json
 import logging
 import os
 import signal
@@ -19,8 +19,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
-from apache_beam.runners.worker.sdk_worker import SdkHarness
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
+)
+from apache_beam.runners.worker import sdk_worker_main
+from google.protobuf import json_format, text_format
 
 HOST = "127.0.0.1"
 PORT = 50000
@@ -28,6 +34,9 @@ PORT = 50000
 CACHE = 256
 #: How long a worker may take to end by itself, in seconds.
 _STOP_SECONDS = 10
+#: How long its runner may take to answer a new worker, in seconds.
+_PROVISION_SECONDS = 60
+_CACHE_OPTION = "beam:option:max_cache_memory_usage_mb:v1"
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -43,7 +52,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __init__(self, cache: int) -> None:
         self._cache = cache
-        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._workers: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._lock = threading.Lock()
 
     def StartWorker(  # noqa: N802
@@ -52,34 +61,36 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         """Start a process for a worker."""
         command = [sys.executable, "-m", __spec__.name, f"--cache={self._cache}"]
         command += [f"--worker={request.worker_id}"]
-        command += [f"--control={request.control_endpoint.url}"]
+        command += [f"--provision={request.provision_endpoint.url}"]
         try:
             # A worker reads its input until this pool is gone.
             worker = subprocess.Popen(command, stdin=subprocess.PIPE)
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
         with self._lock:
-            for name in [name for name, known in self._workers.items() if known.poll() is not None]:
-                del self._workers[name]
-            self._workers[request.worker_id] = worker
-        _LOGGER.info("worker %s is process %d", request.worker_id, worker.pid)
+            self._workers = [(name, known) for name, known in self._workers if known.poll() is None]
+            self._workers.append((request.worker_id, worker))
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(  # noqa: N802
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """End the process of a worker."""
+        """End the process of a worker.
+
+        Each pipeline calls its first worker ``1-1``. Where several have the name that is asked for,
+        none is ended here: the right one ends by itself when its runner closes the connection.
+        """
         with self._lock:
-            worker = self._workers.pop(request.worker_id, None)
-        if worker is not None:
-            _end([worker])
+            named = [worker for name, worker in self._workers if name == request.worker_id]
+            living = [worker for worker in named if worker.poll() is None]
+        if len(living) == 1:
+            _end(living)
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def close(self) -> None:
         """End all workers."""
         with self._lock:
-            workers = list(self._workers.values())
-            self._workers.clear()
+            workers = [worker for _, worker in self._workers]
         _end(workers)
 
 
@@ -110,22 +121,66 @@ def serve(host: str, port: int, cache: int) -> None:
     pool.close()
 
 
-def work(name: str, control: str, cache: int) -> None:
-    """Be a worker until its runner has done, or has gone."""
+def work(name: str, provision: str, cache: int) -> None:
+    """Be a worker until its runner has no more work, or has gone.
+
+    Parameters
+    ----------
+    name : str
+        What the runner calls it.
+    provision : str
+        HOST:PORT where the runner says what the worker needs to know.
+    cache : int
+        Megabytes, unless the pipeline's ``--max_cache_memory_usage_mb`` says another number.
+    """
     threading.Thread(target=_end_with_the_pool, daemon=True).start()
+    threading.excepthook = _report
     try:
-        SdkHarness(control, worker_id=name, state_cache_size=cache << 20).run()
-    except grpc.RpcError as error:
-        _LOGGER.warning("the runner of worker %s is gone: %s", name, error)
+        os.environ.update(_environment(name, provision, cache))
+        sdk_worker_main.main([])
+    except grpc.RpcError:
+        _LOGGER.info("the runner of worker %s has gone", name)
     finally:
         # Threads that still wait for the runner would keep the process.
         logging.shutdown()
         os._exit(0)
 
 
+def _environment(name: str, provision: str, cache: int) -> dict[str, str]:
+    """Return what Beam's own start of a worker would find in the environment."""
+    with grpc.insecure_channel(provision) as channel:
+        info = (
+            beam_provision_api_pb2_grpc.ProvisionServiceStub(channel)
+            .GetProvisionInfo(
+                beam_provision_api_pb2.GetProvisionInfoRequest(),
+                metadata=[("worker_id", name)],
+                timeout=_PROVISION_SECONDS,
+            )
+            .info
+        )
+    options = json_format.MessageToDict(info.pipeline_options)
+    options[_CACHE_OPTION] = options.get(_CACHE_OPTION) or cache
+    return {
+        "WORKER_ID": name,
+        "PIPELINE_OPTIONS": json.dumps(options),
+        "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
+        "LOGGING_API_SERVICE_DESCRIPTOR": text_format.MessageToString(info.logging_endpoint),
+        "CONTROL_API_SERVICE_DESCRIPTOR": text_format.MessageToString(info.control_endpoint),
+    }
+
+
+def _report(failed: threading.ExceptHookArgs) -> None:
+    if not _is_of_runner(failed.exc_value):
+        threading.__excepthook__(failed)
+
+
+def _is_of_runner(error: BaseException | None) -> bool:
+    """Whether it says that the runner closed its connections, as each does at its end."""
+    return isinstance(error, grpc.RpcError)
+
+
 def _end_with_the_pool() -> None:
-    with contextlib.suppress(OSError):
-        sys.stdin.buffer.read()
+    os.read(sys.stdin.fileno(), 1)
     os._exit(1)
 
 
@@ -137,15 +192,18 @@ def main() -> int:
     parser.add_argument("--cache", type=int, default=CACHE, metavar="MB", help="state of a worker")
     parser.add_argument("--folder", help="not read: a mark in the list of processes")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--control", help=argparse.SUPPRESS)
+    parser.add_argument("--provision", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
-    )
+    # The runner has the whole log of a worker; here are its errors, if the runner is not there.
+    log = logging.StreamHandler()
+    log.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
+    log.setLevel(logging.ERROR)
+    log.addFilter(lambda record: not (record.exc_info and _is_of_runner(record.exc_info[1])))
+    logging.basicConfig(handlers=[log], force=True)
     if args.worker is None:
         serve(args.host, args.port, args.cache)
     else:
-        work(args.worker, args.control, args.cache)
+        work(args.worker, args.provision, args.cache)
     return 0
 
 

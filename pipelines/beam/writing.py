@@ -7,6 +7,7 @@ key, or the file name, of the first.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING
 import apache_beam as beam
 
 from pipelines import files, quarantine
-from pipelines.beam.partitions import Cluster
 from pipelines.published import parse
 from pipelines.publishing import producer_for, send_all
 from pipelines.quarantined import quarantine_record
 from pipelines.sinkdatabase import SinkDatabase
 from pipelines.sinktables import Keyed
+from sotto.brokers import Broker
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 class _ToTopic(beam.DoFn):
     """Sends what a bundle has, and waits until the broker has all of it."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self._cluster = cluster
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self._broker = broker
         self._topic = topic
 
     def setup(self) -> None:
@@ -44,7 +45,7 @@ class _ToTopic(beam.DoFn):
             return
         try:
             if self._producer is None:
-                made = producer_for(self._cluster.broker())
+                made = producer_for(self._broker)
                 self._producer = self._open.enter_context(made)
             send_all(self._producer, self._topic, self._records)
         except BaseException:
@@ -68,8 +69,8 @@ class DocumentsToTopic(_ToTopic):
 class RejectsToTopic(_ToTopic):
     """Writes packed rejects to a topic of quarantine, one record each."""
 
-    def __init__(self, cluster: Cluster, topic: str, job: str) -> None:
-        super().__init__(cluster, topic)
+    def __init__(self, broker: Broker, topic: str, job: str) -> None:
+        super().__init__(broker, topic)
         self._job = job
 
     def process(self, element: bytes) -> None:
@@ -116,8 +117,11 @@ class RejectsToFolder(beam.DoFn):
 
     def process(self, element: bytes) -> None:
         """Take packed rejects."""
-        name = hashlib.sha256(element).hexdigest()
         folder = Path(self._folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / name).exists():
-            files.store(folder / name, quarantine.KIND, element)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / hashlib.sha256(element).hexdigest()
+        if not path.exists():
+            # Of several attempts at a bundle each writes a file of its own.
+            attempt = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+            files.create(attempt, files.sealed(quarantine.KIND, element))
+            files.move([(attempt, path)])

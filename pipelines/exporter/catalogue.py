@@ -84,8 +84,13 @@ CATALOGUE = _described(
     ),
     Described("sotto_lag_lanes", "Lanes of the log with records that the job has not taken."),
     Described(
-        "sotto_partition_timestamp_seconds",
-        "When each partition of a streaming job's topics got its last record; 0 for never.",
+        "sotto_partition_offset",
+        "Offset of the record that a streaming job reads next, by partition.",
+        ("partition",),
+    ),
+    Described(
+        "sotto_partition_lag_records",
+        "Records of a partition that a streaming job has not read.",
         ("partition",),
     ),
     Described(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from pipelines import files
 from pipelines.audit import Totals
 from pipelines.commit import StateDirectory
 from pipelines.exporter.sources import MissingError
+from pipelines.files import AnyPath
 from pipelines.lastdrain import LastDrain
 from pipelines.manifest import Manifest, add_rows
 from pipelines.written import Tally
@@ -86,7 +88,9 @@ def committed(state_dir: Path) -> Committed:
         undertaken=directory.intent(manifest) is not None,
         last=_last(state_dir),
         lanes=manifest.lanes,
-        size={folder: _size(paths) for folder, paths in _files(directory, manifest).items()},
+        size={
+            folder: files.total_size(paths) for folder, paths in _files(directory, manifest).items()
+        },
         tally=manifest.tally,
         rejected=add_rows(manifest.expired, manifest.quarantine),
         requeued=manifest.requeued,
@@ -113,17 +117,17 @@ def _last(state_dir: Path) -> LastDrain | None:
         return None
 
 
-def _files(directory: StateDirectory, manifest: Manifest) -> dict[str, list[Path]]:
+def _files(directory: StateDirectory, manifest: Manifest) -> dict[str, list[AnyPath]]:
     return {
-        "states": [directory.state(*key, held[0]) for key, held in manifest.states.items()],
+        "states": [
+            path
+            for key, held in manifest.states.items()
+            for path in directory.files.pieces(*key, held)
+        ],
         "counts": [directory.page(page, made) for page, made in manifest.pages.items()],
         "quarantine": [directory.quarantine(entry.generation) for entry in manifest.quarantine],
         "plans": [directory.plans.path(fingerprint) for fingerprint in manifest.plans],
     }
-
-
-def _size(paths: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for path in paths)
 
 
 def _periods(manifest: Manifest, registry: Registry | None) -> tuple[Period, ...]:

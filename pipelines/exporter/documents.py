@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipelines.exporter.group import administered
 from pipelines.exporter.sources import MissingError
-from sotto.brokers import Broker
+from sotto.brokers import Broker, make_client
+from sotto.errors import BrokerError
 from sotto.sinktopics import SinkTopic
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
+
+#: How long a broker may take to answer, in seconds.
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class WatchedDocuments:
         BrokerError
             The broker does not answer.
         """
-        with administered(self._broker) as admin:
+        with _administered(self._broker) as admin:
             if self._topic not in admin.list_topics():
                 raise MissingError(f"there is no topic {self._topic}")
             return self._read(admin, taken)
@@ -85,3 +89,25 @@ class WatchedDocuments:
             for each in partitions
         )
         return Documents(max(times, default=None), sum(max(each, 0) for each in behind))
+
+
+@contextmanager
+def _administered(broker: Broker) -> Iterator[KafkaAdminClient]:
+    """Connect for a few questions; a connection that idles would outlive what it leads to.
+
+    Raises
+    ------
+    BrokerError
+        The broker does not answer, or refuses.
+    """
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    options = {"client_id": "sotto-exporter", "request_timeout_ms": int(PATIENCE * 1000)}
+    admin = make_client(KafkaAdminClient, broker, PATIENCE, **options)
+    try:
+        yield admin
+    except KafkaError as error:
+        raise BrokerError(f"the broker does not do what it is asked: {error}") from error
+    finally:
+        admin.close()

@@ -240,8 +240,9 @@ def _lag(samples: Samples, lag: Lag, now: int) -> None:
     samples.add("sotto_lag_bytes", lag.size)
     samples.add("sotto_lag_records", lag.records)
     samples.add("sotto_lag_lanes", lag.lanes)
-    for partition, newest in lag.newest.items():
-        samples.add("sotto_partition_timestamp_seconds", newest / _MILLI, partition)
+    for partition, progress in lag.partitions.items():
+        samples.add("sotto_partition_offset", progress.offset, partition)
+        samples.add("sotto_partition_lag_records", progress.records, partition)
     samples.add("sotto_lag_seconds", 0.0 if lag.oldest is None else _age(lag.oldest, now))
 
 

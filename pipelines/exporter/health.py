@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -17,10 +17,9 @@ from pipelines.exporter.committed import Committed, committed
 from pipelines.exporter.database import Database
 from pipelines.exporter.documents import Documents, WatchedDocuments
 from pipelines.exporter.families import Reading, families
-from pipelines.exporter.group import WatchedGroup
-from pipelines.exporter.lag import Lag, Watched
+from pipelines.exporter.lag import Lag, Watched, WatchedStream
 from pipelines.exporter.projected import Sunk
-from pipelines.exporter.sources import Source, Status, read
+from pipelines.exporter.sources import MissingError, Source, Status, read
 from sotto.log import now_ms
 from sotto.registry import Registry
 
@@ -38,9 +37,9 @@ class Readers:
         State directory.
     database : Database, optional
         Results.
-    log : Watched or WatchedGroup, optional
+    log : Watched or WatchedStream, optional
         The log or the topics that the job takes: drains, as the state directory says, or a
-        streaming job, as Kafka does.
+        streaming job, as its health in the database does.
     documents : WatchedDocuments, optional
         The topic of estimates from which the database is written.
     registry : Registry, optional
@@ -51,7 +50,7 @@ class Readers:
         self,
         state: Path | None = None,
         database: Database | None = None,
-        log: Watched | WatchedGroup | None = None,
+        log: Watched | WatchedStream | None = None,
         documents: WatchedDocuments | None = None,
         registry: Registry | None = None,
     ) -> None:
@@ -98,17 +97,23 @@ class Readers:
 
 
 def _lag(
-    log: Watched | WatchedGroup, state: Source[Committed] | None, sunk: Sunk | None
+    log: Watched | WatchedStream, state: Source[Committed] | None, sunk: Sunk | None
 ) -> Source[Lag]:
     """Return what is not taken; all there is if nothing is committed yet."""
-    if isinstance(log, WatchedGroup):
-        return read(lambda: log.lag(sunk.job if sunk else None))
+    if isinstance(log, WatchedStream):
+        return read(lambda: log.lag(_offsets(sunk)))
     if state is None or state.status not in (Status.OK, Status.MISSING):
         return Source(Status.UNREADABLE, problem="it is not known what of it is taken")
     if state.value is None:
         return read(lambda: log.lag({}, None))
     taken, registry = state.value.lanes, state.value.registry
     return read(lambda: log.lag(taken, registry))
+
+
+def _offsets(sunk: Sunk | None) -> Mapping[str, int]:
+    if sunk is None or sunk.offsets is None:
+        raise MissingError("the database does not say yet how far a job has read")
+    return sunk.offsets
 
 
 def _documents(topic: WatchedDocuments, sunk: Sunk | None) -> Source[Documents]:

@@ -1,22 +1,43 @@
-"""What of a log, or of topics, no drain has taken; found without a lock, and without taking it."""
+"""What of a log, or of topics, a job has not taken; found without a lock, and without taking it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pipelines.exporter.sources import MissingError
 from pipelines.lanes import Lane, Source
+from pipelines.partitions import Partition, Reader
+from sotto.brokers import Broker
 from sotto.logreader import EARLIEST, LogReader, lanes
 from sotto.registry import Registry
+from sotto.sinktopics import SinkTopic
+from sotto.topicadmin import connected
+from sotto.topics import ReportTopic
 
 #: So many bytes are looked at, over all lanes; the number of records beyond is extrapolated.
 LOOK_BYTES = 32 << 20
 _LEAST_LOOK = 256 << 10
 #: The same of topics, whose records take longer to read than a log's index.
 TOPIC_LOOK_BYTES = 4 << 20
+
+
+class Progress(NamedTuple):
+    """How far a streaming job has read a partition.
+
+    Attributes
+    ----------
+    offset : int
+        Of the record that it takes next.
+    records : int
+        That it has not taken.
+    """
+
+    offset: int
+    records: int
 
 
 @dataclass(frozen=True)
@@ -33,16 +54,15 @@ class Lag:
         Lanes that have any of it.
     oldest : int or None
         Append time of the oldest record, ms; None for none.
-    newest : mapping
-        Partition, ``TOPIC/NUMBER``, to the append time of its last record, taken or not, ms; 0 for
-        none. Of streaming jobs alone, where time passes in each partition apart.
+    partitions : mapping of str to Progress
+        By partition, ``TOPIC/NUMBER``; of streaming jobs alone, which read each partition apart.
     """
 
     size: int | None = 0
     records: int = 0
     lanes: int = 0
     oldest: int | None = None
-    newest: Mapping[str, int] = field(default_factory=dict)
+    partitions: Mapping[str, Progress] = field(default_factory=dict)
 
 
 class Watched(Protocol):
@@ -143,21 +163,111 @@ class WatchedTopics:
     def _of_lane(self, lane: Lane, taken: Mapping[str, int], look: int) -> Lag:
         start = taken.get(lane.name, lane.first())
         end = lane.end(start)
-        at, records, size, oldest = start, 0, 0, None
         # What a frozen lane has read is kept for a job that reads it again, and there is none.
-        for block in self._source.lane(lane.name).blocks(start, end, EARLIEST):
-            at = block.end
-            records += len(block.append) + len(block.corrupt)
-            size += len(block.buffer)
-            if oldest is None and len(block.append):
-                oldest = int(block.append[0])
-            if records and size >= look:
-                break
-        if not records:
-            return Lag(None)
-        if at < end:
-            records = round(records * (end - start) / (at - start))
-        return Lag(None, records, 1, oldest)
+        blocks = self._source.lane(lane.name).blocks(start, end, EARLIEST)
+        looked = (
+            _Looked(
+                block.end,
+                len(block.append) + len(block.corrupt),
+                len(block.buffer),
+                int(block.append[0]) if len(block.append) else None,
+            )
+            for block in blocks
+        )
+        return _behind(looked, start, end, look)
+
+
+class WatchedStream:
+    """Topics that a streaming job reads, whose lag is read again and again.
+
+    Parameters
+    ----------
+    broker : Broker
+    topics : sequence of ReportTopic
+        Epochs of one name. What is given back is read by the job as well.
+    """
+
+    def __init__(self, broker: Broker, topics: Sequence[ReportTopic]) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._requeue = str(SinkTopic(topics[0].name, "requeue"))
+
+    def lag(self, taken: Mapping[str, int]) -> Lag:
+        """Return what is beyond the offsets up to which the job has read.
+
+        Parameters
+        ----------
+        taken : mapping
+            Partition, ``TOPIC@ID/NUMBER``, to the offset of the record that is read next, as the
+            job's health says it.
+
+        Raises
+        ------
+        MissingError
+            A topic is not there.
+        BrokerError
+            The broker does not answer.
+        """
+        with connected(self._broker) as found:
+            ids = {str(topic): found.id_of(str(topic)) for topic in self._topics}
+            requeue = found.id_of(self._requeue)
+        if missing := [topic for topic, id in ids.items() if not id]:
+            raise MissingError(f"there is no topic {missing[0]}")
+        names = {
+            f"{topic}@{ids[str(topic)]}/{number}": Partition(str(topic), number)
+            for topic in self._topics
+            for number in range(topic.partitions)
+        }
+        for name in taken:
+            given_back, _, number = name.rpartition("/")
+            if given_back == f"{self._requeue}@{requeue}":
+                names[name] = Partition(self._requeue, int(number))
+        with closing(Reader(self._broker)) as reader:
+            bounds = reader.bounds(list(names.values()))
+            look = TOPIC_LOOK_BYTES // len(names)
+            lags, partitions = [], {}
+            for name, partition in names.items():
+                first, end = bounds[partition]
+                start = max(taken.get(name, 0), first)
+                lag = _behind(_looked(reader, partition, start, end), start, end, look)
+                lags.append(lag)
+                partitions[f"{partition.topic}/{partition.number}"] = Progress(start, lag.records)
+        return replace(total(lags), partitions=partitions)
+
+
+class _Looked(NamedTuple):
+    """What one look at a partition has found: up to where, and what there is."""
+
+    end: int
+    records: int
+    size: int
+    oldest: int | None
+
+
+def _looked(reader: Reader, partition: Partition, start: int, end: int) -> Iterator[_Looked]:
+    for piece in reader.pieces(partition, start, end, keep=False):
+        if piece is None:
+            # Deleted since its bounds were asked for; the next reading knows others.
+            return
+        oldest = int(piece.times[0]) if len(piece.times) else None
+        yield _Looked(piece.end, len(piece.times), len(piece.data), oldest)
+
+
+def _behind(looked: Iterator[_Looked], start: int, end: int, look: int) -> Lag:
+    """Count records between two offsets; beyond so many bytes their number is extrapolated."""
+    at, records, size, oldest = start, 0, 0, None
+    for found in looked:
+        at = found.end
+        records += found.records
+        size += found.size
+        oldest = found.oldest if oldest is None else oldest
+        if records and size >= look:
+            break
+    if not records:
+        return Lag(None)
+    if at < end:
+        records = round(records * (end - start) / (at - start))
+    return Lag(None, records, 1, oldest)
 
 
 def total(behind: Sequence[Lag]) -> Lag:

@@ -68,11 +68,15 @@ class Sunk:
         Topic and partition to the offset that it takes next.
     health : mapping
         How the job is, as it says itself: numbers, or None for what it does not know.
+    offsets : mapping or None
+        Partition to the offset that the job reads next, as it says itself; None if it has said
+        nothing yet.
     """
 
     job: str
     taken: Mapping[tuple[str, int], int]
     health: Mapping[str, int | None]
+    offsets: Mapping[str, int] | None
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,12 @@ def sunk(connection: sql.Connection) -> Sunk | None:
     health = connection.execute(newest).scalar() or {}
     numbers = {name: health.get(name) for name in NUMBERS}
     job = connection.execute(sql.select(META.c.state)).scalar_one()
-    return Sunk(job, taken, {name: n if type(n) is int else None for name, n in numbers.items()})
+    return Sunk(
+        job,
+        taken,
+        {name: n if type(n) is int else None for name, n in numbers.items()},
+        health.get("offsets"),
+    )
 
 
 def _windows(

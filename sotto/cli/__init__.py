@@ -70,11 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        parser = _parser(given)
-        parsed, others = parser.parse_known_args(given)
-        if others and not getattr(parsed, "takes_beam_options", False):
-            parser.error(f"unrecognized arguments: {' '.join(others)}")
-        parsed.beam = others
+        parsed = _parsed(given)
         status: int = parsed.run(parsed)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -91,6 +87,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _failed(f"{error.name} is not installed; pip install 'sotto[{extra}]' brings it")
     return status
+
+
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments; what is not ours goes on to Beam, if the command does that."""
+    parser = _parser(given)
+    parsed, rest = parser.parse_known_args(given)
+    if "beam" in parsed:
+        parsed.beam = [each for each in rest if each != "--"]
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return parsed
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:

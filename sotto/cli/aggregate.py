@@ -49,6 +49,21 @@ examples:
 Offsets and counts are committed together, in one state directory, to which one drain at a time
 writes.
 
+Jobs run in this process (Beam's FnApiRunner). Every option that is not one of these goes to Beam,
+also behind --, and so another runner is chosen:
+
+  sotto aggregate ... --state /shared/state --runner PortableRunner \\
+      --job_endpoint localhost:8099 --environment_type EXTERNAL \\
+      --environment_config localhost:50000 --parallelism 4
+      on the engine behind a job server, such as Flink's; its workers need Sotto, and reach the log
+      (or broker) and the state's files under the same names
+  sotto aggregate ... --state state --files gs://bucket/sotto --runner DataflowRunner ...
+      with those files on one of Beam's file systems; manifest and results stay in --state
+  sotto aggregate ... --max-reports 20000000
+      larger drains: each is a job, and an engine takes seconds to start one
+
+docs/beam.md says more.
+
 What is published is committed before: where the topic cannot be reached, that is told, and tried
 again at the next drain.
 
@@ -60,6 +75,7 @@ once; neither loses anything.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto aggregate``."""
     parser.epilog = _EXAMPLES
+    parser.set_defaults(beam=[])
     add = parser.add_argument
     given.add_plans(parser, "kept in the state directory from then on", required=False)
     planfolder.add_argument(parser)
@@ -79,6 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on behind records that the broker has deleted before they were counted",
     )
     add("--state", type=Path, required=True, metavar="DIR", help="where state and results are kept")
+    add(
+        "--files",
+        metavar="PLACE",
+        help="folder or URI (gs://, s3://, ...) of the files that jobs write, if not in --state",
+    )
     add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
     publishing.add_arguments(parser)
     add("--follow", action="store_true", help="go on with what comes, until interrupted")
@@ -110,6 +131,9 @@ def run(args: argparse.Namespace) -> int:
     quiet_libraries()
     from pipelines.drain import drain
     from pipelines.memory import keep_freed_memory
+    from pipelines.runners import Runner
+
+    runner = Runner(tuple(args.beam), _tell)
 
     keep_freed_memory()
 
@@ -125,6 +149,8 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
             candidates=strings,
             publish=publish,
+            runner=runner,
+            elsewhere=args.files,
             stop=stopped.is_set,
         )
 
@@ -139,6 +165,10 @@ def run(args: argparse.Namespace) -> int:
             publishing.tell(result)
             return 2
         return 130 if stopped.is_set() else 0
+
+
+def _tell(text: str) -> None:
+    print(f"sotto: job: {text}", file=sys.stderr, flush=True)
 
 
 def _warn(text: str) -> None:

@@ -3,7 +3,8 @@
 The exporter reads what the job has left: the state directory, the database of results and, to
 know how far behind the job is, the log or the topics. It takes no lock, writes nothing and may be
 started, stopped and run twice at any time. Of a streaming job it reads the database that sotto
-sink writes, and asks the broker for the rest: --database, --topic and no --state. A source that
+sink writes, which says how far the job has read, and asks the broker how much more there is:
+--database, --topic and no --state. A source that
 is missing or damaged is a metric (sotto_source_status), never an error. docs/operations.md lists
 all metrics; deploy/prometheus has alerts for them, deploy/grafana a dashboard.
 
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from pipelines.exporter.documents import WatchedDocuments
-    from pipelines.exporter.group import WatchedGroup
-    from pipelines.exporter.lag import Watched
+    from pipelines.exporter.lag import Watched, WatchedStream
     from sotto.brokers import Broker
     from sotto.registry import Registry
     from sotto.topics import ReportTopic
@@ -72,11 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--log", type=Path, metavar="DIR", help=lag)
     given.add_broker(where, help=(lag, lag))
     add("--topic", action="append", default=[], metavar="NAME", help="of sotto aggregate")
-    add(
-        "--group",
-        metavar="NAME",
-        help="of a streaming job: under which Kafka has its offsets, if not under sotto-JOB",
-    )
     add(
         "--plan",
         type=Path,
@@ -128,8 +123,6 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
         raise ParameterError(f"--max-series {args.max_series} must be at least 0")
     if not 0 <= args.port < 65536:
         raise ParameterError(f"--port {args.port} must be from 0 to 65535")
-    if args.group and (args.state or not args.topic):
-        raise ParameterError("--group goes with --topic, and without --state")
     database = Database(args.database or of_state(args.state), args.max_series)
     readers = Readers(args.state, database, *_watched(args), _registry_of(args.plan))
     fresh, deadline = (parse_duration(text) / 1000 for text in (args.fresh, args.deadline))
@@ -146,7 +139,7 @@ def _registry_of(paths: list[Path]) -> Registry | None:
 
 def _watched(
     args: argparse.Namespace,
-) -> tuple[Watched | WatchedGroup | None, WatchedDocuments | None]:
+) -> tuple[Watched | WatchedStream | None, WatchedDocuments | None]:
     """Return what the job takes and where it publishes, as far as that is said."""
     from pipelines.exporter.lag import WatchedLog, WatchedTopics
 
@@ -162,21 +155,19 @@ def _watched(
     broker = given.broker_of(args)
     topics = [ReportTopic.parse(name) for name in args.topic]
     if args.state is None:
-        return _streaming(broker, topics, args.group)
+        return _streaming(broker, topics)
     return WatchedTopics(KafkaTopics(broker, topics)), None
 
 
-def _streaming(
-    broker: Broker, topics: list[ReportTopic], group: str | None
-) -> tuple[WatchedGroup, WatchedDocuments]:
+def _streaming(broker: Broker, topics: list[ReportTopic]) -> tuple[WatchedStream, WatchedDocuments]:
     from pipelines.exporter.documents import WatchedDocuments
-    from pipelines.exporter.group import WatchedGroup
+    from pipelines.exporter.lag import WatchedStream
     from sotto.sinktopics import SinkTopic
 
     if len({topic.name for topic in topics}) != 1:
         raise ParameterError("--topic must be epochs of one name")
     estimates = SinkTopic(topics[0].name, "estimates")
-    return WatchedGroup(broker, topics, group), WatchedDocuments(broker, estimates)
+    return WatchedStream(broker, topics), WatchedDocuments(broker, estimates)
 
 
 def _serve(address: str, port: int, registry: CollectorRegistry) -> int:

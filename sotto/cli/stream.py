@@ -50,7 +50,7 @@ Options that are not listed here are Beam's: --runner, --parallelism, --checkpoi
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto stream``."""
     parser.epilog = _EXAMPLES
-    parser.set_defaults(takes_beam_options=True)
+    parser.set_defaults(beam=[])
     add = parser.add_argument
     given.add_plans(parser, "kept in the job's folder from then on", required=False)
     planfolder.add_argument(parser)
@@ -79,9 +79,8 @@ def run(args: argparse.Namespace) -> int:
 
     folder = JobFolder(args.state)
     io = _io(args, folder)
-    plans, candidates = given.plans_of(args.plan)
     watched = planfolder.PlanFolder(args.plans, folder.plans, io.check, _warn)
-    plans, candidates = watched.added_to(plans, candidates)
+    plans, candidates = watched.added_to(*given.plans_of(args.plan))
     given.tell_unsigned(folder.plans.with_given(plans, {})[0].plans)
     result = submit(
         folder,
@@ -101,7 +100,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _io(args: argparse.Namespace, folder: JobFolder) -> Topics | Log:
-    from pipelines.beam.partitions import Cluster
     from pipelines.beam.submission import Log, Topics
     from sotto.topics import ReportTopic
 
@@ -115,10 +113,8 @@ def _io(args: argparse.Namespace, folder: JobFolder) -> Topics | Log:
         raise ParameterError("--topic is missing: sotto topics list shows what there is")
     if args.database is not None:
         raise ParameterError("--database goes with --log: of topics sotto sink writes a database")
-    given.broker_of(args)
-    file = "" if args.broker is None else str(args.broker.resolve())
     topics = tuple(ReportTopic.parse(name) for name in args.topic)
-    return Topics(Cluster(args.kafka or "", file), topics)
+    return Topics(given.broker_of(args), topics)
 
 
 def _wait(result: Any, folder: JobFolder, watched: planfolder.PlanFolder) -> int:

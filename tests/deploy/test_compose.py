@@ -11,6 +11,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from argparse import Namespace
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 
+from deploy.flink import settings as flink_settings
 from deploy.images import node, passwords
 from deploy.kafka import settings as kafka_settings
 from deploy.kafka.certificates import Keys
@@ -70,7 +72,7 @@ def parsed(name: str) -> Namespace:
     if module == "deploy.images.node":
         return node.parser().parse_args(rest)
     assert module == "deploy.images.job"
-    return _parser(["flink"]).parse_args(["flink", "run", *rest])
+    return _parser(["stream"]).parse_args(["stream", *rest])
 
 
 #: Where the folders of keys are, a container's each.
@@ -149,7 +151,8 @@ def test_every_container_has_the_keys_of_its_role_and_no_others() -> None:
     assert {name: role for name in SERVICES if (role := key_folder(name)) is not None} == {
         "kafka": "kafka",
         "topics": "admin",
-        "job": "aggregator",
+        "taskmanager": "aggregator",
+        "stream": "aggregator",
         "sink": "reader",
         "exporter": "aggregator",
         "drain": "aggregator",
@@ -257,10 +260,6 @@ def test_versions_are_those_of_the_scripts() -> None:
     version = re.search(r'^version = "(.*)"', project, re.MULTILINE)
     assert version is not None
     assert {images[name][1] for name in OURS} == {version[1]}
-    flink = (ROOT / "deploy" / "flink" / "requirements.txt").read_text(encoding="ascii")
-    job = (ROOT / "deploy" / "flink" / "job.requirements.lock").read_text(encoding="ascii")
-    (pinned,) = re.findall(r"^apache-flink-libraries==(\S+)", flink, re.MULTILINE)
-    assert re.search(rf"^apache-flink=={re.escape(pinned)} ", job, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +299,7 @@ def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
     made = parsed("topics")
     topic = str(ReportTopic(made.name, made.epoch, made.partitions))
     assert made.sinks
-    for name in ("job", "exporter", "drain", "drain-exporter"):
+    for name in ("stream", "exporter", "drain", "drain-exporter"):
         assert parsed(name).topic == [topic], name
     assert parsed("sink").topic == f"{made.name}-estimates"
     databases = {parsed(n).database for n in ("sink", "exporter", "drain", "drain-exporter")}
@@ -309,8 +308,8 @@ def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
     name = SERVICES["postgres"]["environment"]["POSTGRES_DB"]
     assert database == f"postgresql+psycopg://{user}@postgres/{name}"
     plan = made.plan
-    assert plan == parsed("job").plan == parsed("drain").plan == parsed("exporter").plan
-    for service in ("topics", "job", "drain", "exporter"):
+    assert plan == parsed("stream").plan == parsed("drain").plan == parsed("exporter").plan
+    for service in ("topics", "stream", "drain", "exporter"):
         (source,) = [s for s, t in mounts(SERVICES[service]) if t == str(plan[0].parent)]
         load_plan(ROOT / source / plan[0].name)
     assert parsed("drain").state == parsed("drain-exporter").state
@@ -323,7 +322,7 @@ def test_all_commands_reach_the_broker_where_it_listens() -> None:
     assert f"{outside}:{outside.rpartition(':')[2]}" in SERVICES["kafka"]["ports"]
     assert inside.partition(":")[0] == SERVICES["kafka"]["hostname"] == "kafka"
     assert (inside, outside) == (passwords.INSIDE, passwords.OUTSIDE)
-    for name in ("topics", "job", "sink", "exporter", "drain", "drain-exporter"):
+    for name in ("topics", "stream", "sink", "exporter", "drain", "drain-exporter"):
         assert parsed(name).broker == passwords.MOUNTED / "client.json", name
         role = key_folder(name)
         assert role is not None
@@ -418,11 +417,24 @@ def test_an_image_is_made_of_what_is_there(path: Path) -> None:
     assert all("--require-hashes" in rest or "--no-deps" in rest for rest in installs)
 
 
-def test_images_are_made_as_the_makefile_makes_environments() -> None:
+def test_workers_have_the_packages_of_the_command() -> None:
+    lock = "--require-hashes -r"
+    for path in DOCKERFILES:
+        assert lock in path.read_text("utf-8")
+        assert "requirements.lock" in path.read_text("utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    installs = "--no-deps --no-build-isolation -e ."
-    lock = "deploy/flink/job.requirements.lock"
-    for text in (makefile, (ROOT / "deploy/images/flink.Dockerfile").read_text("utf-8")):
-        assert installs in text
-        assert lock in text
     assert "--output-file deploy/images/requirements.lock pyproject.toml" in makefile
+
+
+def test_a_job_finds_job_server_and_workers_where_they_listen() -> None:
+    given = words(SERVICES["stream"])
+    options = dict(pairwise(given))
+    assert options["--job_endpoint"] == f"{node.SERVER}:{node.JOB}"
+    # Beside its task manager, which tells workers an address on loopback.
+    assert options["--environment_config"] == f"127.0.0.1:{node.POOL}"
+    slots = str(parsed("taskmanager").slots)
+    assert options["--parallelism"] == options["--sdk_worker_parallelism"] == slots
+    assert options["--max_parallelism"] == str(flink_settings.MAX_PARALLELISM)
+    assert set(node.ROLES) <= set(SERVICES)
+    for name in node.ROLES:
+        assert parsed(name).command == name

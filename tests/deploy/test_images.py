@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy import jars
 from deploy.errors import MissingToolError
 from deploy.flink import settings
-from deploy.flink.cluster import LocalFlink
+from deploy.flink.cluster import LocalFlink, Ports
 from deploy.images import job, node
-from pipelines.flink.jobfolder import JobFolder, Known
-from pipelines.flink.rest import FlinkError, Job, JobManager
 
 ADDRESSES = {
     "jobmanager.rpc.address",
@@ -35,45 +36,75 @@ def test_settings_are_those_of_a_session_save_addresses() -> None:
 
 
 @pytest.mark.parametrize("role", node.ROLES)
-def test_commands_are_those_of_a_session(role: str, tmp_path: Path) -> None:
+def test_commands_are_those_of_a_session(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     try:
-        program = jars.java()
+        jars.java()
     except MissingToolError as error:
         pytest.skip(str(error))
+    folders = [Path("/cache/flink"), Path("/cache/beam")]
+    monkeypatch.setattr(node, "archives", lambda: folders)
     session = LocalFlink(tmp_path)
+    ports = Ports(node.REST, node.RPC, node.JOB, node.ARTIFACTS, node.POOL)
+    monkeypatch.setattr(LocalFlink, "ports", ports)
     (tmp_path / "taskmanager.name").write_text("one")
-    process = session.job_manager if role == node.MANAGER else session.task_manager
+    process = {
+        node.MANAGER: session.job_manager,
+        node.WORKER: session.task_manager,
+        node.SERVER: session.job_server,
+    }[role]
+    shared = f"{tmp_path.resolve()}/artifacts"
     native = [
-        word.replace(str(tmp_path.resolve()), str(node.OWN))
-        for word in session._command(process, program)
+        word.replace(shared, str(node.SHARED / "artifacts"))
+        .replace(str(tmp_path.resolve()), str(node.OWN))
+        .replace("--job-host=127.0.0.1", "--job-host=jobserver")
+        .replace("=127.0.0.1:", "=jobmanager:")
+        for word in session._command(process, folders)
     ]
-    if role != node.MANAGER:
+    if role == node.WORKER:
         assert native[-2] == "-D"
         native = native[:-2]
     assert node.command(role) == native
-    names = set(session.client) | set(session._environment())
-    assert set(node.environment()) == names
-    for name, value in (session.client | session._environment()).items():
-        assert node.environment()[name] == value.replace(str(tmp_path.resolve()), str(node.OWN))
+    names = set(session._environment())
+    # Which an image sets for all.
+    assert set(node.environment()) == names - {"PYTHONPATH"}
 
 
-class Manager(JobManager):
-    """A job manager with some jobs, or none that answers."""
+def test_programs_that_run_together_end_together(tmp_path: Path) -> None:
+    """The status is that of the one that ended by itself."""
+    waits = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    ends = (
+        "import sys, time\n"
+        "while True:\n"
+        "    time.sleep(0.05)\n"
+        "    try:\n"
+        "        text = open(sys.argv[1]).read()\n"
+        "    except FileNotFoundError:\n"
+        "        continue\n"
+        "    if text: sys.exit(3)\n"
+    )
+    file = tmp_path / "pid"
+    programs = [[sys.executable, "-c", code, str(file)] for code in (waits, ends)]
+    assert node.together(programs) == 3
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
 
-    def __init__(self, jobs: Sequence[Job] = (), free: int = 2, answers: bool = True) -> None:
-        super().__init__("http://jobmanager:8081")
-        self._jobs, self._free, self._answers = list(jobs), free, answers
 
-    def slots(self) -> int:
-        if not self._answers:
-            raise FlinkError("nobody answers")
-        return self._free
-
-    def jobs(self) -> list[Job]:
-        return self._jobs
+def manager(states: Sequence[str] = (), free: int = 2) -> Callable[[str], Any]:
+    """Return a job manager with jobs in some states."""
+    answers = {
+        "/overview": {"slots-available": free},
+        "/jobs/overview": {"jobs": [{"state": state} for state in states]},
+    }
+    return answers.__getitem__
 
 
-def looked(folder: JobFolder, manager: JobManager) -> list[list[str]]:
+def nobody(path: str) -> Any:
+    raise ConnectionRefusedError(path)
+
+
+def looked(shared: Path, ask: Callable[[str], Any]) -> list[list[str]]:
     """Return the commands that a look comes to."""
     given: list[list[str]] = []
 
@@ -81,20 +112,28 @@ def looked(folder: JobFolder, manager: JobManager) -> list[list[str]]:
         given.append(list(words))
         return 0
 
-    assert job.look(["--state", "x"], folder, manager, run) == 0
+    assert job.look(["--topic", "x"], shared, ask, run) == 0
     return given
 
 
 def test_a_job_is_submitted_once_and_again_when_flink_has_forgotten_it(tmp_path: Path) -> None:
-    folder = JobFolder(tmp_path)
-    assert looked(folder, Manager(answers=False)) == []
-    assert looked(folder, Manager(free=0)) == []
-    assert looked(folder, Manager()) == [["flink", "run", "--state", "x"]]
-    known = Known("abc", flink="http://jobmanager:8081", id="1")
-    folder.remember(known)
+    assert looked(tmp_path, nobody) == []
+    assert looked(tmp_path, manager(free=0)) == []
+    assert looked(tmp_path, manager()) == [["stream", "--topic", "x"]]
     for state in ("RUNNING", "RESTARTING", "CREATED"):
-        assert looked(folder, Manager([Job("1", known.group, state, 1, 1)])) == []
-    again = [["flink", "run", "--state", "x", "--from", "latest"]]
-    assert looked(folder, Manager()) == again
-    assert looked(folder, Manager([Job("1", known.group, "FAILED", 0, 1)])) == again
-    assert looked(folder, Manager([Job("1", "another", "RUNNING", 1, 1)])) == again
+        assert looked(tmp_path, manager([state])) == []
+    names = ["checkpoints/a/chk-9", "checkpoints/b/chk-3", "savepoints/savepoint-a-1"]
+    for second, name in enumerate(names):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        (folder / "_metadata").touch()
+        os.utime(folder / "_metadata", (second, second))
+        again = [["stream", "--topic", "x", f"--savepoint_path={folder}"]]
+        assert looked(tmp_path, manager()) == again
+    # One that is not complete yet.
+    (tmp_path / "checkpoints/b/chk-4").mkdir()
+    assert looked(tmp_path, manager(["FAILED"])) == again
+
+
+def test_a_submission_that_fails_is_told(tmp_path: Path) -> None:
+    assert job.look([], tmp_path, manager(), lambda _: 2) == 2

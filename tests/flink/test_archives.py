@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import zipfile
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -23,9 +23,9 @@ def pip(tmp_path, monkeypatch):
             calls.append(command)
             to = Path(next(part for part in command if part.startswith("--dest="))[7:])
             if not error:
-                with zipfile.ZipFile(to / "a-1-py3-none-any.whl", "w") as package:
+                with tarfile.open(to / "a-1.tar.gz", "w:gz") as package:
                     for name in files:
-                        package.writestr(name, name)
+                        package.addfile(tarfile.TarInfo(name))
             return subprocess.CompletedProcess(command, 1 if error else 0, "", error)
 
         monkeypatch.setattr(archives.subprocess, "run", run)
@@ -34,12 +34,13 @@ def pip(tmp_path, monkeypatch):
     return play
 
 
-def test_only_archives_of_the_two_folders_are_taken(pip, tmp_path):
-    calls = pip(
-        ["pyflink/lib/a.jar", "pyflink/opt/b.jar", "pyflink/lib/x.txt", "pyflink/plugins/p/c.jar"]
-    )
+def test_only_flink_and_its_logging_are_taken(pip, tmp_path):
+    taken = ["a-1/deps/lib/flink-dist-1.jar", "a-1/deps/lib/log4j-api-2.jar"]
+    left = ["a-1/deps/lib/flink-csv-1.jar", "a-1/deps/opt/flink-dist-1.jar", "a-1/deps/lib/log4j"]
+    calls = pip([*left, *taken])
     archives.fetch(tmp_path / "taken")
-    assert sorted(path.name for path in (tmp_path / "taken").iterdir()) == ["a.jar", "b.jar"]
+    found = sorted(path.name for path in (tmp_path / "taken").iterdir())
+    assert found == ["flink-dist-1.jar", "log4j-api-2.jar"]
     assert "--require-hashes" in calls[0]
     assert not list(tmp_path.glob("fetching-*"))
 

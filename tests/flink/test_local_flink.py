@@ -1,4 +1,4 @@
-"""The project's own Flink: starts, runs jobs, loses a process, stops, and says what is wrong."""
+"""The project's own Flink: starts, runs pipelines, loses a process, stops, says what is wrong."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy import jars
 from deploy.errors import DeployError
 from deploy.flink import __main__ as command
 from deploy.flink import archives as archives_module
-from deploy.flink.archives import archives as flink_archives
-from deploy.flink.cluster import LocalFlink
-from deploy.flink.settings import REFLECTION
+from deploy.flink.archives import JOB_SERVER, SOURCE
+from deploy.flink.cluster import LocalFlink, Ports
+from deploy.ports import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -37,33 +36,13 @@ def listening(pid: int) -> set[str]:
     }
 
 
-def test_it_runs_a_job(local):
-    program = jars.java()
-    modules = subprocess.run(
-        [program, "--list-modules"], capture_output=True, text=True, check=True
-    )
-    if "jdk.compiler" not in modules.stdout:
-        pytest.skip("the job cannot be compiled: this Java is a runtime alone, without a compiler")
-    port = local.address.rpartition(":")[2]
-    client = [program, "-Xmx192m", *REFLECTION, "-cp", f"{flink_archives()}/*"]
-    done = subprocess.run(
-        [*client, str(Path(__file__).with_name("Numbers.java")), port],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout.split()[-1:] == ["300"], done.stdout + done.stderr
-    (job,) = told(local, "/jobs/overview")["jobs"]
-    assert (job["name"], job["state"]) == ("numbers", "FINISHED")
-
-
 def test_a_task_manager_that_was_killed_is_started_again(local):
-    manager, task_manager = local.job_manager.pid, local.task_manager.pid
+    others = [local.job_manager.pid, local.job_server.pid, local.pool.pid]
+    task_manager = local.task_manager.pid
     local.task_manager.kill()
     assert local.running
     local.start()
-    assert local.job_manager.pid == manager
+    assert [local.job_manager.pid, local.job_server.pid, local.pool.pid] == others
     assert local.task_manager.pid != task_manager
     name = (local.folder / "taskmanager.name").read_text("ascii")
     (found,) = [one for one in told(local, "/taskmanagers")["taskmanagers"] if one["id"] == name]
@@ -82,9 +61,12 @@ def test_of_two_starts_one_starts_it_again_where_it_was_and_needs_no_network(loc
     assert local.address == address
 
 
-def test_it_listens_on_loopback_alone(local):
-    found = listening(local.job_manager.pid) | listening(local.task_manager.pid)
-    assert found
+def test_it_listens_on_loopback_alone_save_for_beam_s_services(local):
+    """Those are the job server's, and the task manager's while a pipeline runs."""
+    found = set()
+    for process in (local.job_manager, local.task_manager, local.pool):
+        assert listening(process.pid), process.name
+        found |= listening(process.pid)
     assert all(re.fullmatch(r"127\.0\.0\.1|\[::ffff:127\.0\.0\.1\]", one) for one in found), found
 
 
@@ -92,7 +74,7 @@ def test_ports_are_not_shared(archives, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(DeployError, match=f"port {port} cannot be used .*give another"):
-            LocalFlink(tmp_path).start(port=port)
+            LocalFlink(tmp_path).start(Ports(port, *free_ports(4)))
 
 
 def test_one_that_ends_at_once_says_why_and_leaves_nothing(archives, tmp_path, monkeypatch):
@@ -117,19 +99,32 @@ def test_no_slots_are_refused(tmp_path):
 
 
 def test_the_command_tells_where_it_answers(local, monkeypatch, capsys):
-    monkeypatch.setattr(command, "STATE", local.folder)
-    monkeypatch.setattr("sys.argv", ["flink", "start"])
+    monkeypatch.setattr("sys.argv", ["flink", "start", f"--folder={local.folder}"])
     assert command.main() == 0
-    assert capsys.readouterr().out == f"running already, on {local.address}\n"
+    out = capsys.readouterr().out
+    assert f"running already, on {local.address}\n" in out
+    assert f"--job_endpoint={local.job_endpoint}" in out
 
 
-def test_flink_is_pinned_in_full():
-    source = Path(archives_module.__file__).parent
-    names = [
-        line.split("  ")[1] for line in (source / "jars.sha256").read_text("ascii").splitlines()
-    ]
-    assert names == sorted(set(names))
-    version = "2.2.1"
-    required = (source / "requirements.txt").read_text("ascii")
+def test_the_command_stops_the_session_of_a_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["flink", "stop", f"--folder={tmp_path}"])
+    assert command.main() == 0
+    assert capsys.readouterr().out == "no session is running\n"
+
+
+def test_both_parts_are_pinned_in_full():
+    for source in (SOURCE, JOB_SERVER):
+        names = pinned(source)
+        assert names == sorted(set(names))
+    version = "1.19.3"
+    required = (SOURCE / "requirements.txt").read_text("ascii")
     assert re.search(rf"^apache-flink-libraries=={version} ", required, re.MULTILINE)
-    assert f"flink-dist-{version}.jar" in names
+    assert f"flink-dist-{version}.jar" in pinned(SOURCE)
+    assert "beam-runners-flink-1.19-2.62.0.jar" in pinned(JOB_SERVER)
+    # Flink's own classes must be of one version.
+    assert not [name for name in pinned(JOB_SERVER) if name.startswith("flink-")]
+
+
+def pinned(source: Path) -> list[str]:
+    lines = (source / "jars.sha256").read_text("ascii").splitlines()
+    return [line.split("  ")[1] for line in lines]

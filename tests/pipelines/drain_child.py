@@ -11,6 +11,8 @@ from step_plans import plans
 #: The status of a process that stopped where it was told to.
 STOPPED = 77
 MAX_REPORTS = 60
+#: So few bytes that drains write both snapshots and logs.
+SHORT = 2_000
 
 
 def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> None:
@@ -24,8 +26,10 @@ def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> N
     occurrence : int
         Which one, from 1.
     """
-    from pipelines import files
+    from pipelines import files, storedstates
     from pipelines.drain import drain
+
+    storedstates.SHORT = SHORT
 
     seen = 0
 

@@ -45,6 +45,7 @@ def expected(log: Path, registry: Registry) -> Expected:
             sum(each.observed for each in audit),
             sum(bool(each.reason) for each in audit),
         )
+        fates["revoked"] += rules.rejected(rows)
     fates["counted"] = sum(map(len, chosen.values()))
     return Expected(_counts(chosen, registry), audits, fates)
 

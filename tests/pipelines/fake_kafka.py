@@ -13,6 +13,7 @@ from kafka import TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 
 from pipelines import partitions, topic
+from pipelines.exporter import lag
 from pipelines.partitions import Reader
 from pipelines.topic import KafkaTopics
 from sotto.brokers import Broker
@@ -86,6 +87,10 @@ class FakeCluster:
         """Say that a topic can be used."""
         return FoundTopic(wanted.partitions, 1, {}, self.ids[str(wanted)])
 
+    def id_of(self, topic: str) -> str:
+        """Return the id of a topic; empty if there is none."""
+        return self.ids.get(topic, "")
+
     def epochs(self, name: str) -> tuple[ReportTopic, ...]:
         """Return the topics of a name."""
         return tuple(found for found in self.topics.values() if found.name == name)
@@ -155,6 +160,7 @@ def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
 
     patch.setattr(Reader, "_consumer", consumer)
     patch.setattr(topic, "connected", connected)
+    patch.setattr(lag, "connected", connected)
     patch.setattr(partitions, "PATIENCE", 0.05)
 
 

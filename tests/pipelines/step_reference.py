@@ -126,27 +126,38 @@ class Rules:
         }
 
     def step(self, before: list[Row], call: list[Row]):
-        """What a call does: rows that count now and did not, and the reverse; rejected rows."""
+        """What a call does: rows that count now and did not, and the reverse; rejected rows.
+
+        The last are reports with when they first came, and the number of those superseded before.
+        """
         after = before + call
         old, new = self.counted(before), self.counted(after)
         plus = Counter(row.report for row in new.values())
         minus = Counter(row.report for row in old.values())
         reasons_before = {p: self.reason(rows) for p, rows in by_pseudonym(before).items()}
-        rejected: dict[tuple, tuple[int, int]] = {}
+        rejected: dict[tuple, int] = {}
         known = {row.report for row in before if row.countable}
+        superseded = 0
         for pseudonym, rows in by_pseudonym(after).items():
-            reason = self.reason(rows)
-            if not reason:
+            if not self.reason(rows):
                 continue
-            revoked_before = reasons_before.get(pseudonym, 0)
-            for row in old.values():
-                if row.pseudonym == pseudonym:
-                    rejected[row.report] = (reason, row.append)
+            back = {row.report: row.append for row in old.values() if row.pseudonym == pseudonym}
+            rejected |= back
             for row in sorted(call, key=lambda row: row.append):
                 if row.pseudonym == pseudonym and row.countable and row.report not in known:
-                    why = Reason.REVOKED if revoked_before else reason
-                    rejected.setdefault(row.report, (why, row.append))
-        return plus - minus, minus - plus, rejected
+                    rejected.setdefault(row.report, row.append)
+            if not reasons_before.get(pseudonym, 0):
+                theirs = {report for report in known if report[0] == pseudonym}
+                superseded += len(theirs - back.keys())
+        return plus - minus, minus - plus, rejected, superseded
+
+    def rejected(self, seen: list[Row]) -> int:
+        """How many different reports of a set of rows are rejected in the end."""
+        return sum(
+            len({row.report for row in rows if row.countable})
+            for rows in by_pseudonym(seen).values()
+            if self.reason(rows)
+        )
 
 
 def by_pseudonym(rows: Iterable[Row]) -> dict[int, list[Row]]:

@@ -34,9 +34,6 @@ from sotto.topics import ReportTopic
 #: By the lane's name.
 Logs = dict[str, list[Sent]]
 
-#: Reports are rejected for these when their pseudonym is revoked. Whether a report of which a newer
-#: rung counts is among them depends on whether that rung came before.
-REVOKED = (Reason.OVER_BUDGET, Reason.EQUIVOCATION, Reason.REVOKED)
 EPOCHS = {
     "two": (ReportTopic("reports", 1, 2),),
     "epochs": (ReportTopic("reports", 1, 2), ReportTopic("reports", 2, 4)),
@@ -171,11 +168,8 @@ def rows_of(
 
 
 def fates(tally: Tally, rejects: Mapping[str, int]) -> dict[str, int]:
-    revoked = [reason.label for reason in REVOKED]
-    fates = {**tally._asdict(), **{k: v for k, v in rejects.items() if k not in revoked}}
-    fates["superseded"] += sum(rejects.get(label, 0) for label in revoked)
-    return fates
+    return {**tally._asdict(), **rejects}
 
 
 def poison(rejects: Iterable[Reject]) -> set[Reject]:
-    return {reject for reject in rejects if reject.reason not in REVOKED}
+    return {reject for reject in rejects if reject.reason != Reason.REVOKED}

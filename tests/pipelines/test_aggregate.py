@@ -190,12 +190,13 @@ def test_what_goes_wrong_in_a_stage_is_one_line_too(folder: Path, tmp_path: Path
     place = [*arguments(folder)[:2], "--log", log, "--state", state]
     write(log, sent(folder, 5, 43))
     assert sotto("aggregate", *place).returncode == 0
-    for path in (state / "states").iterdir():
+    for path in (state / "logs").iterdir():
         path.write_bytes(b"")
     write(log, sent(folder, 5, 44))
     done = sotto("aggregate", *place)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("sotto: error: the drain was not committed: ")
+    assert done.stderr.startswith("sotto: error: ")
+    assert "is damaged" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -13,7 +13,7 @@ from mechanisms.coins import shards_of
 from pipelines import rows as rows_module
 from pipelines.blocks import arrivals
 from pipelines.rows import Rows, rows_of
-from pipelines.shard import STEP_ROWS, _joined, step_blocks
+from pipelines.shard import STEP_ROWS, joined, step_blocks
 from pipelines.state import State
 from pipelines.step import step
 from sotto.columns import row_dtype
@@ -67,9 +67,9 @@ def test_steps_never_mix_widths_and_are_cut_by_bytes():
     narrow, wide = np.full(STEP_ROWS // 10, NOW - HOUR), np.full(200, NOW - HOUR)
     few = [message(0, narrow), message(1, wide)]
     parts = [rows for _ in range(20) for rows in arrivals(block(*few), REGISTRY, 0).rows]
-    joined = list(_joined(parts))
-    assert sum(map(len, joined)) == 20 * (narrow.size + 200)
-    sizes = [(len(rows), rows.payload.shape[1]) for rows in joined]
+    pieces = list(joined(parts))
+    assert sum(map(len, pieces)) == 20 * (narrow.size + 200)
+    sizes = [(len(rows), rows.payload.shape[1]) for rows in pieces]
     assert sorted(sizes) == [(800, WIDE // 8), (3200, WIDE // 8), (STEP_ROWS, 1), (STEP_ROWS, 1)]
 
 
@@ -91,9 +91,9 @@ def test_made_up_periods_are_dropped_before_rows_are_sorted(monkeypatch):
     sorted_rows = []
     by_place = rows_module._by_place
 
-    def counted(everything, registry):
+    def counted(everything, registry, parts):
         sorted_rows.append(len(everything))
-        return by_place(everything, registry)
+        return by_place(everything, registry, parts)
 
     monkeypatch.setattr(rows_module, "_by_place", counted)
     events = (np.arange(20_000) - 10_000) * PERIOD

@@ -10,16 +10,18 @@ import multiprocessing
 import random
 import shutil
 import time
+from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 import pytest
-from drain_child import MAX_REPORTS, STOPPED, run
+from drain_child import MAX_REPORTS, SHORT, STOPPED, run
 from drain_logs import faulty, honest, write
 from drain_reference import expected
 from drain_states import committed, counted, projected
 from step_plans import plans, registry
 
+from pipelines import storedstates
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
 from pipelines.driver import STEPS
@@ -56,6 +58,14 @@ class World:
         assert projected(state) == projected(self.done)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _() -> Iterator[None]:
+    """Let drains of this process write both snapshots and logs too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storedstates, "SHORT", SHORT)
+        yield
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     made = World(tmp_path_factory.mktemp("crash"))
@@ -87,9 +97,16 @@ def status(process: ForkServerProcess) -> int | None:
 
 def test_a_drain_takes_these_steps(world: World) -> None:
     seen: list[str] = []
+    kept: set[str] = set()
     state = world.new_state()
-    done = drain(world.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=seen.append)
+
+    def note(step: str) -> None:
+        seen.append(step)
+        kept.update(path.name for path in state.iterdir() if path.is_dir() and any(path.iterdir()))
+
+    done = drain(world.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=note)
     assert seen == [*STEPS] * done.drains
+    assert kept == {"plans", "attempts", "states", "logs", "counts", "quarantine"}
 
 
 @pytest.mark.slow

@@ -11,13 +11,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
-from drain_child import MAX_REPORTS
+from drain_child import MAX_REPORTS, SHORT
 from drain_logs import faulty, honest, write
 from step_plans import plans
 
-from pipelines.commit import StateDirectory
+from pipelines import storedstates
+from pipelines.commit import StateFiles
 from pipelines.drain import drain
 from pipelines.manifest import Manifest
 
@@ -41,6 +43,7 @@ class Disk:
         self._contents: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
         self._manifest: bytes | None = None
+        self._open: list[BinaryIO] = []
 
     @contextmanager
     def watched(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -49,6 +52,8 @@ class Disk:
             for name in ("fsync", "replace", "unlink"):
                 patch.setattr(os, name, self._following(name, getattr(os, name)))
             yield
+        for file in self._open:
+            file.close()
 
     def _following(self, name: str, real: Callable[..., None]) -> Callable[..., None]:
         before = {"replace": self._replacing, "unlink": self._unlinking}.get(name)
@@ -76,6 +81,8 @@ class Disk:
                 self._manifest = self._content_of(path / "MANIFEST.json")
         else:
             self._contents[path.stat().st_ino] = path.read_bytes()
+            # As long as it is open, no other file has its number.
+            self._open.append(open(path, "rb"))  # noqa: SIM115
 
     def _content_of(self, path: Path) -> bytes | None:
         """Return what the disk is sure to have under a name."""
@@ -107,12 +114,13 @@ class Disk:
 
 
 def _named(root: Path, manifest: Manifest) -> set[Path]:
-    directory = StateDirectory(root)
-    return {
-        *(directory.state(*key, held.generation) for key, held in manifest.states.items()),
-        *(directory.page(page, generation) for page, generation in manifest.pages.items()),
-        *(directory.quarantine(entry.generation) for entry in manifest.quarantine),
-    }
+    return {Path(str(path)) for path in StateFiles(root).named(manifest)}
+
+
+@pytest.fixture(autouse=True)
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let drains write both snapshots and logs."""
+    monkeypatch.setattr(storedstates, "SHORT", SHORT)
 
 
 @pytest.fixture(scope="module")
@@ -139,16 +147,18 @@ def test_a_commit_forces_all_that_it_stands_on(
     disk = drained(log, tmp_path / "state", monkeypatch)
     assert disk.violations == []
     folders = {path.partition("/")[0] for path in disk.forced}
-    assert folders >= {".", "states", "counts", "quarantine", "MANIFEST.json.new"}
+    assert folders >= {".", "states", "logs", "counts", "quarantine", "MANIFEST.json.new"}
 
 
 @pytest.mark.parametrize(
     ("what", "lost"),
     [
         ("states", lambda path: path.startswith("states/")),
+        ("logs", lambda path: path.startswith("logs/")),
         ("counts", lambda path: path.startswith("counts/")),
         ("quarantine", lambda path: path.startswith("quarantine/")),
         ("the folder of states", lambda path: path == "states"),
+        ("the folder of logs", lambda path: path == "logs"),
         ("the folder of counts", lambda path: path == "counts"),
         ("the folder of quarantine", lambda path: path == "quarantine"),
         ("the manifest", lambda path: path == "MANIFEST.json.new"),

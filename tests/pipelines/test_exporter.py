@@ -20,7 +20,7 @@ from step_plans import plans
 from watched import (
     CANDIDATES,
     FakeDocuments,
-    FakeGroup,
+    FakeStream,
     Watched,
     append,
     exposition,
@@ -159,7 +159,7 @@ def test_the_documents_list_what_is_exposed(job: Watched, tmp_path: Path) -> Non
     number = sunk(job.state, database := f"sqlite:///{tmp_path / 'sunk.db'}")
     documents = FakeDocuments(number, now_ms())
     shown = exposition(job.state, job.log)
-    streaming = exposition(None, FakeGroup(), database=database, documents=documents)
+    streaming = exposition(None, FakeStream(), database=database, documents=documents)
     both = samples(streaming) | samples(shown)
     helped = set(re.findall(r"^# HELP (\S+)", shown + streaming, re.MULTILINE))
     assert helped == set(CATALOGUE)
@@ -243,7 +243,7 @@ def damage(path: Path) -> None:
     [
         ("state", "MANIFEST.json", damage, "damaged"),
         ("state", "MANIFEST.json", Path.unlink, "missing"),
-        ("state", "states", shutil.rmtree, "unreadable"),
+        ("state", "logs", shutil.rmtree, "unreadable"),
         ("state", "plans", shutil.rmtree, "unreadable"),
         ("database", "results.db", Path.unlink, "missing"),
         ("database", "results.db", damage, "damaged"),

@@ -24,7 +24,7 @@ from step_plans import plans
 from watched import (
     CANDIDATES,
     FakeDocuments,
-    FakeGroup,
+    FakeStream,
     Watched,
     append,
     exposition,
@@ -136,6 +136,13 @@ FAULTS = {
     "SottoNoDrain": {"sotto_drain_age_seconds": "1801x200", "sotto_lag_lanes": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},
     "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_lanes": "1x200"},
+    "SottoNoProgress": {
+        'sotto_partition_offset{partition="reports-e1-p2/0"}': "12x200",
+        'sotto_partition_lag_records{partition="reports-e1-p2/0"}': "7x200",
+        # Beside it one that is read.
+        'sotto_partition_offset{partition="reports-e1-p2/1"}': "12+5x200",
+        'sotto_partition_lag_records{partition="reports-e1-p2/1"}': "7x200",
+    },
     "SottoSinkBehind": {"sotto_sink_lag_records": "3x200"},
     "SottoDatabaseBehind": {"sotto_database_behind_generations": "1x200"},
     "SottoQuarantineRate": {
@@ -167,6 +174,13 @@ WELL = {
     "sotto_lag_lanes": "0x200",
     "sotto_lag_seconds": "0x200",
     "sotto_document_age_seconds": "90000x200",
+    # Always behind, and read; idle, and read to its end; given a record now and then.
+    'sotto_partition_offset{partition="reports-e1-p4/0"}': "0+9x200",
+    'sotto_partition_lag_records{partition="reports-e1-p4/0"}': "7x200",
+    'sotto_partition_offset{partition="reports-e1-p4/1"}': "5x200",
+    'sotto_partition_lag_records{partition="reports-e1-p4/1"}': "0x200",
+    'sotto_partition_offset{partition="reports-e1-p4/2"}': "5x170 6x30",
+    'sotto_partition_lag_records{partition="reports-e1-p4/2"}': "0x169 1 0x30",
     "sotto_sink_lag_records": "0 5 0 9 7 0 3x40 0x150",
     "sotto_database_behind_generations": "0x200",
     'sotto_reports_rejected_total{reason="late"}': "0+4x200",
@@ -260,7 +274,7 @@ def streaming(state: Path, folder: Path) -> Iterator[str]:
     url = f"sqlite:///{folder / 'sunk.db'}"
     documents = FakeDocuments(sunk(state, url) + 3, now_ms())
     registry = CollectorRegistry()
-    readers = Readers(None, Database(url, 2000), FakeGroup(), documents, Registry(plans()))
+    readers = Readers(None, Database(url, 2000), FakeStream(), documents, Registry(plans()))
     registry.register(Health(readers.readings, 0.2, 5))
     server, thread = start_http_server(0, "127.0.0.1", registry)
     yield f"127.0.0.1:{server.server_port}"

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from pipelines.flink.jobfolder import Known
+from fake_kafka import FakeCluster, FakePartition, install
+from kafka import TopicPartition
 from step_plans import plans
-from watched import FakeDocuments, FakeGroup, Watched, exposition, samples, sunk, value, watched
+from watched import FakeDocuments, FakeStream, Watched, exposition, samples, sunk, value, watched
 
 from pipelines.commit import StateDirectory
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
-from pipelines.exporter.group import PREFIX, WatchedGroup
 from pipelines.exporter.health import Health, Readers
-from pipelines.exporter.lag import Lag
+from pipelines.exporter.lag import Lag, WatchedStream
 from pipelines.exporter.sources import MissingError, Status, read
 from sotto.brokers import Broker
-from sotto.cli import main
 from sotto.errors import BrokerError
 from sotto.log import now_ms
 from sotto.registry import Registry
@@ -70,32 +69,31 @@ def test_budgets_need_the_plans(database: str) -> None:
 
 def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) -> None:
     documents = FakeDocuments(end=1000, newest=now_ms() - 30_000)
-    group = FakeGroup()
-    found = samples(exposition(None, group, database=database, documents=documents))
-    assert group.asked == [StateDirectory(job.state).manifest().state]
+    stream = FakeStream()
+    found = samples(exposition(None, stream, database=database, documents=documents))
+    assert stream.asked == [StateDirectory(job.state).manifest().lanes]
     for source in ("database", "log", "documents"):
         assert value(found, "sotto_source_status", source=source, status="ok") == 1
     assert value(found, "sotto_lag_records") == 7
-    assert value(found, "sotto_lag_lanes") == 2
-    times = [
-        value(found, "sotto_partition_timestamp_seconds", partition=f"reports-e1-p2/{number}")
-        for number in range(2)
-    ]
-    assert times == [pytest.approx(now_ms() / 1000, abs=60), 0]
+    assert value(found, "sotto_lag_lanes") == 1
+    for number, progress in enumerate(((12, 7), (5, 0))):
+        name = f"reports-e1-p2/{number}"
+        offset = value(found, "sotto_partition_offset", partition=name)
+        assert (offset, value(found, "sotto_partition_lag_records", partition=name)) == progress
     assert value(found, "sotto_lag_seconds") == pytest.approx(60, abs=20)
     assert value(found, "sotto_document_age_seconds") == pytest.approx(30, abs=20)
     taken = 1000 - value(found, "sotto_sink_lag_records")
     assert 0 < taken < 1000
 
 
-class Silent(FakeGroup):
+class Silent(FakeStream):
     """A broker that takes its time not to answer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.go = threading.Event()
 
-    def lag(self, job: str | None) -> Lag:
+    def lag(self, taken: Mapping[str, int]) -> Lag:
         self.go.wait(20)
         raise BrokerError("nobody answers")
 
@@ -132,21 +130,56 @@ def test_what_nobody_foresaw_is_told_without_its_words() -> None:
     assert (found.status, found.problem) == (Status.DAMAGED, "RuntimeError")
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        ["--group", "g", "--database", "sqlite:///x.db"],
-        ["--group", "g", "--state", "x", "--kafka", "localhost:1", "--topic", "reports-e1-p2"],
-    ],
-)
-def test_a_group_that_is_of_no_topic_or_beside_a_state_directory_is_refused(
-    given: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    made = FakeCluster("reports-e1-p2")
+    install(monkeypatch, made)
+    for number in (0, 0, 0, 1):
+        made.partition(number).append(now_ms() - 60_000, b"any")
+    return made
+
+
+def lag_of(*offsets: int) -> Lag:
+    """Return the lag of a job that has read so far."""
+    stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
+    return stream.lag({f"reports-e1-p2@one/{at}": offset for at, offset in enumerate(offsets)})
+
+
+def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: FakeCluster) -> None:
+    found = lag_of(1, 1)
+    assert (found.records, found.lanes, found.size) == (2, 1, None)
+    assert found.oldest == cluster.partition(0).records[1].timestamp
+    assert found.partitions == {"reports-e1-p2/0": (1, 2), "reports-e1-p2/1": (1, 0)}
+    # A partition of which the job says nothing is not read at all.
+    assert lag_of(3).partitions["reports-e1-p2/1"] == (0, 1)
+
+
+def test_offsets_without_records_are_no_lag_of_a_job(cluster: FakeCluster) -> None:
+    """A transaction's marker takes an offset, and so did what was aborted or compacted."""
+    cluster.partition(0).end += 3 * cluster.batch
+    found = lag_of(3, 1)
+    assert (found.records, found.lanes, found.oldest) == (0, 0, None)
+    assert found.partitions["reports-e1-p2/0"] == (3, 0)
+
+
+def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:
+    requeue = TopicPartition("reports-requeue", 0)
+    cluster.partitions[requeue], cluster.ids["reports-requeue"] = FakePartition(), "two"
+    cluster.partitions[requeue].append(now_ms(), b"again", kind=0)
+    stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
+    taken = {"reports-e1-p2@one/0": 3, "reports-e1-p2@one/1": 1, "reports-requeue@two/0": 0}
+    assert stream.lag(taken).partitions["reports-requeue/0"] == (0, 1)
+    # Of a topic that was deleted and made again the offsets mean nothing.
+    cluster.ids["reports-requeue"] = "three"
+    assert "reports-requeue/0" not in stream.lag(taken).partitions
+
+
+def test_a_topic_that_is_gone_and_a_job_that_has_said_nothing_are_missing(
+    cluster: FakeCluster, job: Watched, tmp_path: Path
 ) -> None:
-    assert main(["exporter", *given]) == 2
-    assert "--group" in capsys.readouterr().err
-
-
-def test_the_group_is_that_of_the_job() -> None:
-    assert Known("x").group == PREFIX + "x"
-    with pytest.raises(MissingError):
-        WatchedGroup(Broker("fake:9092"), [ReportTopic("reports", 1, 2)]).lag(None)
+    cluster.ids.clear()
+    with pytest.raises(MissingError, match="no topic reports-e1-p2"):
+        lag_of(0)
+    unwritten = f"sqlite:///{tmp_path / 'none.db'}"
+    found = samples(exposition(None, FakeStream(), database=unwritten))
+    assert value(found, "sotto_source_status", source="log", status="missing") == 1

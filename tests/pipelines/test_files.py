@@ -13,7 +13,7 @@ from sotto.errors import FormatError
 
 
 def test_a_file_comes_back_as_it_was_stored(tmp_path: Path) -> None:
-    files.store(tmp_path / "file", b"counts", b"body")
+    files.create(tmp_path / "file", files.sealed(b"counts", b"body"))
     files.sync([tmp_path / "file"])
     assert bytes(files.load(tmp_path / "file", b"counts")) == b"body"
     assert os.listdir(tmp_path) == ["file"]
@@ -21,7 +21,7 @@ def test_a_file_comes_back_as_it_was_stored(tmp_path: Path) -> None:
 
 def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    files.store(path, b"counts", b"body")
+    files.create(path, files.sealed(b"counts", b"body"))
     sound = path.read_bytes()
     for at in range(len(sound)):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
@@ -36,7 +36,7 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
 
 
 def test_another_kind_is_refused(tmp_path: Path) -> None:
-    files.store(tmp_path / "file", b"counts", b"body")
+    files.create(tmp_path / "file", files.sealed(b"counts", b"body"))
     with pytest.raises(FormatError, match="not a rejects file"):
         files.load(tmp_path / "file", b"rejects")
 

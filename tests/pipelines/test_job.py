@@ -12,13 +12,14 @@ from drain_logs import faulty, honest, write
 from drain_states import committed
 from step_plans import registry
 
-from pipelines import job
+from pipelines import job, runners
 from pipelines.commit import StateDirectory
 from pipelines.intent import Intent
 from pipelines.job import Job
 from pipelines.lanes import source_of
 from pipelines.manifest import Manifest, Terms, advance
 from pipelines.source import FrozenLog
+from pipelines.written import Written
 
 
 class World:
@@ -34,17 +35,29 @@ class World:
             assert first is not None
             assert second is not None
             self.intent: Intent = second
-            written = job.run(self.job(manifest), first.items)
+            written = self.run_job(manifest, first)
             self.manifest = advance(manifest, first, written, Terms.of(registry()))
             self.directory.commit(self.manifest, lambda step: None)
 
-    def job(self, manifest: Manifest) -> Job:
-        return Job.of(source_of(self.log), self.directory.path, registry(), manifest)
+    def job(self, manifest: Manifest, intent: Intent) -> Job:
+        files = self.directory.files
+        return Job.of(source_of(self.log), files, registry(), manifest, intent)
+
+    def run_job(self, manifest: Manifest, intent: Intent) -> Written:
+        """Run a job, and move what it has written to its place."""
+        made = self.job(manifest, intent)
+        written = job.run(made, intent.items)
+        made.files.place(made.attempt, written.files)
+        return written
 
     def run(self) -> dict[str, bytes]:
-        """Run the second half and return all files that there are then."""
-        job.run(self.job(self.manifest), self.intent.items)
-        return committed(self.directory.path)
+        """Run the second half and return all files of the state that there are then."""
+        self.run_job(self.manifest, self.intent)
+        return {
+            name: content
+            for name, content in committed(self.directory.path).items()
+            if not name.startswith("attempts/")
+        }
 
 
 @pytest.fixture
@@ -68,7 +81,7 @@ def test_bundles_that_run_again_write_the_same(
         (state / name).parent.mkdir(exist_ok=True)
         if "2" not in name.split(".")[-1] and "quarantine/2" not in name:
             (state / name).write_bytes(content)
-    monkeypatch.setattr(job, "FnApiRunner", lambda: FnApiRunner(bundle_repeat=2))
+    monkeypatch.setattr(runners, "FnApiRunner", lambda: FnApiRunner(bundle_repeat=2))
     assert world.run() == once
 
 

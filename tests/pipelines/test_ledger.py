@@ -92,7 +92,7 @@ def test_a_commit_in_between_makes_it_read_again(
 def test_a_missing_state_is_an_error(tmp_path: Path, device: Device) -> None:
     log = write(tmp_path / "log", device.chain(device.plan.metrics[0], START))
     drain(log, tmp_path / "state", plans())
-    for path in (tmp_path / "state" / "states").iterdir():
+    for path in (tmp_path / "state" / "logs").iterdir():
         path.unlink()
     with pytest.raises(FileNotFoundError):
         pseudonym_ledger(tmp_path / "state", device.pseudonym.hex())

@@ -9,13 +9,16 @@ import pytest
 
 from pipelines.audit import Totals
 from pipelines.intent import Intent, Mark, Requeue, WorkItem, dump
-from pipelines.manifest import Held, Manifest, Quarantined, Terms, advance
-from pipelines.written import Tally, Written
+from pipelines.manifest import Manifest, Quarantined, Terms, advance
+from pipelines.written import Held, Piece, Tally, Written
 from sotto.errors import DrainError
 
-TERMS = Terms(period=10, horizon=25, retention=30)
+TERMS = Terms(period=10, horizon=25, retention=30, shards=64)
 ONE = Totals(1, 0, 0, 2, 300, 400, 300, 400)
 TWO = Totals(5, 1, 2, 9, 900, 950, 200, 500)
+OLD, NEW = Held(ONE, Piece(3, 100)), Held(ONE, None, (Piece(4, 7),))
+LOGGED = Held(TWO, Piece(2, 50), (Piece(3, 10), Piece(4, 5)))
+NEXT = Held(TWO, Piece(5, 200))
 
 
 def manifest() -> Manifest:
@@ -28,7 +31,8 @@ def manifest() -> Manifest:
         marks={"x": Mark(58, bytes(range(16)))},
         plans={"ab": "plan version 1"},
         first_open=1,
-        states={(1, 0): Held(3, ONE), (1, 2): Held(4, TWO), (3, 0): Held(4, ONE)},
+        states={(1, 0): OLD, (1, 2): LOGGED, (3, 0): NEW},
+        parts={1: 4, 3: 1},
         pages={-1: 2, 3: 4},
         periods={0: TWO},
         quarantine=(Quarantined(2, 15, {"late": 3}), Quarantined(4, 40, {"late": 1, "future": 2})),
@@ -50,7 +54,7 @@ BEGUN = intent(44).to_json()
 def test_it_comes_back_as_it_was_stored() -> None:
     assert Manifest.from_json(manifest().to_json()) == manifest()
     assert Intent.from_json(intent(44).to_json()) == intent(44)
-    written = Written({(1, 2): ONE}, frozenset([4, -2]), {"late": 2}, Tally(9, 4, 3, 2, 1))
+    written = Written({(1, 2): LOGGED}, frozenset([4, -2]), {"late": 2}, Tally(9, 4, 3, 2, 1))
     assert Written.from_json(written.to_json()) == written
 
 
@@ -90,7 +94,7 @@ def test_what_is_none_is_refused(content: bytes) -> None:
 
 
 def test_a_commit_takes_over_what_was_written() -> None:
-    written = Written({(1, 0): TWO, (4, 1): ONE}, frozenset([3, 4]), {"malformed": 1})
+    written = Written({(1, 0): NEXT, (4, 0): NEW}, frozenset([3, 4]), {"malformed": 1})
     after = advance(manifest(), intent(44), written, TERMS)
     assert after == replace(
         manifest(),
@@ -99,11 +103,12 @@ def test_a_commit_takes_over_what_was_written() -> None:
         lanes={"x": 100, "y": 70, "z": 30},
         marks={**manifest().marks, **MARKS},
         states={
-            (1, 0): Held(5, TWO),
-            (1, 2): Held(4, TWO),
-            (3, 0): Held(4, ONE),
-            (4, 1): Held(5, ONE),
+            (1, 0): NEXT,
+            (1, 2): LOGGED,
+            (3, 0): NEW,
+            (4, 0): NEW,
         },
+        parts={1: 4, 3: 1, 4: 1},
         pages={-1: 2, 3: 5, 4: 5},
         quarantine=(*manifest().quarantine, Quarantined(5, 44, {"malformed": 1})),
         lineage=after.lineage,
@@ -112,7 +117,7 @@ def test_a_commit_takes_over_what_was_written() -> None:
 
 
 def test_a_period_is_closed_when_its_horizon_has_passed() -> None:
-    written = Written({(1, 0): TWO})
+    written = Written({(1, 0): NEXT})
     before = advance(manifest(), intent(44), written, TERMS)
     assert (before.first_open, before.periods) == (1, {0: TWO})
     after = advance(manifest(), intent(45), written, TERMS)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from drain_logs import START, Device, write
+from drain_states import projected
 from step_plans import DAY, category, plan
 
 from mechanisms.frozen import replace
@@ -67,3 +68,30 @@ def test_a_later_document_takes_the_place_of_an_earlier(tmp_path: Path) -> None:
     assert directory.plans.load(FIRST.fingerprint_hex) == later
     assert list(directory.manifest().plans) == [FIRST.fingerprint_hex]
     assert directory.plans.load_all() == [later]
+
+
+def test_a_metric_that_two_versions_share_is_estimated_once(tmp_path: Path) -> None:
+    """Under the lowest version, of the reports of both; what differs stays apart."""
+    changed = category("shape", 4, 0.5, 1)
+    first = plan(1, 4, category("colour", 3, 0.5, 1), category("shape", 3, 0.5, 1))
+    later = replace(plan(2, 4, changed, category("colour", 3, 0.5, 1)), minimum_reports=2)
+    state, sources = tmp_path / "state", []
+    source = random.Random(1)
+    for under, number in ((first, 3), (later, 5)):
+        devices = [Device(under, source) for _ in range(number)]
+        messages = [
+            sent
+            for device in devices
+            for metric in under.metrics
+            for sent in device.chain(metric, START)
+        ]
+        sources.append(write(tmp_path / f"log-{under.version}", messages, lanes=1))
+    log = tmp_path / "log"
+    log.mkdir()
+    (sources[0] / "lane-0").rename(log / "lane-1")
+    drain(log, state, [first])
+    (sources[1] / "lane-0").rename(log / "lane-2")
+    drain(log, state, [first, later])
+    windows = projected(state)["windows"]
+    found = sorted((w["metric"], w["version"], w["n"], w["minimum_reports"]) for w in windows)
+    assert found == [("colour", 1, 8, 2), ("shape", 1, 3, 1), ("shape", 2, 5, 2)]

@@ -320,12 +320,12 @@ def test_what_was_held_contradicts_what_was_sent_instead(attack: Attack) -> None
     attack.drain(device.send(START + DAY, colour, row))
     attack.drain(device.send(START + 2 * DAY, colour, row._replace(payload=b"\1")), known=True)
     assert attack.total == 1
-    assert attack.requeue() == {"equivocation": 2}
+    assert attack.requeue() == {"revoked": 2}
     assert attack.total == 0
 
 
 def test_what_is_over_budget_is_so_however_it_comes(attack: Attack) -> None:
     chains = [attack.device.chain(attack.colour, START + DAY) for _ in range(3)]
     attack.drain(*(one for chain in chains for one in chain))
-    assert attack.requeue()["over_budget"] > 0
+    assert attack.requeue()["revoked"] > 0
     assert attack.total == 0

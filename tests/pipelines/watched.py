@@ -21,7 +21,6 @@ from pipelines.drain import drain
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
 from pipelines.exporter.documents import Documents, WatchedDocuments
-from pipelines.exporter.group import WatchedGroup
 from pipelines.exporter.health import Health, Readers
 from pipelines.projection import projection
 from pipelines.publication import documents_of, health_of
@@ -80,7 +79,7 @@ def append(log: Path, lane: str, sent: list[Sent]) -> None:
 
 def exposition(
     state: Path | None,
-    log: Path | lag.Watched | WatchedGroup | None = None,
+    log: Path | lag.Watched | lag.WatchedStream | None = None,
     *,
     max_series: int = 2000,
     database: str | None = None,
@@ -102,7 +101,7 @@ def sunk(state: Path, database: str) -> int:
     directory, registry = StateDirectory(state), Registry(plans())
     manifest = directory.manifest()
     made = [*documents_of(projection(directory, manifest, registry, CANDIDATES, 0), "x", None)]
-    made.append(health_of(directory, manifest, "x"))
+    made.append(health_of(manifest, "x"))
     with SinkDatabase(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
         documents = [Keyed(key, parse(key, value)) for key, value in made]
@@ -122,17 +121,20 @@ class FakeDocuments(WatchedDocuments):
         return Documents(self.newest, self.end - taken.get((str(ESTIMATES_TOPIC), 0), 0))
 
 
-class FakeGroup(WatchedGroup):
-    """Topics of which a group has not taken some records."""
+class FakeStream(lag.WatchedStream):
+    """Topics of which a job has not read some records."""
 
     def __init__(self) -> None:
         super().__init__(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
-        self.asked: list[str | None] = []
+        self.asked: list[Mapping[str, int]] = []
 
-    def lag(self, job: str | None) -> lag.Lag:
-        self.asked.append(job)
-        newest = {"reports-e1-p2/0": now_ms() - 5_000, "reports-e1-p2/1": 0}
-        return lag.Lag(None, 7, 2, now_ms() - 60_000, newest)
+    def lag(self, taken: Mapping[str, int]) -> lag.Lag:
+        self.asked.append(taken)
+        partitions = {
+            "reports-e1-p2/0": lag.Progress(12, 7),
+            "reports-e1-p2/1": lag.Progress(5, 0),
+        }
+        return lag.Lag(None, 7, 1, now_ms() - 60_000, partitions)
 
 
 Labels = frozenset[tuple[str, str]]

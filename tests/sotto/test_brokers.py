@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import socket
 import ssl
 import threading
@@ -144,3 +145,15 @@ def test_a_certificate_of_another_host_is_told(tmp_path):
         with pytest.raises(BrokerError, match=r"mismatch.*reach it by a name that is in it"):
             Broker(where, ca=str(keys.authority)).reach(5)
         thread.join(10)
+
+
+def test_it_crosses_to_other_processes_without_its_password(tmp_path):
+    """As the file that was read, which is to be there too; one that came of no file as it is."""
+    path = tmp_path / "client.json"
+    (tmp_path / "password").write_text("deep secret\n")
+    path.write_text('{"servers": "a:1", "user": "me", "password_file": "password"}')
+    made = Broker.from_file(path)
+    crossing = pickle.dumps(made)
+    assert b"deep secret" not in crossing
+    assert pickle.loads(crossing) == made  # noqa: S301
+    assert pickle.loads(pickle.dumps(Broker("b:1", tls=True))) == Broker("b:1", tls=True)  # noqa: S301

@@ -1,0 +1,72 @@
+"""Isotonic regression: the weighted least squares fit that never rises.
+
+A fit of the few strata of a number's thresholds takes microseconds; to import ``scipy.optimize``
+for it takes a third of a second of every run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def falling_fit(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the fit to values that minimises the weighted squares and never rises.
+
+    Parameters
+    ----------
+    values, weights : (n,) float64
+        Weights above 0.
+
+    Returns
+    -------
+    (n,) float64
+
+    Notes
+    -----
+    Pool adjacent violators, from the last value to the first, which costs O(n). Sums are added up
+    in the order of ``scipy.optimize.isotonic_regression``, to the same bits.
+
+    References
+    ----------
+    Busing, "Monotone Regression: A Simple and Fast O(n) PAVA Implementation", Journal of
+    Statistical Software 102 (2022), code snippet 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> falling_fit(np.array([3.0, 1.0, 2.0, 0.0]), np.ones(4)).tolist()
+    [3.0, 1.5, 1.5, 0.0]
+    """
+    import numpy as np
+
+    ahead, weight = values[::-1].tolist(), weights[::-1].tolist()
+    # Of each block of equal values: mean, weight, and where it ends.
+    means, masses, ends = ahead[:1], weight[:1], [1]
+    at, size = 1, len(ahead)
+    while at < size:
+        mean, mass = ahead[at], weight[at]
+        if means[-1] >= mean:
+            before = masses.pop()
+            total = before * means.pop() + mass * mean
+            ends.pop()
+            mass += before
+            mean = total / mass
+            while at < size - 1 and mean >= ahead[at + 1]:
+                at += 1
+                total += weight[at] * ahead[at]
+                mass += weight[at]
+                mean = total / mass
+            while means and means[-1] >= mean:
+                total += masses[-1] * means.pop()
+                mass += masses.pop()
+                ends.pop()
+                mean = total / mass
+        means.append(mean)
+        masses.append(mass)
+        at += 1
+        ends.append(at)
+    return np.repeat(np.array(means), np.diff([0, *ends]))[::-1]

@@ -1,0 +1,136 @@
+"""Files on Beam's file systems other than folders: ``gs://``, ``s3://``, ``hdfs://`` and others.
+
+Nothing here replaces a file: each is created once, under a name of its own, and moved at most
+once, to a name that is free. So a store need neither rename atomically nor replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from apache_beam.io.filesystem import CompressionTypes, FileMetadata
+from apache_beam.io.filesystems import FileSystems
+
+from sotto.errors import ParameterError
+
+_AS_IT_IS = CompressionTypes.UNCOMPRESSED
+
+
+@dataclass(frozen=True, order=True)
+class BeamPath:
+    """A file or folder of a file system that Beam knows by its scheme.
+
+    Parameters
+    ----------
+    uri : str
+        Such as ``gs://bucket/folder``.
+    """
+
+    uri: str
+
+    def __truediv__(self, name: str) -> BeamPath:
+        return BeamPath(f"{self.uri}/{name}")
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.uri.rpartition("/")[2]
+
+    @property
+    def parent(self) -> BeamPath:
+        """All but the last part."""
+        return BeamPath(self.uri.rpartition("/")[0])
+
+    def check(self) -> None:
+        """Return if Beam has a file system for it.
+
+        Raises
+        ------
+        ParameterError
+            It has not, or what that needs is not installed.
+        """
+        try:
+            FileSystems.get_filesystem(self.uri)
+        except ValueError as error:
+            raise ParameterError(f"Beam has no file system for {self.uri}: {error}") from error
+
+    def read_bytes(self) -> bytes:
+        """Return the content.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file.
+        """
+        try:
+            with FileSystems.open(self.uri, compression_type=_AS_IT_IS) as file:
+                content: bytes = file.read()
+                return content
+        except OSError as error:
+            if FileSystems.exists(self.uri):
+                raise
+            raise FileNotFoundError(f"{self.uri} is not there") from error
+
+    def create(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write a file that is not there yet; durable when this returns."""
+        with FileSystems.create(self.uri, compression_type=_AS_IT_IS) as file:
+            for part in parts:
+                file.write(bytes(part))
+
+    def make_folder(self) -> None:
+        """Make a folder, if the file system has such and it is not there."""
+        if not FileSystems.exists(self.uri):
+            FileSystems.mkdirs(self.uri)
+
+    def listed(self) -> list[BeamPath]:
+        """Return the files of a folder; none if it is not there."""
+        return [BeamPath(found.path) for found in self._matching("*")]
+
+    def remove_folder(self) -> None:
+        """Remove a folder of folders of files."""
+        remove([BeamPath(found.path) for found in self._matching("*/*")])
+
+    def sizes(self) -> dict[BeamPath, int]:
+        """Return the files of a folder and their sizes."""
+        return {BeamPath(found.path): found.size_in_bytes for found in self._matching("*")}
+
+    def _matching(self, pattern: str) -> list[FileMetadata]:
+        (found,) = FileSystems.match([f"{self.uri}/{pattern}"])
+        matching: list[FileMetadata] = found.metadata_list
+        return matching
+
+
+def move(moves: Sequence[tuple[BeamPath, BeamPath]]) -> None:
+    """Give files other names, which are free."""
+    if moves:
+        sources, targets = zip(*moves, strict=True)
+        FileSystems.rename([str(path) for path in sources], [str(path) for path in targets])
+
+
+def remove(paths: Sequence[BeamPath]) -> None:
+    """Remove files that are there."""
+    if paths:
+        FileSystems.delete([path.uri for path in paths])
+
+
+def total_size(paths: Iterable[BeamPath]) -> int:
+    """Return the bytes that files have together.
+
+    Raises
+    ------
+    FileNotFoundError
+        One is not there.
+    """
+    folders: dict[BeamPath, dict[BeamPath, int]] = {}
+    total = 0
+    for path in paths:
+        if path.parent not in folders:
+            folders[path.parent] = path.parent.sizes()
+        if path not in folders[path.parent]:
+            raise FileNotFoundError(f"{path} is not there")
+        total += folders[path.parent][path]
+    return total

@@ -1,0 +1,215 @@
+"""Which of Beam's runners runs the jobs, with which of its options.
+
+The embedded default is ``FnApiRunner``, named explicitly: Beam's own default, ``DirectRunner``,
+looks for an engine to download. Any other runner is named as Beam names it, and takes Beam's
+options. Those that would download what they run with are refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import apache_beam as beam
+import grpc
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import (
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+)
+from apache_beam.portability.api import beam_job_api_pb2
+from apache_beam.runners.portability import job_server
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineState
+
+from sotto.errors import DrainError, ParameterError
+
+_EMBEDDED = "fnapi"
+#: Runners that download what they run with, unless an option says where that is.
+_DOWNLOADING = {
+    "direct": None,
+    "switchingdirect": None,
+    "prism": "prism_location",
+    "flink": "flink_job_server_jar",
+    "spark": "spark_job_server_jar",
+}
+#: Seconds between two looks at a job.
+_LOOK = 1.0
+#: How an exception of a Python worker ends: its class, and what it says.
+_RAISED = re.compile(r"^(?:[\w.]*(?:Error|Exception): )+(?P<text>.+)$", re.MULTILINE)
+_STAGE = re.compile(r"\s*\[while running .*\]$")
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A runner and its options.
+
+    Parameters
+    ----------
+    options : tuple of str
+        As on a command line, without ``--runner`` for the embedded one.
+    tell : callable
+        Told what becomes of a job that does not run in this process.
+
+    Raises
+    ------
+    ParameterError
+        Beam does not know an option, or the runner cannot be used so.
+    """
+
+    options: tuple[str, ...] = ()
+    tell: Callable[[str], None] = lambda text: None
+
+    def __post_init__(self) -> None:
+        if self.options:
+            parsed = PipelineOptions(list(_known(self.options)))
+            FileSystems.set_options(parsed)
+            _check(parsed)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether jobs run in this process."""
+        return _name(PipelineOptions([*self.options])) == _EMBEDDED
+
+    @property
+    def flink(self) -> bool:
+        """Whether jobs run on Flink, or on an engine behind a job server that may be Flink's."""
+        return _name(PipelineOptions([*self.options])) in ("flink", "portable")
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run side by side, as options say; 1 if they do not."""
+        given = PipelineOptions([*self.options]).get_all_options().get("parallelism")
+        return max(int(given or 1), 1)
+
+    def pipeline(self, job: str) -> beam.Pipeline:
+        """Return a pipeline to be laid out; ``job`` is its name unless options say one."""
+        options = PipelineOptions([*self.options])
+        named = options.view_as(GoogleCloudOptions)
+        named.job_name = named.job_name or job
+        return beam.Pipeline(FnApiRunner() if self.embedded else None, options)
+
+    def run(self, pipeline: beam.Pipeline) -> None:
+        """Run a pipeline to its end.
+
+        Raises
+        ------
+        Exception
+            What the runner raises where the job has failed or was cancelled.
+        """
+        began, said = time.monotonic(), ""
+        result = pipeline.run()
+        while not self.embedded:
+            state = result.state
+            if state != said:
+                self.tell(f"{state.lower()} after {time.monotonic() - began:.0f} s")
+                said = state
+            if PipelineState.is_terminal(state):
+                break
+            time.sleep(_LOOK)
+        result.wait_until_finish()
+
+    def reason(self, error: Exception) -> str:
+        """Return in a sentence why a job failed: what a worker raised, or else the runner.
+
+        Examples
+        --------
+        >>> said = "Traceback ...\\nsotto.errors.DrainError: no log [while running 'Read']"
+        >>> Runner().reason(RuntimeError(f"Error received from SDK harness: {said}\\n at java"))
+        'no log'
+        """
+        if isinstance(error, grpc.RpcError):
+            return "the job server has gone"
+        text = str(error)
+        raised = [match["text"] for match in _RAISED.finditer(text)]
+        chosen = raised[-1] if raised else text.strip().partition("\n")[0]
+        return _STAGE.sub("", chosen) or type(error).__name__
+
+
+def _known(options: Sequence[str]) -> Sequence[str]:
+    """Return options if Beam, or the job server that they name, knows all of them."""
+    parser = _parser(options)
+    parsed, unknown = parser.parse_known_args(list(options))
+    if unknown and parsed.job_endpoint not in (None, "", "embed"):
+        _add_those_of(parsed.job_endpoint, parsed.job_server_timeout, parser)
+        _, unknown = parser.parse_known_args(list(options))
+    if unknown:
+        raise ParameterError(
+            f"{unknown[0]} is neither an option of this command nor one that Beam's runner knows"
+        )
+    return options
+
+
+def _parser(options: Sequence[str]) -> argparse.ArgumentParser:
+    """Return Beam's own parser, of all its options."""
+    made: list[argparse.ArgumentParser] = []
+
+    def keep(parser: argparse.ArgumentParser) -> None:
+        made.append(parser)
+
+    PipelineOptions([]).get_all_options(add_extra_args_fn=keep)
+    (parser,) = made
+
+    def refuse(message: str) -> None:
+        raise ParameterError(f"Beam does not take these options: {message}")
+
+    parser.error = refuse  # type: ignore[assignment, method-assign]
+    return parser
+
+
+def _add_those_of(endpoint: str, timeout: int, parser: argparse.ArgumentParser) -> None:
+    """Add to a parser the options that a job server describes, as Beam does when it submits."""
+    try:
+        service = job_server.ExternalJobServer(endpoint, timeout).start()
+        asked = beam_job_api_pb2.DescribePipelineOptionsRequest()
+        described = service.DescribePipelineOptions(asked, timeout=timeout).options
+    except (grpc.RpcError, grpc.FutureTimeoutError) as error:
+        raise DrainError(f"no job server answers at {endpoint} (--job_endpoint)") from error
+    for option in described:
+        flag = option.type == beam_job_api_pb2.PipelineOptionType.BOOLEAN
+        with suppress(argparse.ArgumentError):  # Beam's Python has it too.
+            parser.add_argument(f"--{option.name}", action="store_true" if flag else "store")
+
+
+def _check(options: PipelineOptions) -> None:
+    """Refuse a runner that would download something, or lacks what it needs."""
+    portable, name = options.view_as(PortableOptions), _name(options)
+    where = dict(options.get_all_options())
+    if name == _EMBEDDED:
+        if portable.job_endpoint:
+            raise ParameterError("--job_endpoint goes with --runner PortableRunner")
+        return
+    needed = _DOWNLOADING.get(name, "")
+    if needed is None:
+        raise ParameterError(
+            "--runner DirectRunner downloads an engine: leave --runner out for the embedded "
+            "FnApiRunner, or name a job server (--runner PortableRunner --job_endpoint HOST:PORT)"
+        )
+    if needed and not where[needed] and not portable.job_endpoint:
+        raise ParameterError(
+            f"--runner {name.title()}Runner downloads its engine unless --{needed} says where "
+            "it is: give that, or --runner PortableRunner --job_endpoint HOST:PORT"
+        )
+    if name == "portable" and not portable.job_endpoint:
+        raise ParameterError("--runner PortableRunner goes with --job_endpoint HOST:PORT")
+    if name == "portable" and not portable.environment_type:
+        raise ParameterError(
+            "--environment_type says how workers are started: EXTERNAL, LOOPBACK, PROCESS or "
+            "DOCKER; Beam's own image has no Sotto in it"
+        )
+
+
+def _name(options: PipelineOptions) -> str:
+    """Return the runner's name as Beam compares it: in lower case, without module and suffix."""
+    named: str = options.view_as(StandardOptions).runner or _EMBEDDED
+    return named.rpartition(".")[2].lower().removesuffix("runner")
+
+
+#: Jobs in this process, one after another.
+EMBEDDED = Runner()

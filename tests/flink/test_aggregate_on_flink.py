@@ -1,0 +1,95 @@
+"""``sotto aggregate`` on a real Flink session: the files that the embedded runner makes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.drain import plan, write
+from deploy.flink.cluster import LocalFlink
+from pipelines.commit import StateDirectory
+from pipelines.drain import drain
+
+pytestmark = pytest.mark.slow
+
+REPORTS, MAX_REPORTS = 30_000, 20_000
+PATIENCE = 300
+
+
+class World:
+    """A log, an empty state, and what the embedded runner makes of the two."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log"
+        self.plan = folder / "plan.json"
+        self.plan.write_bytes(plan().to_json())
+        write(self.log, plan(), REPORTS)
+        empty = StateDirectory(folder / "empty")
+        with empty.lock():
+            empty.open()
+        self.expected = self.files(self.embedded())
+
+    def state(self, name: str) -> Path:
+        return Path(shutil.copytree(self.folder / "empty", self.folder / name))
+
+    def embedded(self) -> Path:
+        state = self.state("embedded")
+        assert drain(self.log, state, [plan()], max_reports=MAX_REPORTS).drains == 2
+        return state
+
+    def command(self, state: Path, *options: str) -> list[str]:
+        ours = ("--plan", self.plan, "--log", self.log, "--state", state)
+        limit = f"--max-reports={MAX_REPORTS}"
+        arguments = ("aggregate", *ours, limit, *options)
+        return [sys.executable, "-m", "sotto.cli", *map(str, arguments)]
+
+    @staticmethod
+    def files(state: Path) -> dict[str, bytes]:
+        """Return the manifest and all files that it names, and what attempts have left."""
+        folders = ("states", "counts", "quarantine", "attempts")
+        found = [path for name in folders for path in (state / name).rglob("*") if path.is_file()]
+        return {
+            str(path.relative_to(state)): path.read_bytes()
+            for path in (*found, state / "MANIFEST.json")
+        }
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    return World(tmp_path_factory.mktemp("bounded"))
+
+
+def test_two_workers_make_the_files_that_one_process_makes(local: LocalFlink, world: World) -> None:
+    state = world.state("flink")
+    command = world.command(state, *local.options, "--parallelism=2")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{REPORTS:,} reports" in done.stdout
+    assert done.stderr.count("sotto: job: done after ") == 2
+    assert world.files(state) == world.expected
+
+
+def test_a_driver_that_is_killed_while_its_job_runs_changes_nothing(
+    local: LocalFlink, world: World
+) -> None:
+    """The next one begins at once, beside the job of the first, which goes on."""
+    state = world.state("killed")
+    command = world.command(state, *local.options, "--parallelism=1")
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert first.stderr is not None
+    assert "running after" in first.stderr.readline()
+    # So that the job is within its work, not at its beginning.
+    deadline = time.monotonic() + PATIENCE
+    while not any(path.is_file() for path in (state / "attempts").rglob("*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    first.kill()
+    first.communicate()
+    subprocess.run(command, check=True, timeout=PATIENCE, capture_output=True)
+    assert world.files(state) == world.expected
