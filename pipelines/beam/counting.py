@@ -119,14 +119,16 @@ class Head(NamedTuple):
         Whether it has changed since.
     told : tuple of int
         What the job's health was told: bytes, chains and pseudonyms.
-    given_back : bool
-        Whether nothing has been counted yet, and all that has gathered was given back by an
-        operator when the period should have been over.
+    doubtful : bool
+        Whether the period may have been over before the first row came: one that an operator has
+        given back, or that comes from a partition that was idle. Rows then wait until a timely one
+        or the next watermark says that it is open, or are late once it is over; a state begun anew
+        would take the documents of the first for void.
     closed : bool
         Whether the period is over and its state gone.
     asked : bool
-        Of what was given back: whether the watermark has moved since, so that the period is not
-        over, or is closed right after.
+        Of such rows: whether the watermark has moved since, so that the period is not over, or is
+        closed right after.
     """
 
     token: str = ""
@@ -139,7 +141,7 @@ class Head(NamedTuple):
     audited: int = 0
     due: bool = False
     told: tuple[int, int, int] = (0, 0, 0)
-    given_back: bool = False
+    doubtful: bool = False
     closed: bool = False
     asked: bool = False
 
@@ -219,20 +221,21 @@ class Count(beam.DoFn):
         settles = not head.rows
         if not head.token and not head.rows:
             close.set(moment(last))
+            # Nothing that comes has an earlier time than the watermark: the period may be over.
             # A pipeline that ends closes nothing before everything is read.
-            head = head._replace(given_back=time >= last and not self.stream.bounded)
-        elif head.given_back and time < last:
-            head, settles = head._replace(given_back=False), True
-        if settles and head.given_back:
+            head = head._replace(doubtful=time >= last and not self.stream.bounded)
+        elif head.doubtful and time < last:
+            head, settles = head._replace(doubtful=False), True
+        if settles and head.doubtful:
             # Any time before the period's end, at which the next watermark fires the timer.
             settle.set(moment(period * registry.period))
         elif settles:
             settle.set(moment(next_settling(time, registry)))
         gathered.add(value)
         head = head._replace(rows=head.rows + _rows_of(block), waiting=head.waiting + len(value))
-        if (head.rows >= ROWS or head.waiting >= BYTES) and not head.given_back:
+        if (head.rows >= ROWS or head.waiting >= BYTES) and not head.doubtful:
             head = yield from self._count(key, head, gathered, log, snapshot)
-        if not head.armed and not self.stream.bounded:
+        if not (head.armed or self.stream.bounded):
             linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
             head = head._replace(armed=True)
         kept.write(_packed(head))
@@ -251,7 +254,7 @@ class Count(beam.DoFn):
         head = _head(kept)
         if head.closed:
             return
-        if head.given_back and not head.asked:
+        if head.doubtful and not head.asked:
             linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
             return
         head = yield from self._count(key, head._replace(armed=False), gathered, log, snapshot)
@@ -275,12 +278,12 @@ class Count(beam.DoFn):
     ) -> Iterator[Any]:
         """Count what has gathered before the watermark tells that a window is complete.
 
-        Of what was given back, wait whether the same watermark closes the period.
+        Of doubtful rows, wait whether the same watermark closes the period.
         """
         head = _head(kept)
-        if head.given_back:
+        if head.doubtful:
             kept.write(_packed(head._replace(asked=True)))
-        elif not head.closed and head.rows:
+        elif head.rows and not head.closed:
             head = yield from self._count(key, head, gathered, log, snapshot)
             kept.write(_packed(head))
 
@@ -305,8 +308,7 @@ class Count(beam.DoFn):
             # A plan that came later accepts reports for longer.
             close.set(moment(last))
             return
-        if head.given_back:
-            # The period had been closed before: otherwise this would have been counted by now.
+        if head.doubtful:
             for value in gathered.read():
                 yield from _outputs(*self._late(*numbered(value)))
         else:
@@ -346,7 +348,8 @@ class Count(beam.DoFn):
             rows=0,
             waiting=0,
             due=True,
-            given_back=False,
+            doubtful=False,
+            asked=False,
         )
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
         for window, change in stepped.changes.items():

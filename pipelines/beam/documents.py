@@ -7,7 +7,9 @@ open any more; then its counts are dropped.
 
 Documents are idempotent: of one thing the one with the highest revision counts. Revisions are
 times. A pipeline that has gone back to a checkpoint may tell for a while of less than it has told
-before; the document is made again with the next change, and at the latest with the last.
+before; the document is made again with the next change, and at the latest with the last. What was
+told and has no successor stays: a window whose only reports are rejected this time, since what
+revokes their sender comes together with them now.
 """
 
 from __future__ import annotations
@@ -196,6 +198,8 @@ class Windows(_Documents):
         packed = self.added(news, total)
         if packed is None:
             raise FormatError("a window has no counts")
+        # No older plans than those by which shards were closed.
+        self.stream.plans.latest()
         _, over = self._times(packed)
         if at.micros // 1000 < over:
             # A plan that came later accepts reports for longer.
@@ -314,6 +318,8 @@ class Periods(_Documents):
         at: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell the last audit, once all shards have closed the period."""
+        # No older plans than those by which shards were closed.
+        self.stream.plans.latest()
         over = self._over(key)
         if at.micros // 1000 < over:
             # A plan that came later accepts reports for longer.

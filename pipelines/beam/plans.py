@@ -63,6 +63,10 @@ class PlansFolder:
             )
         return registry
 
+    def latest(self) -> Registry:
+        """Return the plans that are there now."""
+        return _look(self.path).registry
+
     def candidates(self) -> Candidates:
         """Return the strings to look for, of the same plans."""
         return _looked(self.path).candidates

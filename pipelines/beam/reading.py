@@ -349,7 +349,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             if at != restriction.start:
                 held.moved = time.monotonic()
             now = now_ms()
-            time_of = now if given_back else max(gathered.first, clock.watermark)
+            time_of = max(now if given_back else gathered.first, clock.watermark)
             yield from _elements(gathered, numbering_of(registry), moment(time_of))
             if held.must_note(at, idle):
                 note: dict[str, object] = {"offsets": {name: at}}

@@ -1,219 +1,202 @@
-"""A job on Flink, the topics around it, and what befalls both."""
+"""A topic of real devices' reports, and ``sotto stream`` that counts them on a Flink session."""
 
 from __future__ import annotations
 
+import json
 import os
-import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from pipelines.flink.jobfolder import JobFolder
-from pipelines.flink.launch import Asked, submit
-from pipelines.flink.preflight import stay_of
-from pipelines.flink.rest import JobManager
+from kafka import KafkaProducer
 
-from benchmarks.soak.checker import spread
-from benchmarks.soak.decoded import windows_of
-from benchmarks.soak.fleet import METRICS, RUNGS, Fleet
+from clientsdk import Broker, KafkaPublisher
+from clientsdk.testing import FakeClock, SeededClient, small_plan
 from deploy.flink.cluster import LocalFlink
+from deploy.flink.rest import ENDED, Job, JobManager
 from deploy.kafka.broker import LocalBroker
-from pipelines.drain import drain
-from pipelines.published import (
-    Document,
-    HealthDocument,
-    PeriodDocument,
-    RejectsDocument,
-    WindowDocument,
-    parse,
-)
-from pipelines.results import ESTIMATES, PERIODS, WINDOWS, Results, of_state
-from pipelines.topic import KafkaTopics
-from sotto.brokers import Broker
-from sotto.registry import Registry
-from sotto.sinktopics import SinkTopic
-from sotto.topicadmin import connected
+from pipelines.beam.plans import LOOK_SECONDS
+from pipelines.results import ESTIMATES, PERIODS, QUARANTINE, WINDOWS, Results, of_state
+from sotto.cli import main
+from sotto.compiled import CompiledPlan
 from sotto.topics import ReportTopic
 
 #: How long anything may take on a machine that has much else to do, in seconds.
 PATIENCE = 240
-PARTITIONS = 4
+HOUR = 3_600_000
+FIRST, SECOND = ReportTopic("streamed", 1, 4), ReportTopic("streamed", 2, 2)
 
 
-@dataclass
+def later_plan() -> CompiledPlan:
+    """Return a second version of the plan, with another metric."""
+    document = json.loads(small_plan().to_json())
+    document["version"] = 2
+    document["metrics"][0]["name"] = "shade"
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return CompiledPlan.from_json(text.encode())
+
+
 class World:
-    """A topic of a fleet's reports and a job that counts them."""
+    """Topics, a job, and what a drain finds in the same topics."""
 
-    local: LocalBroker
-    session: LocalFlink
-    fleet: Fleet
-    folder: Path
-    name: str = "streamed"
-    sent: dict[int, int] = field(default_factory=dict)
+    def __init__(self, local: LocalBroker, session: LocalFlink, folder: Path) -> None:
+        self.local, self.session, self.folder = local, session, folder
+        self.broker = Broker.from_file(local.client_file)
+        self.manager = JobManager(session.address)
+        self.topics = [FIRST]
+        self.plans = folder / "plans"
+        self.plans.mkdir()
+        self.database = f"sqlite:///{folder / 'sunk.db'}"
+        self.devices = 0
+        self.waiting: list[subprocess.Popen[str]] = []
+        self.add_plan(small_plan())
+        self.make_topic(FIRST, "--sinks")
 
-    def __post_init__(self) -> None:
-        self.broker = Broker.from_file(self.local.client_file)
-        self.topic = ReportTopic(self.name, 1, PARTITIONS)
-        self.job = JobFolder(self.folder / "job")
+    def make_topic(self, topic: ReportTopic, *more: str) -> None:
+        made = ["--epoch", str(topic.epoch), "--partitions", str(topic.partitions), *more]
+        plan = next(self.plans.iterdir())
+        self.sotto("topics", "create", topic.name, *made, "--plan", str(plan), *self._broker)
 
-    def make_topics(self) -> None:
-        registry = Registry([self.fleet.plan])
-        with connected(self.broker) as topics:
-            topics.create(self.topic, 1, registry.horizon)
-            for kind in ("estimates", "quarantine"):
-                topics.create_sink(SinkTopic(self.name, kind), 1, 1, stay_of(registry))
+    def add_plan(self, plan: CompiledPlan) -> None:
+        made = self.folder / "made.json"
+        made.write_bytes(plan.to_json())
+        made.rename(self.plans / f"{plan.version}.json")
 
-    def asked(self, **changes: object) -> Asked:
-        said: dict[str, object] = {
-            "plans": [self.fleet.plan],
-            "candidates": {},
-            "broker": self.local.client_file,
-            "topics": [self.topic],
-            "flink": self.session.address,
-            "checkpoint_every": 1_000,
-            "every": 500,
-            "quiet": 1_000,
-            "environment": self.session.client,
-        }
-        return Asked(**{**said, **changes})  # type: ignore[arg-type]
+    def publish(self, devices: int, plan: CompiledPlan | None = None) -> int:
+        """Let devices record yesterday and send both rungs now; return how many reports."""
+        publisher = KafkaPublisher(self.broker, self.topics[-1])
+        accepted = 0
+        for _ in range(devices):
+            self.devices += 1
+            clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
+            chosen = plan or small_plan()
+            client = SeededClient(
+                chosen, seed=self.devices, clock=clock, publisher=publisher, leaks_values=True
+            )
+            client.record(chosen.metrics[0].name, "red" if self.devices % 3 else "blue")
+            for hours in (3, 26):
+                clock.advance(hours=hours)
+                accepted += client.flush().sent
+        publisher.sync()
+        publisher.close()
+        return accepted
 
-    def submit(self, **changes: object) -> str:
-        return submit(self.job, self.asked(**changes))
-
-    @property
-    def manager(self) -> JobManager:
-        return JobManager(self.session.address)
-
-    def publish(self, devices: Iterable[int], rung: int) -> None:
-        """Send the messages of a rung and note them; they are acknowledged."""
-        messages = [(device, *self.fleet.message(device, rung)) for device in devices]
-        self.produce((self.topic.partition(shard), value) for _, shard, value in messages)
-        for device, _, _ in messages:
-            self.sent[device] = self.sent.get(device, 0) | 1 << rung
-
-    def produce(self, values: Iterable[tuple[int, bytes | None]]) -> None:
+    def produce(self, *values: bytes) -> None:
+        """Append anything."""
         options = {"compression_type": "zstd", "max_request_size": 1 << 30}
         producer = KafkaProducer(**self.broker.options(30), **options)
-        for partition, value in values:
-            producer.send(str(self.topic), value, key=b"key", partition=partition)
+        for value in values:
+            producer.send(str(FIRST), value, partition=1)
         producer.flush(30)
         producer.close()
 
-    @property
-    def reports(self) -> int:
-        return METRICS * sum(rungs.bit_count() for rungs in self.sent.values())
+    def submit(self, *options: str) -> str:
+        """Start ``sotto stream``; return Flink's id of the job once all of it runs."""
+        before = {job.id for job in self.manager.jobs()}
+        command = [sys.executable, "-m", "sotto.cli", "stream", *self._broker]
+        command += ["--state", str(self.folder / "job"), "--topic", str(FIRST)]
+        command += ["--plans", str(self.plans), "--every=1s", "--linger=500ms", "--idle=5s"]
+        command += [*self.session.options, "--checkpointing_interval=1000", *options]
+        log = self.folder / f"stream-{len(self.waiting)}.log"
+        with open(log, "w", encoding="utf-8") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file, text=True)
+        self.waiting.append(process)
 
-    def records(self, kind: str) -> list:
-        """Return all records of a topic beside the reports'."""
-        consumer = KafkaConsumer(**self.broker.options(30))
-        partition = TopicPartition(str(SinkTopic(self.name, kind)), 0)
-        try:
-            consumer.assign([partition])
-            consumer.seek_to_beginning()
-            end = consumer.end_offsets([partition])[partition]
-            found: list = []
-            while consumer.position(partition) < end:
-                for records in consumer.poll(timeout_ms=200).values():
-                    found += records
-        finally:
-            consumer.close()
-        return found
+        def new() -> list[Job]:
+            assert process.poll() is None, log.read_text("utf-8")
+            return [job for job in self.manager.jobs() if job.id not in before and job.well]
 
-    def documents(self) -> list[Document]:
-        """Return the newest document of every key."""
-        newest: dict[bytes, Document] = {}
-        for record in self.records("estimates"):
-            document = parse(record.key, record.value)
-            known = newest.get(record.key)
-            if known is None or known.revision <= document.revision:
-                newest[record.key] = document
-        return list(newest.values())
+        (job,) = until(new, lambda: log.read_text("utf-8"))
+        return job.id
 
-    def until_counted(self) -> list[Document]:
-        """Return the documents once all that was sent is in them, each device once."""
+    def cancel(self, job: str) -> str:
+        """End a job; return the last checkpoint, which stays."""
+        self.manager.cancel(job)
+        self.manager.wait(job, *ENDED, seconds=PATIENCE)
+        made = (self.session.folder / "checkpoints" / job).glob("chk-*/_metadata")
+        newest = max(made, key=lambda path: int(path.parent.name.removeprefix("chk-")))
+        return newest.parent.as_uri()
 
-        def complete() -> list[Document] | None:
-            documents = self.documents()
-            healths = [each for each in documents if isinstance(each, HealthDocument)]
-            if not healths or healths[0].health["reports"] < self.reports:
-                return None
-            return documents if self.newest(documents) == self.expected() else None
+    def wait_for_checkpoint(self, job: str) -> None:
+        """Return once one has been made that began after this."""
 
-        return until(complete, lambda: f"not counted: {self.told()}")
+        def made() -> int:
+            return int(self.manager.checkpoints(job)["counts"]["completed"])
 
-    def newest(self, documents: Iterable[Document]) -> dict[tuple[int, int], int]:
-        """Return the counts of every metric of every device, summed over rungs and by rung."""
-        windows = [each for each in documents if isinstance(each, WindowDocument)]
-        dense, stray = spread(windows_of(windows, self.fleet), self.fleet, max(self.sent) + 1)
-        assert stray == 0
-        assert dense.min() >= 0
-        assert dense.sum(axis=2).max() <= 1
-        return Counter(
-            {
-                (device, rung): int(dense[:, device, rung].sum())
-                for device in self.sent
-                for rung in range(RUNGS)
-                if dense[:, device, rung].any()
-            }
-        )
+        before = made()
+        until(lambda: made() > before + 1, lambda: self.manager.failure(job))
 
-    def expected(self) -> dict[tuple[int, int], int]:
-        return Counter(
-            {(device, rungs.bit_length() - 1): METRICS for device, rungs in self.sent.items()}
-        )
-
-    def told(self) -> str:
-        known = self.job.known
-        try:
-            job = self.manager.job(known.id)
-            return f"{job} {self.manager.failure(known.id)}"
-        except Exception as error:
-            return f"{error}"
-
-    def drained(self) -> tuple[dict[str, list[dict[str, object]]], dict[str, int]]:
-        """Return what a drain of the same topic writes to its database, and what it rejects."""
-        state = self.folder / "state"
-        result = drain(KafkaTopics(self.broker, [self.topic]), state, [self.fleet.plan])
-        with Results(of_state(state), create=False) as results:
-            tables = {
-                table.name: [
-                    {name: value for name, value in row.items() if name != "revision"}
+    def tables(self, url: str) -> dict[str, object]:
+        """Return the results in a database, and what was rejected."""
+        with Results(url, create=False) as results:
+            tables: dict[str, object] = {
+                table.name: sorted(
+                    repr({k: v for k, v in row.items() if k not in ("revision", "closed")})
                     for row in results.table(table)
-                ]
+                )
                 for table in (WINDOWS, ESTIMATES, PERIODS)
             }
-        return tables, dict(result.rejects)
+            rejected: Counter[object] = Counter()
+            for row in results.table(QUARANTINE):
+                rejected[row["reason"]] += row["rows"]
+        return {**tables, "rejected": dict(rejected)}
+
+    def drained(self) -> dict[str, object]:
+        """Return what ``sotto aggregate`` makes of the topics until now."""
+        given = ["--plans", str(self.plans), "--state", str(self.folder / "state"), *self._broker]
+        for topic in self.topics:
+            given += ["--topic", str(topic)]
+        self.sotto("aggregate", *given)
+        return self.tables(of_state(self.folder / "state"))
+
+    def sunk(self) -> dict[str, object]:
+        """Return what ``sotto sink`` has brought into a database until now."""
+        self.sotto("sink", "--topic=streamed-estimates", "--database", self.database, *self._broker)
+        return self.tables(self.database)
+
+    def until_plans_are_known(self, number: int) -> None:
+        """Return once so many plans are in the job's folder, and all workers have looked there."""
+        folder = self.folder / "job" / "plans"
+        until(lambda: len([*folder.glob("*.json")]) == number, lambda: f"{[*folder.iterdir()]}")
+        time.sleep(LOOK_SECONDS + 1)
+
+    def requeue(self) -> None:
+        """Give back to both the job and the drain what their plans cure by now."""
+        given = [word for path in self.plans.iterdir() for word in ("--plan", str(path))]
+        self.sotto("requeue", "--topic", str(FIRST), *given, *self._broker)
+        self.sotto("requeue", "--state", str(self.folder / "state"), *given)
+
+    def until_equal(self, job: str) -> None:
+        """Return once the job's estimates are those of a drain."""
+        wanted = self.drained()
+
+        def words() -> str:
+            unlike = [name for name, each in self.sunk().items() if each != wanted[name]]
+            why = self.manager.failure(job)
+            return f"{unlike}: {self.sunk()['rejected']} for {wanted['rejected']}; {why}"
+
+        until(lambda: self.sunk() == wanted, words)
+
+    def sotto(self, *words: str) -> None:
+        assert main(list(words)) == 0
+
+    @property
+    def _broker(self) -> list[str]:
+        return ["--broker", str(self.local.client_file)]
+
+    def close(self) -> None:
+        for process in self.waiting:
+            process.kill()
+            process.wait()
+        for job in self.manager.jobs():
+            if job.state not in ENDED:
+                self.manager.cancel(job.id)
 
 
-def streamed(documents: Iterable[Document]) -> dict[str, list[dict[str, object]]]:
-    """Return documents as the rows of the database that a drain writes."""
-    tables: dict[str, list[dict[str, object]]] = {"windows": [], "estimates": [], "periods": []}
-    for each in documents:
-        if isinstance(each, WindowDocument):
-            tables["windows"].append(dict(each.window))
-            tables["estimates"] += map(dict, each.estimates)
-        elif isinstance(each, PeriodDocument):
-            tables["periods"].append(dict(each.period))
-    for rows in tables.values():
-        for row in rows:
-            row.pop("revision", None)
-    return tables
-
-
-def rejects_of(documents: Iterable[Document]) -> dict[str, int]:
-    """Return the rejected reports by reason."""
-    (found,) = (each for each in documents if isinstance(each, RejectsDocument))
-    return dict(found.rejects)
-
-
-def in_order(rows: Iterable[dict[str, object]]) -> list[str]:
-    return sorted(repr(sorted(row.items())) for row in rows)
-
-
-def until(look: Callable, words: Callable[[], str]) -> object:
+def until(look: Callable, words: Callable[[], str]):
     """Return what a look gives once it gives something."""
     deadline = time.monotonic() + PATIENCE
     while not (found := look()):
@@ -224,4 +207,4 @@ def until(look: Callable, words: Callable[[], str]) -> object:
 
 def kill(pids: Iterable[int]) -> None:
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, 9)

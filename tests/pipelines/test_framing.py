@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 from drain_logs import Sent, write
 from drain_states import counted, projected
-from pipelines.streaming.deployment import Deployment, Lane
 from requeued import rejects
 from signed_logs import (
     ATTACKS,
@@ -35,20 +33,17 @@ from signed_logs import (
     unsigned,
 )
 from step_plans import DAY, PERIOD
-from streaming_logs import rows_of, shard_said, streamed
-from streaming_runner import Record, Runner
+from streaming_logs import rows_of, shard_said
+from test_bounded_stream import command, outcome_of
 
 from pipelines.counts import WindowKey
 from pipelines.drain import DrainResult, drain
 from pipelines.ledger import period_totals
-from pipelines.published import HealthDocument
 from pipelines.requeue import requeue
 from sotto.cli import main
 from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
 from sotto.reasons import Reason
-from sotto.registry import Registry
-from sotto.topics import ReportTopic
 from sotto.wire import encode_message
 
 pytestmark = pytest.mark.slow
@@ -187,24 +182,17 @@ def test_requeueing_lets_nothing_in(sent: list[Sent], truth: Drained, tmp_path: 
     assert requeue(state, PLANS).size == 0
 
 
-def test_a_streaming_job_comes_to_the_same(sent: list[Sent], truth: Drained) -> None:
-    topics = (ReportTopic("reports", 1, 2),)
-    deployment = Deployment("job", Registry(PLANS), topics, every=3_000, slots=3, rows=30)
-    logs: dict[Lane, list[Record]] = defaultdict(list)
-    for append, message in sorted(sent + attacked(sent, [*attacks_on(sent).values()])):
-        lane = Lane(str(topics[0]), topics[0].partition(shard_said(message)))
-        logs[lane].append(Record(append, message))
-    for each in range(topics[0].partitions):
-        lane = Lane(str(topics[0]), each)
-        logs[lane].append(Record(BEGIN + 99 * DAY, b"the last"))
-    job = Runner(deployment, dict(logs), random.Random(1))
-    job.finish()
-    outcome = streamed(job)
+def test_a_streaming_pipeline_comes_to_the_same(
+    sent: list[Sent], truth: Drained, tmp_path: Path
+) -> None:
+    write(tmp_path / "log", sent + attacked(sent, [*attacks_on(sent).values()]))
+    assert main(command(tmp_path, PLANS)) == 0
+    outcome = outcome_of(tmp_path)
     assert outcome.windows == rows_of(truth.tables["windows"])
     assert outcome.estimates == rows_of(truth.tables["estimates"])
-    (health,) = (each for each in job.documents.values() if isinstance(each, HealthDocument))
-    assert health.health["revoked"] == 0
-    assert {each.reason for each in job.rejects} >= {Reason.UNAUTHENTICATED, Reason.MALFORMED}
+    assert outcome.fates["revoked"] == 0
+    reasons = {each.reason for each in outcome.poison}
+    assert reasons >= {Reason.UNAUTHENTICATED, Reason.MALFORMED}
 
 
 def test_aggregate_warns_where_only_some_plans_have_signatures(

@@ -10,18 +10,11 @@ from collections.abc import Callable
 
 import pytest
 import zstandard
-from drain_logs import START
 from kafka.record.util import encode_varint
-from pipelines.streaming.batches import block_of
-from pipelines.streaming.clock import ClockKeeper, Record
-from pipelines.streaming.deployment import Lane
-from streaming_logs import deployment
-from streaming_runner import LANES, Backend
 from test_batches import batch, read, sealed
 
 from pipelines import unpacking
 from pipelines.unpacking import MOST_BYTES, MOST_HEADERS, MOST_HEADERS_EACH, MOST_RECORDS
-from sotto.wire import MAX_MESSAGE
 
 _ATTRIBUTES_AT, _LENGTH_AT, _RECORDS_AT, _COUNT_AT = 22, 8, 61, 57
 
@@ -176,14 +169,3 @@ def test_what_is_not_one_member_of_gzip_is_damage(spoil: Packs) -> None:
 
     poison = packed(batch(0, b"one"), spoilt, 0)
     assert read(poison)[1] == [(0, poison, 0)]
-
-
-def test_of_a_message_that_is_too_long_a_job_keeps_no_more_than_shows_that() -> None:
-    lane = Lane("reports-e1-p2", 0)
-    for size in (MAX_MESSAGE - 1, MAX_MESSAGE, MAX_MESSAGE + 1, 9 * MAX_MESSAGE):
-        backend = Backend()
-        backend.key = (LANES, lane)
-        keeper = ClockKeeper(deployment("two"), backend.states(LANES))
-        (letter,) = keeper.take(lane, [Record(0, START, True, bytes(size))])
-        (length,) = block_of([letter.body]).lengths.tolist()
-        assert length == min(size, MAX_MESSAGE + 1)
