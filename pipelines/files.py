@@ -215,7 +215,7 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 def make_folder(folder: AnyPath) -> None:
     """Make a folder and those that it is in, where they are not there.
 
-    What is in it has pseudonyms: nobody but its owner, and a group that the umask lets in, reads it.
+    What is in it has pseudonyms: its owner reads it, and a group that the umask lets in.
     """
     if isinstance(folder, Path):
         folder.mkdir(mode=0o770, parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRange
 from drain_logs import START
-from step_plans import category, plan
+from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import write
 
@@ -16,6 +16,7 @@ from pipelines.beam.partitions import LogPartitions, OpenPartition
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.reading import read_dofn
 from pipelines.beam.stream import Stream
+from pipelines.lanes import TRUST
 from pipelines.storedplans import StoredPlans
 from sotto.errors import DrainError
 
@@ -65,5 +66,25 @@ def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path: Path) ->
             engine.read_from(part, 3_000)
             engine.tick(engine.stream.idle + 1_000)
         object.__setattr__(source, "lost", 1)
-        with pytest.raises(DrainError, match="one ends at offset .* have been read"):
+        with pytest.raises(DrainError, match=r"one ends at offset .* have been read"):
             engine.read_from(part, 3_000)
+
+
+def test_records_from_the_future_are_left(tmp_path: Path) -> None:
+    """A broker whose clock was ahead for a moment would make all that follows late for ever."""
+    log = tmp_path / "log"
+    with engine_of(tmp_path, LogPartitions(str(log))) as engine:
+        write(log, {"one": [(engine.now - DAY, b"a"), (engine.now, b"b")]})
+        engine.discover()
+        (part,) = [part for part in engine.parts if part[1] is not None]
+        while engine.read_from(part, 3_000):
+            pass
+        before = engine.parts[part]
+        write(log, {"one": [(engine.now + TRUST + 120_000, b"c")]})
+        assert not engine.read_from(part, 3_000)
+        engine.tick(engine.stream.idle + 30_000)
+        assert not engine.read_from(part, 3_000)
+        assert engine.parts[part].clock == before.clock
+        engine.tick(60_000)
+        assert engine.read_from(part, 3_000)
+        assert len(engine.rejects) == 3
