@@ -19,7 +19,7 @@ from pipelines.driver import Driver
 from pipelines.estimates import Candidates
 from pipelines.files import Checkpoint
 from pipelines.intent import Intent
-from pipelines.lanes import Source, source_of
+from pipelines.lanes import TRUST, Source, source_of
 from pipelines.publishing import Publish
 from pipelines.results import Results, of_state
 from pipelines.runners import EMBEDDED, Runner
@@ -31,10 +31,6 @@ from sotto.log import now_ms
 
 #: Reports that one drain takes at most.
 MAX_REPORTS = 1_000_000
-
-#: How far, in ms, the clock of a log's writer may run ahead of the drain's. A record from later
-#: than that would make all other lanes late: it is left where it is.
-TRUST = 3_600_000
 
 
 @dataclass(frozen=True)

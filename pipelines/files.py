@@ -236,7 +236,7 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 def make_folder(folder: AnyPath, mode: int = 0o770) -> None:
     """Make a folder and those that it is in, where they are not there.
 
-    Pseudonyms are in it: nobody but its owner, and a group that the umask lets in, reads it.
+    What is in it has pseudonyms: its owner reads it, and a group that the umask lets in.
     """
     if isinstance(folder, Path):
         folder.mkdir(mode=mode, parents=True, exist_ok=True)

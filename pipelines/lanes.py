@@ -22,6 +22,9 @@ from sotto.registry import Registry
 
 #: After every append time and every position.
 LATEST = 2**63 - 1
+#: How far, in ms, the clock of a log's writer may run ahead of the reader's. A record from later
+#: than that would make all other lanes late: it is left where it is.
+TRUST = 3_600_000
 
 
 class Range(Protocol):

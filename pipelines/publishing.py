@@ -36,6 +36,8 @@ PATIENCE = 15.0
 #: Bytes sent and not acknowledged.
 _IN_FLIGHT = 16 << 20
 _BATCH = 256 << 10
+#: Bytes of a document, with its key, that a broker takes.
+LARGEST = MAX_DOCUMENT - _BATCH
 
 
 class Publish(Protocol):
@@ -204,7 +206,7 @@ class EstimatesTopic:
         return send_all(producer, str(self.topic), ((*each, headers) for each in checked))
 
     def _fitting(self, key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        if len(key) + len(value) > MAX_DOCUMENT - _BATCH:
+        if len(key) + len(value) > LARGEST:
             raise BrokerError(
                 f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
                 "look for fewer candidates"

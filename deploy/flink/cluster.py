@@ -189,7 +189,8 @@ class LocalFlink:
         for number in astuple(ports):
             require_free(number)
         for name in ("conf", "tmp", "checkpoints", "savepoints"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+            # Pseudonyms are in checkpoints: others than a group that the umask lets in stay out.
+            (self.folder / name).mkdir(mode=0o770, parents=True, exist_ok=True)
         says = settings.configuration(self.folder, ports.rest, ports.rpc, self._slots)
         text = settings.to_yaml(says)
         (self._configuration / "config.yaml").write_text(text, encoding="utf-8")

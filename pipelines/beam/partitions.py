@@ -12,8 +12,10 @@ import numpy as np
 
 from pipelines.lanes import EmbeddedLog
 from pipelines.partitions import Partition, Piece, Reader
+from pipelines.quarantined import AHEAD
 from pipelines.topiclanes import PADDING, TopicBlock, lost, timed_block
 from sotto.brokers import Broker
+from sotto.clocks import now_ms
 from sotto.errors import BrokerError, DrainError
 from sotto.logreader import Block, Corrupt
 from sotto.sinktopics import SinkTopic
@@ -197,11 +199,14 @@ def _check_same(broker: Broker, topic: str, id: str) -> None:
 
 
 def _first_times(piece: Piece, clock: int) -> Block:
-    """Return records with the times that their sender gives them; damage where the broker does."""
-    sound = ~piece.appended
+    """Return records with the times that their sender gives them.
+
+    Damage is what has the broker's, or one that has not come: a period of such would never end.
+    """
+    sound = ~piece.appended & (piece.times <= now_ms() + AHEAD)
     corrupt = tuple(
         Corrupt(int(piece.offsets[at]), clock, piece.data[piece.at[at] : piece.at[at + 1]])
-        for at in np.flatnonzero(piece.appended).tolist()
+        for at in np.flatnonzero(~sound).tolist()
     )
     return TopicBlock(
         position=piece.start,

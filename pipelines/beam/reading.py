@@ -9,6 +9,7 @@ nothing more follows the clock, at a distance, so that it does not hold the othe
 from __future__ import annotations
 
 import json
+import logging
 import struct
 import time
 from collections.abc import Generator, Iterator
@@ -27,6 +28,7 @@ from pipelines.beam.partitions import OpenPartition, Partitions
 from pipelines.beam.plans import numbering_of
 from pipelines.beam.stream import Stream, moment
 from pipelines.blocks import arrivals
+from pipelines.lanes import TRUST
 from pipelines.rows import Rows, padded_width
 from pipelines.written import Tally
 from sotto.clocks import now_ms
@@ -47,11 +49,14 @@ LOOK_SECONDS = 10.0
 END_SECONDS = 5.0
 #: Seconds between two notes of how far a partition is read.
 NOTE_SECONDS = 5.0
+#: Seconds between two warnings of a partition.
+WARN_SECONDS = 60.0
 #: Of so many rejects one element is made at most.
 REJECTS = 1_000
 #: Names of the outputs beside the main one.
 REJECTED, NOTES = "rejected", "notes"
 
+_LOGGER = logging.getLogger(__name__)
 _END = 2**62
 _STATE_KEY = struct.Struct("<qH")
 _NUMBERING = struct.Struct("<H")
@@ -237,7 +242,18 @@ class _Held:
         self.partition = partition
         self.moved = time.monotonic()
         self._noted, self._position = float("-inf"), -1
-        self._asked = float("-inf")
+        self._asked = self._warned = float("-inf")
+
+    def warn_of_the_future(self, position: int) -> None:
+        """Say, now and then, that nothing more is read for now."""
+        if time.monotonic() - self._warned > WARN_SECONDS:
+            self._warned = time.monotonic()
+            _LOGGER.warning(
+                "%s has records from the future at %d, which are left, with all that follow them, "
+                "until that time has come: see to the broker's clock",
+                self._name,
+                position,
+            )
 
     def must_note(self, position: int, idle: bool) -> bool:
         """Tell whether to note a position: now and then, and the last one before nothing comes."""
@@ -335,11 +351,14 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             registry, restriction = stream.plans.registry(), tracker.current_restriction()
             at, clock = restriction.start, estimator.get_estimator_state()
             gathered, end = Gathered(), time.monotonic() + READ_SECONDS
-            append, idle, ours = clock.append, False, True
+            append, idle, ours, ahead = clock.append, False, True, False
             while at < restriction.stop and gathered.size < READ_BYTES and time.monotonic() < end:
                 block = held.partition.read(at, restriction.stop, append)
                 idle = block is None
                 if block is None:
+                    break
+                if ahead := block.clock > now_ms() + TRUST:
+                    held.warn_of_the_future(at)
                     break
                 # What is not claimed is another worker's to read.
                 if not (ours := tracker.try_claim(block.end - 1)):
@@ -363,9 +382,13 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
                 watermark = max(watermark, now - stream.idle)
             # A pipeline that ends closes all periods together, once everything is read.
             estimator.advance(Clock(append, EARLIEST if stream.bounded else watermark))
+            if ahead and stream.bounded:
+                # A drain leaves the rest as well.
+                tracker.try_claim(restriction.stop - 1)
+                return None
             if at >= restriction.stop or not ours:
                 return None
-            return IDLE_SECONDS if idle else 0
+            return IDLE_SECONDS if idle or ahead else 0
 
     return Read()
 

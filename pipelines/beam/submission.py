@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from pipelines import files
 from pipelines.beam.graph import build
@@ -232,6 +235,11 @@ def submit(
     runner = Runner(tuple(options))
     if not settings.get("bounded"):
         runner = _unbounded(runner)
+    if not runner.embedded and isinstance(io, Log) and _has_password(io.database):
+        raise ParameterError(
+            "the database's URL has a password, which would be part of the pipeline, for engine "
+            "and workers to keep: leave it out, and set PGPASSFILE where workers are started"
+        )
     registry, strings = folder.plans.with_given(plans, candidates)
     registry.require_signatures()
     goes_on = any(each.partition("=")[0] in _GOING_ON for each in options)
@@ -260,6 +268,12 @@ def submit(
     documents | "Write documents" >> beam.ParDo(to_documents)
     rejects | "Write rejects" >> beam.ParDo(to_rejects)
     return pipeline.run()
+
+
+def _has_password(url: str) -> bool:
+    with suppress(ArgumentError):  # What is no URL is refused by whoever connects.
+        return make_url(url).password is not None
+    return False
 
 
 def _unbounded(runner: Runner) -> Runner:

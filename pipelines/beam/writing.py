@@ -7,6 +7,7 @@ key, or the file name, of the first.
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ import apache_beam as beam
 
 from pipelines import files, quarantine
 from pipelines.published import parse
-from pipelines.publishing import producer_for, send_all
+from pipelines.publishing import LARGEST, producer_for, send_all
 from pipelines.quarantined import quarantine_record
 from pipelines.sinkdatabase import SinkDatabase
 from pipelines.sinktables import Keyed
@@ -24,6 +25,8 @@ from sotto.brokers import Broker
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class _ToTopic(beam.DoFn):
@@ -62,8 +65,17 @@ class DocumentsToTopic(_ToTopic):
     """Writes documents to a topic of estimates."""
 
     def process(self, element: tuple[bytes, bytes]) -> None:
-        """Take a document's key and value."""
-        self._records.append((*element, []))
+        """Take a document's key and value; leave out what no broker takes, however often sent."""
+        key, value = element
+        if len(key) + len(value) > LARGEST:
+            _LOGGER.warning(
+                "a document has %d bytes, more than a record of %s may, and is left out: look for "
+                "fewer candidates",
+                len(value),
+                self._topic,
+            )
+            return
+        self._records.append((key, value, []))
 
 
 class RejectsToTopic(_ToTopic):

@@ -135,3 +135,20 @@ def test_a_savepoint_goes_with_the_folder_of_its_job(
     assert main(command(tmp_path, [], point, "--anew")) == 2
     assert "--anew begins without a state" in capsys.readouterr().err
     assert (tmp_path / "job" / "job.json").read_bytes() == name
+
+
+def test_no_password_crosses_to_an_engine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "log", records("two", 1, periods=1))
+    url = "postgresql+psycopg://sotto:open-sesame@127.0.0.1:1/results"
+    engine = [
+        "--runner=PortableRunner",
+        "--job_endpoint=127.0.0.1:1",
+        "--environment_type=LOOPBACK",
+    ]
+    assert main(command(tmp_path, small_plans(), "--database", url, *engine)) == 2
+    said = capsys.readouterr().err
+    assert "PGPASSFILE" in said
+    assert "sesame" not in said
+    assert not (tmp_path / "job").exists()

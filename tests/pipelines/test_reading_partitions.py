@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRange
 from drain_logs import START
-from step_plans import category, plan
+from fake_kafka import FakeCluster, install
+from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import write
 
-from pipelines.beam.partitions import LogPartitions, OpenPartition
+from pipelines.beam.partitions import LogPartitions, OpenPartition, RequeueTopic
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.reading import read_dofn
 from pipelines.beam.stream import Stream
+from pipelines.beam.writing import DocumentsToTopic
+from pipelines.lanes import TRUST
+from pipelines.publishing import LARGEST
 from pipelines.storedplans import StoredPlans
+from sotto.brokers import Broker
+from sotto.clocks import now_ms
 from sotto.errors import DrainError
+from sotto.logreader import EARLIEST
 
 
 def engine_of(folder: Path, source: LogPartitions) -> Engine:
@@ -67,3 +74,48 @@ def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path: Path) ->
         object.__setattr__(source, "lost", 1)
         with pytest.raises(DrainError, match=r"one ends at offset .* have been read"):
             engine.read_from(part, 3_000)
+
+
+def test_records_from_the_future_are_left(tmp_path: Path) -> None:
+    """A broker whose clock was ahead for a moment would make all that follows late for ever."""
+    log = tmp_path / "log"
+    with engine_of(tmp_path, LogPartitions(str(log))) as engine:
+        write(log, {"one": [(engine.now - DAY, b"a"), (engine.now, b"b")]})
+        engine.discover()
+        (part,) = [part for part in engine.parts if part[1] is not None]
+        while engine.read_from(part, 3_000):
+            pass
+        before = engine.parts[part]
+        write(log, {"one": [(engine.now + TRUST + 120_000, b"c")]})
+        assert not engine.read_from(part, 3_000)
+        engine.tick(engine.stream.idle + 30_000)
+        assert not engine.read_from(part, 3_000)
+        assert engine.parts[part].clock == before.clock
+        engine.tick(60_000)
+        assert engine.read_from(part, 3_000)
+        assert len(engine.rejects) == 3
+
+
+def test_what_is_given_back_from_the_future_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state of its period would never be let go, and no engine has a timer for its end."""
+    name = "reports-e1-p1"
+    cluster = FakeCluster(name)
+    install(monkeypatch, cluster)
+    monkeypatch.setattr("pipelines.beam.partitions._check_same", lambda *_: None)
+    for time in (START, now_ms() + DAY, 2**62):
+        cluster.partition(0).append(time, b"x", kind=0)
+    opened = RequeueTopic(Broker("fake:9092"), name).open(f"{name}@one/0")
+    block = opened.read(0, 9, EARLIEST)
+    assert block is not None
+    assert block.append.tolist() == [START]
+    assert [corrupt.position for corrupt in block.corrupt] == [1, 2]
+
+
+def test_a_document_that_no_broker_takes_stops_no_pipeline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    writes = DocumentsToTopic(Broker("fake:9092"), "reports-estimates")
+    writes.start_bundle()
+    writes.process((b"key", b"x" * LARGEST))
+    assert "look for fewer candidates" in caplog.text
+    writes.finish_bundle()

@@ -16,7 +16,7 @@ from streaming_logs import shard_said, write
 from pipelines.beam.partitions import LogPartitions
 from pipelines.beam.plans import LOOK_SECONDS, PlansFolder
 from pipelines.beam.stream import Stream
-from pipelines.published import HealthDocument, RejectsDocument, WindowDocument
+from pipelines.published import HealthDocument, PeriodDocument, RejectsDocument, WindowDocument
 from pipelines.storedplans import StoredPlans
 from sotto.compiled import CompiledPlan
 
@@ -127,3 +127,5 @@ def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> N
         engine.finish()
         assert rows_given_back(engine) == {"counted": 6}
         assert told(engine) == [(1, 6, True)]
+        (audit,) = (e.period for e in engine.documents.values() if isinstance(e, PeriodDocument))
+        assert (audit["pseudonyms"], audit["closed"]) == (6, True)
