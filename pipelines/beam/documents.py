@@ -13,6 +13,7 @@ before; the document is made again with the next change, and at the latest with 
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -47,6 +48,8 @@ from pipelines.published import (
 from pipelines.written import Tally
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
+
+_LOGGER = logging.getLogger(__name__)
 
 #: Milliseconds from the first news of something to its document: other shards have news as well.
 SOON = 1_000
@@ -97,6 +100,8 @@ class _Documents(beam.DoFn):
         """Keep news, and see to it that they are told."""
         before = _told(told)
         if before.closed:
+            # Only where a plan with a longer horizon came after the end.
+            _LOGGER.warning("%s: what came after the end is left out", type(self).__name__)
             return
         news.add(value)
         if self.stream.bounded:
