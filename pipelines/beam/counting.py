@@ -263,8 +263,8 @@ class Count(beam.DoFn):
             if now_ms() >= wait:
                 head = yield from self._audit(key, head, log, snapshot, closed=False)
             else:
+                # Not armed: rows that come meanwhile set it to when they are counted.
                 linger.set(Timestamp(micros=wait * 1000))
-                head = head._replace(armed=True)
         kept.write(_packed(head))
 
     @on_timer(SETTLE)

@@ -15,6 +15,7 @@ revokes their sender comes together with them now.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -49,6 +50,8 @@ from pipelines.published import (
 from pipelines.written import Tally
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
+
+_LOGGER = logging.getLogger(__name__)
 
 #: Milliseconds from the first news of something to its document: other shards have news as well.
 SOON = 1_000
@@ -99,6 +102,8 @@ class _Documents(beam.DoFn):
         """Keep news, and see to it that they are told."""
         before = _told(told)
         if before.closed:
+            # Only where a plan with a longer horizon came after the end.
+            _LOGGER.warning("%s: what came after the end is left out", type(self).__name__)
             return
         news.add(value)
         if self.stream.bounded:

@@ -7,6 +7,8 @@ later, so that all of them must reach the folder under the same path.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -189,14 +191,39 @@ class JobFolder:
             return None
         return Job(value["name"])
 
-    def begin(self, plans: Sequence[CompiledPlan], candidates: Candidates, *, anew: bool) -> Job:
-        """Return the job that is submitted; note it, and its plans, first."""
-        job = self.job()
-        if job is None or anew:
-            job = Job(secrets.token_hex(8))
+    def begin(
+        self,
+        plans: Sequence[CompiledPlan],
+        candidates: Candidates,
+        before: Job | None,
+        *,
+        anew: bool,
+    ) -> Job:
+        """Return the job that is submitted; note it, and its plans, first.
+
+        Parameters
+        ----------
+        plans, candidates
+        before : Job or None
+            What :meth:`job` has said.
+        anew : bool
+
+        Raises
+        ------
+        DrainError
+            It has been submitted since, by somebody else.
+        """
+        job = Job(secrets.token_hex(8)) if before is None or anew else before
         (self.path / "plans").mkdir(parents=True, exist_ok=True)
-        self.plans.keep(plans, candidates)
-        files.replace(self._file, dump({"format": FORMAT, **asdict(job)}))
+        lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.job() != before:
+                raise DrainError(f"the job in {self.path} has just been submitted by somebody else")
+            self.plans.keep(plans, candidates)
+            files.replace(self._file, dump({"format": FORMAT, **asdict(job)}))
+        finally:
+            os.close(lock)
         return job
 
 
@@ -243,7 +270,8 @@ def submit(
     registry, strings = folder.plans.with_given(plans, candidates)
     registry.require_signatures()
     goes_on = any(each.partition("=")[0] in _GOING_ON for each in options)
-    if folder.job() is not None and not (goes_on or anew):
+    before = folder.job()
+    if before is not None and not (goes_on or anew):
         raise DrainError(
             f"the job in {folder.path} has run before: without its state it would count everything "
             "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
@@ -254,13 +282,13 @@ def submit(
             "--anew begins without a state, --savepoint_path with one: what that has published, "
             "under the job's name of before, would never be published under a new name"
         )
-    if goes_on and folder.job() is None:
+    if goes_on and before is None:
         raise DrainError(
             f"no job has run from {folder.path}: --savepoint_path goes with the folder of the job "
             "whose state it is, which holds the name of what that has published"
         )
     io.check(registry)
-    job = folder.begin(registry.plans, strings, anew=anew)
+    job = folder.begin(registry.plans, strings, before, anew=anew)
     stream = Stream(job.name, PlansFolder(str(folder.path / "plans")), **settings)
     pipeline = runner.pipeline(f"sotto-{job.name}")
     documents, rejects = build(pipeline, stream, io.sources())

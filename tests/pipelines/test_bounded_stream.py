@@ -28,10 +28,12 @@ from streaming_logs import (
 
 from pipelines import files, quarantine
 from pipelines.beam import counting, reading
+from pipelines.beam.submission import JobFolder
 from pipelines.sinktables import HEALTH
 from pipelines.written import Tally
 from sotto.cli import main
 from sotto.compiled import CompiledPlan
+from sotto.errors import DrainError
 
 
 def command(folder: Path, plans: list[CompiledPlan], *more: str) -> list[str]:
@@ -152,3 +154,15 @@ def test_no_password_crosses_to_an_engine(
     assert "PGPASSFILE" in said
     assert "sesame" not in said
     assert not (tmp_path / "job").exists()
+
+
+def test_of_two_who_submit_at_once_one_does(tmp_path: Path) -> None:
+    """Otherwise two jobs would count everything, and the folder would have the name of one."""
+    folder = JobFolder(tmp_path / "job")
+    first = folder.begin(small_plans(), {}, None, anew=False)
+    for anew in (False, True):
+        with pytest.raises(DrainError, match="has just been submitted"):
+            folder.begin(small_plans(), {}, None, anew=anew)
+    assert folder.job() == first
+    assert folder.begin([], {}, first, anew=False) == first
+    assert folder.begin([], {}, first, anew=True) != first

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from step_plans import category, plan
 from stream_engine import Engine
 from streaming_logs import shard_said, write
 
+from pipelines.beam.counting import Head
 from pipelines.beam.partitions import LogPartitions
 from pipelines.beam.plans import LOOK_SECONDS, PlansFolder
 from pipelines.beam.stream import Stream
@@ -34,6 +37,13 @@ def sent(under: CompiledPlan, devices: int, seed: int) -> list[Sent]:
     return sorted(one for chain in found for one in chain)
 
 
+def read_all(engine: Engine) -> None:
+    for part in [part for part in engine.parts if part[1] is not None]:
+        while engine.read_from(part, 3_000):
+            pass
+    engine.deliver()
+
+
 def told(engine: Engine) -> list[tuple[object, ...]]:
     """Return what the documents of windows say: version, number of reports, number of rows."""
     windows = [each for each in engine.documents.values() if isinstance(each, WindowDocument)]
@@ -50,8 +60,7 @@ def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path
     sources = [LogPartitions(str(tmp_path / "log"))]
     with Engine(stream, sources, random.Random(1)) as engine:
         engine.discover()
-        while engine.read():
-            engine.deliver()
+        read_all(engine)
         for _ in range(20):
             engine.tick(40_000)
             engine.deliver()
@@ -99,9 +108,7 @@ def test_what_is_given_back_after_a_period_is_late_however_late_watermarks_come(
         assert counted == {"counted": 5}
         write(tmp_path / "back", {"two": other})
         engine.discover()
-        while engine.read():
-            engine.deliver()
-        engine.deliver()
+        read_all(engine)
         for _ in range(10):
             engine.tick(stream.linger)
         engine.finish()
@@ -118,9 +125,7 @@ def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> N
     sources = [LogPartitions(str(tmp_path / "log")), GivenBack(str(tmp_path / "back"))]
     with Engine(stream, sources, random.Random(1)) as engine:
         engine.discover()
-        for part in list(engine.parts):
-            if part[1] is not None:
-                engine.read_from(part, 3_000)
+        read_all(engine)
         engine.advance()
         for _ in range(10):
             engine.tick(stream.linger)
@@ -129,3 +134,24 @@ def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> N
         assert told(engine) == [(1, 6, True)]
         (audit,) = (e.period for e in engine.documents.values() if isinstance(e, PeriodDocument))
         assert (audit["pseudonyms"], audit["closed"]) == (6, True)
+
+
+def test_rows_do_not_wait_for_an_audit(tmp_path: Path) -> None:
+    """Audits of large states are far apart; what comes between them is counted as soon as ever."""
+    under = plan(1, 4, category("colour", 3, 0.5, 1))
+    first, second = sent(under, 1, 1), sent(under, 1, 1)
+    stream = replace(stream_in(tmp_path, [under]), every=3_600_000)
+    source = [LogPartitions(str(tmp_path / "log"))]
+    with Engine(stream, source, random.Random(1)) as engine:
+        for lane, reports in (("one", first[:1]), ("two", first[1:]), ("three", second)):
+            write(tmp_path / "log", {lane: reports})
+            engine.discover()
+            read_all(engine)
+            for _ in range(8):
+                engine.tick(stream.linger)
+            heads = [
+                json.loads(keyed.content["head"])
+                for (stage, _), keyed in engine.keyed.items()
+                if stage == "count"
+            ]
+            assert [head[Head._fields.index("rows")] for head in heads] == [0]
