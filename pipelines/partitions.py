@@ -130,18 +130,32 @@ class Reader:
         BrokerError
             The broker does not say so of all of them, of new ones for example.
         """
+        wanted = [_known(each) for each in partitions]
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = self._bounds(wanted)
+            missing = [each for each in wanted if each not in found]
+            if not missing:
+                return {each: found[known] for each, known in zip(partitions, wanted, strict=True)}
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"{missing[0].topic} partition {missing[0].partition}: the broker does not say "
+                    "where it begins and ends; try again"
+                )
+            time.sleep(_POLL_MS / 1000)
+
+    def _bounds(self, wanted: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
+        """Return where partitions begin and end, so far as the client can tell."""
+        limit = int(PATIENCE * 1000)
         with self._lock, told(self._broker):
             consumer = self._consumer()
-            wanted = [_known(each) for each in partitions]
-            first = consumer.beginning_offsets(wanted, timeout_ms=int(PATIENCE * 1000))
-            last = consumer.end_offsets(wanted, timeout_ms=int(PATIENCE * 1000))
-        for each, known in zip(partitions, wanted, strict=True):
-            if known not in first or known not in last:
-                raise BrokerError(
-                    f"{each.topic} partition {each.number}: the broker does not say where it "
-                    "begins and ends; try again"
-                )
-        return {each: (first[_known(each)], last[_known(each)]) for each in partitions}
+            try:
+                first = consumer.beginning_offsets(wanted, timeout_ms=limit)
+                last = consumer.end_offsets(wanted, timeout_ms=limit)
+            except KeyError:
+                # kafka-python's, where its metadata are older than the topic.
+                return {}
+        return {each: (first[each], last[each]) for each in first.keys() & last.keys()}
 
     def pieces(
         self, partition: Partition, start: int, end: int, *, keep: bool

@@ -123,6 +123,10 @@ class _Tail(OffsetRestrictionTracker):
     def is_bounded(self) -> bool:
         return bool(self.current_restriction().stop < _END)
 
+    def try_split(self, fraction_of_remainder: float) -> Any:
+        """Leave what follows to the next call; no worker begins further behind, without a clock."""
+        return super().try_split(0) if fraction_of_remainder == 0 else None
+
     def current_progress(self) -> RestrictionProgress:
         return RestrictionProgress(completed=0, remaining=1)
 
@@ -365,6 +369,8 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
                     break
                 gathered.add(block, registry)
                 at, append = block.end, block.clock
+                # Whoever goes on here, where a runner splits what is left, begins with this clock.
+                estimator.advance(clock._replace(append=append))
             if at != restriction.start:
                 held.moved = time.monotonic()
             now = now_ms()

@@ -169,9 +169,10 @@ class World:
         self.sotto("requeue", "--topic", str(FIRST), *given, *self._broker)
         self.sotto("requeue", "--state", str(self.folder / "state"), *given)
 
-    def until_equal(self, job: str) -> None:
-        """Return once the job's estimates are those of a drain."""
+    def until_equal(self, job: str) -> dict[str, object]:
+        """Return what a drain finds, once the job's estimates are the same."""
         wanted = self.drained()
+        assert wanted["estimates"]
 
         def words() -> str:
             unlike = [name for name, each in self.sunk().items() if each != wanted[name]]
@@ -179,6 +180,7 @@ class World:
             return f"{unlike}: {self.sunk()['rejected']} for {wanted['rejected']}; {why}"
 
         until(lambda: self.sunk() == wanted, words)
+        return wanted
 
     def sotto(self, *words: str) -> None:
         assert main(list(words)) == 0

@@ -80,4 +80,5 @@ def test_whatever_befalls_it_it_comes_to_what_a_drain_comes_to(world: World) -> 
     kept = world.cancel(job)
     world.publish(3)
     job = world.submit("--parallelism=2", f"--savepoint_path={kept}")
-    world.until_equal(job)
+    found = world.until_equal(job)
+    assert found["rejected"] == {"malformed": 2, "unknown_version": 1, "unknown_plan": 6}

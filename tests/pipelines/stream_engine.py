@@ -107,9 +107,24 @@ class _Timer:
 
 
 class _Tracker:
-    def __init__(self, tracker: Any) -> None:
+    """Of a restriction, which the engine splits after some claims unless that is None."""
+
+    def __init__(self, tracker: Any, estimator: Any, claims: int | None) -> None:
         self.inner, self.deferred = tracker, False
-        self.current_restriction, self.try_claim = tracker.current_restriction, tracker.try_claim
+        self.current_restriction = tracker.current_restriction
+        self.left: Part | None = None
+        self._estimator, self._claims = estimator, claims
+
+    def try_claim(self, position: Any) -> bool:
+        if self._claims == 0:
+            self.split()
+        if self._claims is not None:
+            self._claims -= 1
+        return bool(self.inner.try_claim(position))
+
+    def split(self) -> None:
+        _, residual = self.inner.try_split(0)
+        self.left = Part(residual, self._estimator.get_estimator_state())
 
     def defer_remainder(self, _: object = None) -> None:
         self.deferred = True
@@ -191,13 +206,15 @@ class Engine:
         parts = self._partitions()
         if self.random.random() < 0.5:
             parts = parts[:1]
-        return bool(parts) and self.read_from(self.random.choice(parts), most)
+        # Now and then the runner splits off what is left while a call reads.
+        claims = None if self.random.random() < 0.7 else self.random.randrange(3)
+        return bool(parts) and self.read_from(self.random.choice(parts), most, claims)
 
-    def read_from(self, part: tuple[int, object], most: int) -> bool:
+    def read_from(self, part: tuple[int, object], most: int, claims: int | None = None) -> bool:
         number, name = part
         reading.READ_BYTES = self.random.randint(1, most)
         before = self.parts[part].restriction
-        for output in self._split(number, name):
+        for output in self._split(number, name, claims):
             self._route((number, name), output)
         return bool(before is None or self.parts[part].restriction.start > before.start)
 
@@ -343,7 +360,7 @@ class Engine:
             if self._until_crash < 0:
                 raise CrashError
 
-    def _split(self, number: int, name: object) -> list[Any]:
+    def _split(self, number: int, name: object, claims: int | None = None) -> list[Any]:
         """Run a splittable DoFn on what is left of its element."""
         process = self._enter("read", number, name)
         dofn = process.discover[number] if name is None else process.read[number]
@@ -355,12 +372,14 @@ class Engine:
         if restriction is None:
             restriction = provider.initial_restriction(name)
         clock = part.clock or estimators.initial_estimator_state(name, restriction)
-        tracker = _Tracker(provider.create_tracker(restriction))
         estimator = estimators.create_watermark_estimator(clock)
+        tracker = _Tracker(provider.create_tracker(restriction), estimator, claims)
         outputs = self._taken(dofn.process(name, tracker=tracker, estimator=estimator))
-        assert tracker.deferred
-        _, residual = tracker.inner.try_split(0)
-        self.parts[number, name] = Part(residual, estimator.get_estimator_state())
+        if tracker.left is None:
+            assert tracker.deferred
+            tracker.split()
+        assert tracker.left is not None
+        self.parts[number, name] = tracker.left
         return outputs
 
     def _call(self, stage: str, key: object, method: str, at: Timestamp, **more: Any) -> None:

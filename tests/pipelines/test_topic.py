@@ -359,10 +359,21 @@ def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster: FakeCluster, tmp_p
 def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_tried_again(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What kafka-python has not found in time it leaves out."""
-    monkeypatch.setattr(FakeConsumer, "end_offsets", lambda *_, **__: {})
+    """What kafka-python does not know, or has not found in time, it stumbles over or leaves out."""
+    found, asked = FakeConsumer.end_offsets, []
+
+    def stumbling(consumer: FakeConsumer, wanted: list, timeout_ms: int) -> dict:
+        asked.append(timeout_ms)
+        if len(asked) < 3:
+            raise KeyError(wanted[0])
+        return found(consumer, wanted, timeout_ms) if len(asked) < 4 else {}
+
+    monkeypatch.setattr(partitions, "PATIENCE", 1)
+    monkeypatch.setattr(FakeConsumer, "end_offsets", stumbling)
+    reader, partition = partitions.Reader(Broker("fake:9092")), partitions.Partition(NAME, 0)
+    assert reader.bounds([partition]) == {partition: (0, 0)}
     with pytest.raises(BrokerError, match=r"reports-e1-p2 partition 0: .*try again"):
-        partitions.Reader(Broker("fake:9092")).bounds([partitions.Partition(NAME, 0)])
+        reader.bounds([partition])
 
 
 def test_a_broker_that_falls_silent_is_an_error(cluster: FakeCluster, tmp_path: Path) -> None:
