@@ -2,8 +2,11 @@
 EXTERNAL --environment_config HOST:PORT``.
 
 Each worker is a process of the Python that runs the pool. It ends with its runner, and with the
-pool. Beam's own pool gives workers no state cache, listens on every address, takes any Python that
-is on the path, and leaves workers behind when it is killed.
+pool. The runner is answered once its worker is connected: Flink's waits without an end for a worker
+that it was promised, so that a job whose worker had died on the way would run and read nothing.
+
+Beam's own pool answers at once, gives workers no state cache, listens on every address, takes any
+Python that is on the path, and leaves workers behind when it is killed.
 """
 
 from __future__ import annotations
@@ -34,9 +37,16 @@ PORT = 50000
 CACHE = 256
 #: How long a worker may take to end by itself, in seconds.
 _STOP_SECONDS = 10
+<<<<<<< HEAD
 #: How long its runner may take to answer a new worker, in seconds.
 _PROVISION_SECONDS = 60
 _CACHE_OPTION = "beam:option:max_cache_memory_usage_mb:v1"
+=======
+#: Workers that may be starting at a time.
+_STARTING = 64
+#: What a worker writes once it has reached its runner.
+_CONNECTED = b"."
+>>>>>>> streamsoak
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -58,9 +68,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StartWorker(  # noqa: N802
         self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StartWorkerResponse:
-        """Start a process for a worker."""
+        """Start a process for a worker; answer once it is connected."""
         command = [sys.executable, "-m", __spec__.name, f"--cache={self._cache}"]
         command += [f"--worker={request.worker_id}"]
+<<<<<<< HEAD
         command += [f"--provision={request.provision_endpoint.url}"]
         try:
             # A worker reads its input until this pool is gone.
@@ -70,7 +81,35 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with self._lock:
             self._workers = [(name, known) for name, known in self._workers if known.poll() is None]
             self._workers.append((request.worker_id, worker))
+=======
+        command += [f"--control={request.control_endpoint.url}"]
+        reader, writer = os.pipe()
+        command += [f"--connected={writer}"]
+        with open(reader, "rb") as connected:
+            try:
+                # A worker reads its input until this pool is gone.
+                worker = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[writer])
+            except OSError as error:
+                return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
+            finally:
+                os.close(writer)
+            self._keep(request.worker_id, worker)
+            if not connected.read(len(_CONNECTED)):
+                said = (
+                    f"worker {request.worker_id} ended before it was connected: see the pool's log"
+                )
+                return beam_fn_api_pb2.StartWorkerResponse(error=said)
+>>>>>>> streamsoak
         return beam_fn_api_pb2.StartWorkerResponse()
+
+    def _keep(self, name: str, worker: subprocess.Popen[bytes]) -> None:
+        with self._lock:
+            for ended in [
+                each for each, known in self._workers.items() if known.poll() is not None
+            ]:
+                _end([self._workers.pop(ended)])
+            self._workers[name] = worker
+        _LOGGER.info("worker %s is process %d", name, worker.pid)
 
     def StopWorker(  # noqa: N802
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
@@ -98,17 +137,18 @@ def _end(workers: list[subprocess.Popen[bytes]]) -> None:
     for worker in workers:
         worker.terminate()
     for worker in workers:
-        try:
-            worker.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            worker.kill()
-            worker.wait()
+        # Its pipe is closed, too.
+        with worker:
+            try:
+                worker.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                worker.kill()
 
 
 def serve(host: str, port: int, cache: int) -> None:
     """Run a pool until SIGTERM or SIGINT."""
     pool = WorkerPool(cache)
-    server = grpc.server(ThreadPoolExecutor(), options=[("grpc.so_reuseport", 0)])
+    server = grpc.server(ThreadPoolExecutor(_STARTING), options=[("grpc.so_reuseport", 0)])
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     server.add_insecure_port(f"{host}:{port}")
     stopped = threading.Event()
@@ -121,6 +161,7 @@ def serve(host: str, port: int, cache: int) -> None:
     pool.close()
 
 
+<<<<<<< HEAD
 def work(name: str, provision: str, cache: int) -> None:
     """Be a worker until its runner has no more work, or has gone.
 
@@ -133,13 +174,27 @@ def work(name: str, provision: str, cache: int) -> None:
     cache : int
         Megabytes, unless the pipeline's ``--max_cache_memory_usage_mb`` says another number.
     """
+=======
+def work(name: str, control: str, cache: int, connected: int) -> None:
+    """Be a worker until its runner has done, or has gone."""
+>>>>>>> streamsoak
     threading.Thread(target=_end_with_the_pool, daemon=True).start()
     threading.excepthook = _report
     try:
+<<<<<<< HEAD
         os.environ.update(_environment(name, provision, cache))
         sdk_worker_main.main([])
     except grpc.RpcError:
         _LOGGER.info("the runner of worker %s has gone", name)
+=======
+        # Once it is made, its channel is ready.
+        harness = SdkHarness(control, worker_id=name, state_cache_size=cache << 20)
+        os.write(connected, _CONNECTED)
+        os.close(connected)
+        harness.run()
+    except (grpc.RpcError, grpc.FutureTimeoutError) as error:
+        _LOGGER.warning("the runner of worker %s is gone: %s", name, error)
+>>>>>>> streamsoak
     finally:
         # Threads that still wait for the runner would keep the process.
         logging.shutdown()
@@ -192,7 +247,12 @@ def main() -> int:
     parser.add_argument("--cache", type=int, default=CACHE, metavar="MB", help="state of a worker")
     parser.add_argument("--folder", help="not read: a mark in the list of processes")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+<<<<<<< HEAD
     parser.add_argument("--provision", help=argparse.SUPPRESS)
+=======
+    parser.add_argument("--control", help=argparse.SUPPRESS)
+    parser.add_argument("--connected", type=int, help=argparse.SUPPRESS)
+>>>>>>> streamsoak
     args = parser.parse_args()
     # The runner has the whole log of a worker; here are its errors, if the runner is not there.
     log = logging.StreamHandler()
@@ -203,7 +263,11 @@ def main() -> int:
     if args.worker is None:
         serve(args.host, args.port, args.cache)
     else:
+<<<<<<< HEAD
         work(args.worker, args.provision, args.cache)
+=======
+        work(args.worker, args.control, args.cache, args.connected)
+>>>>>>> streamsoak
     return 0
 
 
