@@ -123,10 +123,6 @@ class _Tail(OffsetRestrictionTracker):
     def is_bounded(self) -> bool:
         return bool(self.current_restriction().stop < _END)
 
-    def try_split(self, fraction_of_remainder: float) -> Any:
-        """Leave what follows to the next call; no worker begins further behind, without a clock."""
-        return super().try_split(0) if fraction_of_remainder == 0 else None
-
     def current_progress(self) -> RestrictionProgress:
         return RestrictionProgress(completed=0, remaining=1)
 

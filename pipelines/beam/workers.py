@@ -37,16 +37,13 @@ PORT = 50000
 CACHE = 256
 #: How long a worker may take to end by itself, in seconds.
 _STOP_SECONDS = 10
-<<<<<<< HEAD
 #: How long its runner may take to answer a new worker, in seconds.
 _PROVISION_SECONDS = 60
 _CACHE_OPTION = "beam:option:max_cache_memory_usage_mb:v1"
-=======
 #: Workers that may be starting at a time.
 _STARTING = 64
 #: What a worker writes once it has reached its runner.
 _CONNECTED = b"."
->>>>>>> streamsoak
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -71,18 +68,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         """Start a process for a worker; answer once it is connected."""
         command = [sys.executable, "-m", __spec__.name, f"--cache={self._cache}"]
         command += [f"--worker={request.worker_id}"]
-<<<<<<< HEAD
         command += [f"--provision={request.provision_endpoint.url}"]
-        try:
-            # A worker reads its input until this pool is gone.
-            worker = subprocess.Popen(command, stdin=subprocess.PIPE)
-        except OSError as error:
-            return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
-        with self._lock:
-            self._workers = [(name, known) for name, known in self._workers if known.poll() is None]
-            self._workers.append((request.worker_id, worker))
-=======
-        command += [f"--control={request.control_endpoint.url}"]
         reader, writer = os.pipe()
         command += [f"--connected={writer}"]
         with open(reader, "rb") as connected:
@@ -99,16 +85,15 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                     f"worker {request.worker_id} ended before it was connected: see the pool's log"
                 )
                 return beam_fn_api_pb2.StartWorkerResponse(error=said)
->>>>>>> streamsoak
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def _keep(self, name: str, worker: subprocess.Popen[bytes]) -> None:
         with self._lock:
-            for ended in [
-                each for each, known in self._workers.items() if known.poll() is not None
-            ]:
-                _end([self._workers.pop(ended)])
-            self._workers[name] = worker
+            ended = [each for each in self._workers if each[1].poll() is not None]
+            self._workers = [each for each in self._workers if each not in ended]
+            self._workers.append((name, worker))
+        # Their pipes are closed, too.
+        _end([worker for _, worker in ended])
         _LOGGER.info("worker %s is process %d", name, worker.pid)
 
     def StopWorker(  # noqa: N802
@@ -161,8 +146,7 @@ def serve(host: str, port: int, cache: int) -> None:
     pool.close()
 
 
-<<<<<<< HEAD
-def work(name: str, provision: str, cache: int) -> None:
+def work(name: str, provision: str, cache: int, connected: int) -> None:
     """Be a worker until its runner has no more work, or has gone.
 
     Parameters
@@ -173,28 +157,21 @@ def work(name: str, provision: str, cache: int) -> None:
         HOST:PORT where the runner says what the worker needs to know.
     cache : int
         Megabytes, unless the pipeline's ``--max_cache_memory_usage_mb`` says another number.
+    connected : int
+        A descriptor to which a byte is written once the runner is reached.
     """
-=======
-def work(name: str, control: str, cache: int, connected: int) -> None:
-    """Be a worker until its runner has done, or has gone."""
->>>>>>> streamsoak
     threading.Thread(target=_end_with_the_pool, daemon=True).start()
     threading.excepthook = _report
     try:
-<<<<<<< HEAD
         os.environ.update(_environment(name, provision, cache))
-        sdk_worker_main.main([])
-    except grpc.RpcError:
-        _LOGGER.info("the runner of worker %s has gone", name)
-=======
         # Once it is made, its channel is ready.
-        harness = SdkHarness(control, worker_id=name, state_cache_size=cache << 20)
+        handler, harness, _ = sdk_worker_main.create_harness(os.environ)
         os.write(connected, _CONNECTED)
         os.close(connected)
         harness.run()
+        handler.close()
     except (grpc.RpcError, grpc.FutureTimeoutError) as error:
         _LOGGER.warning("the runner of worker %s is gone: %s", name, error)
->>>>>>> streamsoak
     finally:
         # Threads that still wait for the runner would keep the process.
         logging.shutdown()
@@ -247,12 +224,8 @@ def main() -> int:
     parser.add_argument("--cache", type=int, default=CACHE, metavar="MB", help="state of a worker")
     parser.add_argument("--folder", help="not read: a mark in the list of processes")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-<<<<<<< HEAD
     parser.add_argument("--provision", help=argparse.SUPPRESS)
-=======
-    parser.add_argument("--control", help=argparse.SUPPRESS)
     parser.add_argument("--connected", type=int, help=argparse.SUPPRESS)
->>>>>>> streamsoak
     args = parser.parse_args()
     # The runner has the whole log of a worker; here are its errors, if the runner is not there.
     log = logging.StreamHandler()
@@ -263,11 +236,7 @@ def main() -> int:
     if args.worker is None:
         serve(args.host, args.port, args.cache)
     else:
-<<<<<<< HEAD
-        work(args.worker, args.provision, args.cache)
-=======
-        work(args.worker, args.control, args.cache, args.connected)
->>>>>>> streamsoak
+        work(args.worker, args.provision, args.cache, args.connected)
     return 0
 
 
