@@ -1,4 +1,4 @@
-"""The pool of workers: on loopback, and no worker outlives it or its runner."""
+"""The pool of workers: on loopback, answers once a worker is connected, and none outlives it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
+    endpoints_pb2,
+)
 
 from deploy.ports import free_ports
 from deploy.process import Process
@@ -45,9 +53,49 @@ def pool(tmp_path) -> Iterator[Process]:
     process.kill()
 
 
+class Runner(
+    beam_provision_api_pb2_grpc.ProvisionServiceServicer,
+    beam_fn_api_pb2_grpc.BeamFnControlServicer,
+    beam_fn_api_pb2_grpc.BeamFnLoggingServicer,
+):
+    """A runner that says where it is, and never has any work."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self._over = threading.Event()
+
+    def GetProvisionInfo(self, request, context):  # noqa: N802
+        place = endpoints_pb2.ApiServiceDescriptor(url=self.address)
+        info = beam_provision_api_pb2.ProvisionInfo(control_endpoint=place, logging_endpoint=place)
+        return beam_provision_api_pb2.GetProvisionInfoResponse(info=info)
+
+    def Control(self, request_iterator, context):  # noqa: N802
+        self._over.wait()
+        yield from ()
+
+    Logging = Control
+
+    def end(self) -> None:
+        self._over.set()
+
+
 @pytest.fixture
 def runner() -> Iterator[str]:
-    """The address of a runner that takes connections and says nothing."""
+    """The address of a runner."""
+    made, server = Runner(), grpc.server(ThreadPoolExecutor(16))
+    beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(made, server)
+    beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(made, server)
+    beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(made, server)
+    made.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield made.address
+    made.end()
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of something that takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -58,12 +106,17 @@ def asked(pool: Process, name: str, request: object) -> object:
         return getattr(stub, name)(request, timeout=PATIENCE)
 
 
+def start(pool: Process, name: str, runner: str) -> str:
+    """Return what the pool answers once it has started a worker, or has not."""
+    request = beam_fn_api_pb2.StartWorkerRequest(worker_id=name)
+    request.provision_endpoint.url = runner
+    return str(asked(pool, "StartWorker", request).error)
+
+
 def started(pool: Process, name: str, runner: str) -> int:
     """Return the process of a new worker."""
     before = set(pool.children)
-    request = beam_fn_api_pb2.StartWorkerRequest(worker_id=name)
-    request.provision_endpoint.url = runner
-    assert asked(pool, "StartWorker", request).error == ""
+    assert start(pool, name, runner) == ""
     (worker,) = set(pool.children) - before
     return worker
 
@@ -88,14 +141,29 @@ def test_workers_of_two_pipelines_that_have_one_name_do_not_end_each_other(pool,
     assert pool.children == sorted(both)
     os.kill(both[0], signal.SIGKILL)
     wait_until(lambda: not lives(both[0]))
-    asked(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
+
+    def stopped() -> bool:
+        """The one that was killed counts until its last thread has ended."""
+        asked(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
+        return pool.children == []
+
+    wait_until(stopped)
+
+
+def test_a_runner_is_told_that_its_worker_has_not_reached_it(pool):
+    """It would wait for one that it was promised, and its job would run and read nothing."""
+    (port,) = free_ports(1)
+    assert "worker 1 ended before it was connected" in start(pool, "1", f"127.0.0.1:{port}")
     assert pool.children == []
 
 
-def test_a_worker_ends_when_its_runner_is_not_there(pool):
-    (port,) = free_ports(1)
-    worker = started(pool, "1", f"127.0.0.1:{port}")
-    wait_until(lambda: not lives(worker))
+def test_a_runner_is_told_that_its_worker_died_on_the_way(pool, silent):
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(start, pool, "1", silent)
+        wait_until(lambda: pool.children)
+        assert not answer.done()
+        os.kill(pool.children[0], signal.SIGKILL)
+        assert "worker 1 ended before it was connected" in answer.result(PATIENCE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -74,7 +74,7 @@ def test_options_of_a_job_server_are_known_too(endpoint: str) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("--parallel 2", "--parallel is neither an option of sotto aggregate nor one that Beam"),
+        ("--parallel 2", "--parallel is neither an option of this command nor one that Beam"),
         ("--parallelism two", "Beam does not take these options: .* invalid int value: 'two'"),
         ("--runner DirectRunner", "downloads an engine: leave --runner out for the embedded"),
         ("--runner direct", "downloads an engine"),
@@ -114,7 +114,7 @@ def test_the_command_passes_on_what_is_not_its_own(
     ]
     for theirs in (["--bogus", "3"], ["--", "--bogus", "3"]):
         assert main([*ours, *theirs]) == 2
-        assert "--bogus is neither an option of sotto aggregate" in capfd.readouterr().err
+        assert "--bogus is neither an option of this command" in capfd.readouterr().err
     assert main([*ours, "--direct_num_workers", "1", "--", "--runner=FnApiRunner"]) == 0
     with pytest.raises(SystemExit):
         main(["estimates", "--database", "x", "--runner=FnApiRunner"])

@@ -18,7 +18,7 @@ ELSE = {
     "sink": ["--topic", "reports-estimates", "--database", "sqlite:///x.db"],
     "topics": ["check", "reports-e1-p2"],
     "exporter": ["--topic", "reports-e1-p2", "--database", "sqlite:///x.db"],
-    "flink": ["run", "--state", "s", "--topic", "reports-e1-p2"],
+    "stream": ["--state", "s", "--topic", "reports-e1-p2"],
 }
 
 

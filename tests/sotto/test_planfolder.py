@@ -62,7 +62,7 @@ def look(tmp_path: Path, source: OneHorizon, warnings: list[str]) -> Look:
     stored = StoredPlans(tmp_path / "stored")
     (tmp_path / "stored").mkdir()
     stored.keep([FIRST], {})
-    folder = PlanFolder(tmp_path / "plans", stored, source, warnings.append)
+    folder = PlanFolder(tmp_path / "plans", stored, source.open, warnings.append)
     return lambda: folder.added_to([], {})[0]
 
 
@@ -149,4 +149,4 @@ def test_a_folder_may_vanish_but_must_be_there_first(
     assert look() == look() == []
     assert len(warnings) == 1
     with pytest.raises(ParameterError, match="there is no such folder"):
-        PlanFolder(tmp_path / "plans", StoredPlans(tmp_path / "s"), source, warnings.append)
+        PlanFolder(tmp_path / "plans", StoredPlans(tmp_path / "s"), source.open, warnings.append)
