@@ -24,7 +24,8 @@ from deploy.flink import settings as flink_settings
 from deploy.images import node, passwords
 from deploy.kafka import settings as kafka_settings
 from deploy.kafka.certificates import Keys
-from sotto.cli import _parser
+from pipelines.beam.submission import FLINK
+from sotto.cli import _parsed
 from sotto.plan import load_plan
 from sotto.topics import ReportTopic
 
@@ -67,12 +68,12 @@ def parsed(name: str) -> Namespace:
     """Return a command's arguments, as the program that is started takes them."""
     service, given = SERVICES[name], words(SERVICES[name])
     if service["image"].startswith("sotto:"):
-        return _parser(given).parse_args(given)
+        return _parsed(given)
     module, *rest = given
     if module == "deploy.images.node":
         return node.parser().parse_args(rest)
     assert module == "deploy.images.job"
-    return _parser(["stream"]).parse_args(["stream", *rest])
+    return _parsed(["stream", *rest])
 
 
 #: Where the folders of keys are, a container's each.
@@ -433,8 +434,19 @@ def test_a_job_finds_job_server_and_workers_where_they_listen() -> None:
     # Beside its task manager, which tells workers an address on loopback.
     assert options["--environment_config"] == f"127.0.0.1:{node.POOL}"
     slots = str(parsed("taskmanager").slots)
-    assert options["--parallelism"] == options["--sdk_worker_parallelism"] == slots
-    assert options["--max_parallelism"] == str(flink_settings.MAX_PARALLELISM)
+    assert options["--parallelism"] == slots
+    assert f"--max_parallelism={flink_settings.MAX_PARALLELISM}" in FLINK
     assert set(node.ROLES) <= set(SERVICES)
     for name in node.ROLES:
         assert parsed(name).command == name
+
+
+def test_a_job_is_submitted_without_waiting_and_workers_find_its_folder() -> None:
+    given = parsed("stream")
+    assert given.detach
+    shared = [
+        {source for source, target in mounts(SERVICES[name]) if given.state.is_relative_to(target)}
+        for name in ("stream", "taskmanager")
+    ]
+    assert shared[0] == shared[1] != set()
+    assert shared[0] <= set(COMPOSE["volumes"])

@@ -6,8 +6,6 @@ skipped and say so.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,19 +34,8 @@ def _session(archives, tmp_path_factory) -> Iterator[LocalFlink]:
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def flink_python() -> Path:
-    """The Python that has PyFlink, or a reason to skip; ``SOTTO_FLINK_PYTHON`` names another."""
-    made = jars.ROOT / ".venv-flink" / "bin" / "python"
-    found = Path(os.environ.get("SOTTO_FLINK_PYTHON") or made)
-    if not found.exists():
-        pytest.skip("no PyFlink: make flink-venv makes an environment with it")
-    subprocess.run([found, "-c", "import pyflink, sotto"], check=True)
-    return found
-
-
 @pytest.fixture
 def local(_session: LocalFlink) -> LocalFlink:
-    """The session, both of its processes running."""
+    """The session, all of its processes running."""
     _session.start()
     return _session

@@ -33,7 +33,7 @@ def plans(command: str) -> list[str]:
     return [] if command == "sink" else ["--plan", "a.yaml", "--plan", "b.json"]
 
 
-@pytest.mark.parametrize("command", ["aggregate", "requeue", "sink", "topics", "exporter"])
+@pytest.mark.parametrize("command", ["aggregate", "requeue", "sink", "topics", "exporter", "stream"])
 def test_brokers_are_named_or_described_in_a_file(command: str, tmp_path: Path) -> None:
     file = tmp_path / "client.json"
     file.write_text('{"servers": "filed:9092"}')
@@ -50,7 +50,7 @@ def test_plans_are_given_one_by_one(command: str) -> None:
     where = ["--broker", "client.json"]
     found = parsed(command, *where, *plans(command)).plan
     assert found == [Path("a.yaml"), Path("b.json")]
-    if command in ("aggregate", "requeue"):
+    if command in ("aggregate", "requeue", "stream"):
         assert parsed(command, *where).plan == []
     elif command != "exporter":
         with pytest.raises(SystemExit):
