@@ -80,7 +80,7 @@ class JobManager:
         """
         found = [each for each in self.jobs() if each.id == job]
         if not found:
-            raise FlinkError(f"Flink at {self.url} knows no job {job}: sotto flink list shows all")
+            raise FlinkError(f"Flink at {self.url} knows no job {job}; its web page shows all")
         return found[0]
 
     def slots(self) -> int:
@@ -97,10 +97,6 @@ class JobManager:
         while (free := self.slots()) < number and enough and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         return free
-
-    def version(self) -> str:
-        """Return Flink's version."""
-        return str(self._ask("/overview")["flink-version"])
 
     def checkpoints(self, job: str) -> dict[str, Any]:
         """Return what is known of a job's checkpoints: ``counts``, ``latest``, ``history``."""
