@@ -7,7 +7,6 @@ skipped and say so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

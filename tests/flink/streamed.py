@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kafka import KafkaProducer
+from yesterday import publish
 
-from clientsdk import Broker, KafkaPublisher
-from clientsdk.testing import FakeClock, SeededClient, small_plan
+from clientsdk import Broker
+from clientsdk.testing import small_plan
 from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import ENDED, Job, JobManager
 from deploy.kafka.broker import LocalBroker
@@ -26,7 +27,6 @@ from sotto.topics import ReportTopic
 
 #: How long anything may take on a machine that has much else to do, in seconds.
 PATIENCE = 240
-HOUR = 3_600_000
 FIRST, SECOND = ReportTopic("streamed", 1, 4), ReportTopic("streamed", 2, 2)
 
 
@@ -67,22 +67,8 @@ class World:
 
     def publish(self, devices: int, plan: CompiledPlan | None = None) -> int:
         """Let devices record yesterday and send both rungs now; return how many reports."""
-        publisher = KafkaPublisher(self.broker, self.topics[-1])
-        accepted = 0
-        for _ in range(devices):
-            self.devices += 1
-            clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
-            chosen = plan or small_plan()
-            client = SeededClient(
-                chosen, seed=self.devices, clock=clock, publisher=publisher, leaks_values=True
-            )
-            client.record(chosen.metrics[0].name, "red" if self.devices % 3 else "blue")
-            for hours in (3, 26):
-                clock.advance(hours=hours)
-                accepted += client.flush().sent
-        publisher.sync()
-        publisher.close()
-        return accepted
+        first, self.devices = self.devices, self.devices + devices
+        return publish(self.broker, self.topics[-1], devices, first, plan)
 
     def produce(self, *values: bytes) -> None:
         """Append anything."""

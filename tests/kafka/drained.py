@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 # What a state directory holds is told in the folder of the drains' own tests.
@@ -14,8 +13,8 @@ sys.path.append(str(Path(__file__).parent.parent / "pipelines"))
 from drain_states import committed, projected
 from kafka import KafkaProducer
 
-from clientsdk import Broker, KafkaPublisher
-from clientsdk.testing import FakeClock, SeededClient, small_plan
+from clientsdk import Broker
+from clientsdk.testing import small_plan
 from pipelines.drain import DrainResult, drain
 from pipelines.manifest import Manifest
 from pipelines.topic import KafkaTopics
@@ -23,25 +22,6 @@ from sotto.topics import ReportTopic
 
 #: Reports that a drain of these tests takes at most.
 MAX_REPORTS = 30
-HOUR = 3_600_000
-
-
-def publish(broker: Broker, topic: ReportTopic, devices: int, first: int = 0) -> int:
-    """Let devices record yesterday and send both rungs now; return how many reports they sent."""
-    publisher = KafkaPublisher(broker, topic)
-    accepted = 0
-    for seed in range(first, first + devices):
-        clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
-        client = SeededClient(
-            small_plan(), seed=seed, clock=clock, publisher=publisher, leaks_values=True
-        )
-        client.record("colour", "red" if seed % 3 else "blue")
-        for hours in (3, 26):
-            clock.advance(hours=hours)
-            accepted += client.flush().sent
-    publisher.sync()
-    publisher.close()
-    return accepted
 
 
 def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition: int = 0) -> None:

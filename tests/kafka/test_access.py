@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-from drained import HOUR
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import (
@@ -15,6 +14,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 from messages import message
+from yesterday import HOUR
 
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan

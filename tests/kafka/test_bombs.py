@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from drained import drained, publish
+from drained import drained
 from kafka import KafkaProducer
+from yesterday import publish
 
 from pipelines import unpacking
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
-from drained import committed, contents, drained, killed, produce, projected, publish
+from drained import committed, contents, drained, killed, produce, projected
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan

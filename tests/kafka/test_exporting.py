@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from drained import drained, publish
+from drained import drained
 from prometheus_client.parser import text_string_to_metric_families
+from yesterday import publish
 
 from clientsdk import Broker
 from deploy.kafka.broker import LocalBroker

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drained import produce, publish
+from drained import produce
 from prometheus_client.parser import text_string_to_metric_families
+from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan

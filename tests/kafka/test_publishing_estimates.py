@@ -11,10 +11,10 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
-from drained import publish
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 from sink_child import killed_sink, sunk
+from yesterday import publish
 
 # A server of PostgreSQL is told in the folder of its own tests.
 sys.path.append(str(Path(__file__).parent.parent / "postgres"))

@@ -6,8 +6,9 @@ import json
 import time
 
 import pytest
-from drained import HOUR, drained, produce, projected
+from drained import drained, produce, projected
 from kafka import KafkaProducer
+from yesterday import HOUR
 
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan

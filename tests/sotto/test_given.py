@@ -33,7 +33,7 @@ def plans(command: str) -> list[str]:
     return [] if command == "sink" else ["--plan", "a.yaml", "--plan", "b.json"]
 
 
-@pytest.mark.parametrize("command", ["aggregate", "requeue", "sink", "topics", "exporter", "stream"])
+@pytest.mark.parametrize("command", sorted(ELSE))
 def test_brokers_are_named_or_described_in_a_file(command: str, tmp_path: Path) -> None:
     file = tmp_path / "client.json"
     file.write_text('{"servers": "filed:9092"}')
