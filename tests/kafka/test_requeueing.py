@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from drained import drained, produce, projected
 from kafka import KafkaProducer
-from yesterday import HOUR
+from yesterday import publish
 
-from clientsdk import Broker, KafkaPublisher
-from clientsdk.testing import FakeClock, SeededClient, small_plan
+from clientsdk import Broker
+from clientsdk.testing import small_plan
 from pipelines import files, quarantine
 from pipelines.commit import StateDirectory
 from pipelines.drain import drain
@@ -41,25 +40,11 @@ def second_plan() -> CompiledPlan:
     return CompiledPlan.from_json(text.encode())
 
 
-def publish(broker, topic, plan: CompiledPlan, first: int) -> None:
-    """Let devices record yesterday and send both rungs now."""
-    publisher = KafkaPublisher(broker, topic)
-    for seed in range(first, first + DEVICES):
-        clock = FakeClock(time.time_ns() // 1_000_000 - 30 * HOUR)
-        client = SeededClient(plan, seed=seed, clock=clock, publisher=publisher, leaks_values=True)
-        client.record("colour", "red")
-        for hours in (3, 26):
-            clock.advance(hours=hours)
-            client.flush()
-    publisher.sync()
-    publisher.close()
-
-
 @pytest.fixture
 def state(broker, topic, tmp_path):
     """A state directory into which a topic was drained by who did not know the second plan."""
-    publish(broker, topic, small_plan(), 0)
-    publish(broker, topic, second_plan(), 100)
+    publish(broker, topic, DEVICES, 0, small_plan())
+    publish(broker, topic, DEVICES, 100, second_plan())
     for name, plan in (("v1", small_plan()), ("v2", second_plan())):
         (tmp_path / f"{name}.json").write_bytes(plan.to_json())
     result = drained(broker, topic, tmp_path / "state")
@@ -88,7 +73,7 @@ def test_a_topic_with_an_unknown_plan_is_drained_and_requeued(
     # What comes behind it is counted as ever, and the topic is not read again.
     again = drain(KafkaTopics(broker, [topic]), state, both)
     assert (again.drains, again.generation) == (0, 2)
-    publish(broker, topic, second_plan(), 200)
+    publish(broker, topic, DEVICES, 200, second_plan())
     assert drain(KafkaTopics(broker, [topic]), state, both).tally.counted == DEVICES
 
 
