@@ -22,8 +22,6 @@ from clientsdk.tracebacks import drop_locals
 from mechanisms.randomness import Source
 from sotto.compiled import CompiledMetric, CompiledPlan
 
-_HOLDER_BITS = 128
-
 
 class Count:
     """The items of one metric in one period; what is said of it never tells them.

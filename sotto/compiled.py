@@ -172,10 +172,6 @@ class CompiledMetric:
             listed.setdefault("missing", len(listed))
         return listed
 
-    def window_of(self, time: int) -> int:
-        """Return the number of the window that contains ``time`` (ms)."""
-        return time // self.window
-
     @cached_property
     def plain(self) -> frozenset[object]:
         """Types of which every value has a symbol, whatever it is: no proof need be made."""

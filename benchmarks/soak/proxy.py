@@ -11,7 +11,6 @@ from enum import StrEnum
 from deploy.ports import HOST
 
 _CHUNK = 1 << 16
-_SECONDS = 0.1
 _RESET = struct.pack("ii", 1, 0)
 
 

@@ -35,7 +35,6 @@ def test_what_follows_from_a_plan():
     assert plan.truncate(-1) == -HOUR
     assert plan.truncate(HOUR) == HOUR
     assert (plan.period_of(-1), plan.period_of(0)) == (-1, 0)
-    assert plan.metrics[0].window_of(-1) == -1
     assert plan.metrics[0].cost == 2_000_000
     with pytest.raises(UnknownMetricError, match="no metric 'colr'; it has colour, place, size"):
         plan.metric("colr")
