@@ -217,7 +217,7 @@ class Count(beam.DoFn):
             return
         registry, time = self.stream.plans.numbered(numbering), at.micros // 1000
         period, _ = period_and_shard(key)
-        last = closing_time(period, registry)
+        last = closing_time(period, registry, self.stream.plans.since())
         settles = not head.rows
         if not head.token and not head.rows:
             close.set(moment(last))
@@ -303,7 +303,8 @@ class Count(beam.DoFn):
         if head.closed:
             return
         period, shard = period_and_shard(key)
-        last = closing_time(period, self.stream.plans.registry())
+        plans = self.stream.plans
+        last = closing_time(period, plans.latest(), plans.since())
         if at.micros // 1000 < last:
             # A plan that came later accepts reports for longer.
             close.set(moment(last))

@@ -261,7 +261,8 @@ class Windows(_Documents):
         plan = registry.by_fingerprint[window.fingerprint]
         end = window.start + plan.metrics[window.metric].window
         # What shards tell when they close the last period comes before that.
-        over = closing_time(registry.period_of(end - 1), registry) + 1
+        since = self.stream.plans.since()
+        over = closing_time(registry.period_of(end - 1), registry, since) + 1
         return end + plan.resolution + plan.grace, over
 
 
@@ -357,7 +358,8 @@ class Periods(_Documents):
     def _over(self, key: bytes) -> int:
         # What shards tell when they close it comes before that.
         (period,) = PERIOD.unpack(key)
-        return closing_time(period, self.stream.plans.registry()) + 1
+        plans = self.stream.plans
+        return closing_time(period, plans.registry(), plans.since()) + 1
 
     def sum(self, parts: list[bytes]) -> bytes:
         # Of a shard the last audit counts.

@@ -23,6 +23,10 @@ from sotto.topicadmin import connected
 from sotto.topics import FoundTopic
 
 
+class GoneError(DrainError):
+    """A partition that has been read is not there any more."""
+
+
 class OpenPartition(Protocol):
     """A partition that a worker reads, with its connection."""
 
@@ -191,7 +195,13 @@ class _OpenLane:
 def _check_same(broker: Broker, topic: str, id: str) -> None:
     """Refuse a topic that was deleted and made again: offsets are of records that are gone."""
     with connected(broker) as topics:
-        if topics.id_of(topic) != id:
+        found = topics.id_of(topic)
+        if not found:
+            raise GoneError(
+                f"topic {topic} is not there any more, and was not read to its end: what it had "
+                "left is lost; start the pipeline anew, which counts what is there"
+            )
+        if found != id:
             raise DrainError(
                 f"topic {topic} was deleted and made again since the pipeline has read it: it "
                 "would go on behind records that it has never read; start it anew"

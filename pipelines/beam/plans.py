@@ -16,7 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pipelines import files
 from pipelines.estimates import Candidates
+from pipelines.intent import dump, load
 from pipelines.rows import Rows
 from pipelines.storedplans import StoredPlans
 from sotto.errors import PlanError
@@ -24,7 +26,10 @@ from sotto.registry import Registry
 
 #: Seconds between two looks at the folder.
 LOOK_SECONDS = 15.0
+FORMAT = 1
 _FINGERPRINT = 32
+#: The note in the folder of when plans came.
+_SINCE = "since"
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,10 @@ class PlansFolder:
         """Return the plans that are there now."""
         return _look(self.path).registry
 
+    def since(self) -> Mapping[bytes, int]:
+        """Return by fingerprint when plans came, ms, of those that came later than the first."""
+        return _looked(self.path).since
+
     def candidates(self) -> Candidates:
         """Return the strings to look for, of the same plans."""
         return _looked(self.path).candidates
@@ -100,6 +109,28 @@ class PlansFolder:
         )
 
 
+def load_since(folder: Path) -> dict[bytes, int]:
+    """Return what :func:`keep_since` has noted in a folder of plans.
+
+    Raises
+    ------
+    DrainError
+        The note is damaged.
+    """
+    path = folder / _SINCE
+    try:
+        value = load(path.read_bytes(), str(path), FORMAT)
+    except FileNotFoundError:
+        return {}
+    return {bytes.fromhex(plan): came for plan, came in value["since"].items()}
+
+
+def keep_since(folder: Path, since: Mapping[bytes, int]) -> None:
+    """Note when plans came; to be done before the plans are there."""
+    came = {plan.hex(): time for plan, time in since.items()}
+    files.replace(folder / _SINCE, dump({"format": FORMAT, "since": came}))
+
+
 def numbering_of(registry: Registry) -> bytes:
     """Return the plans' fingerprints in the order that gives metrics their ids."""
     return b"".join(plan.fingerprint for plan in registry.plans)
@@ -116,6 +147,7 @@ class _Looked:
     at: float
     registry: Registry
     candidates: Mapping[bytes, Mapping[str, Sequence[str]]]
+    since: Mapping[bytes, int]
 
 
 _held: dict[str, _Looked] = {}
@@ -137,7 +169,9 @@ def _look(path: str) -> _Looked:
         if held is not None and numbering_of(held.registry) == numbering_of(registry):
             digests = [[plan.digest for plan in each.plans] for each in (held.registry, registry)]
             registry = held.registry if digests[0] == digests[1] else registry
-        _held[path] = looked = _Looked(time.monotonic(), registry, candidates)
+        _held[path] = looked = _Looked(
+            time.monotonic(), registry, candidates, load_since(Path(path))
+        )
         return looked
 
 

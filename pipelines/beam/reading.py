@@ -24,7 +24,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from pipelines import quarantine
-from pipelines.beam.partitions import OpenPartition, Partitions
+from pipelines.beam.partitions import GoneError, OpenPartition, Partitions
 from pipelines.beam.plans import numbering_of
 from pipelines.beam.stream import Stream, moment
 from pipelines.blocks import arrivals
@@ -331,8 +331,17 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             tracker: Any = offsets,
             estimator: Any = times,
         ) -> Iterator[Any]:
-            # Absent while it is in use: a call that fails leaves no connection in an odd state.
-            held = self._held.pop(name, None) or _Held(name, partitions.open(name))
+            clock = estimator.get_estimator_state()
+            try:
+                # Absent while it is in use: a call that fails leaves no odd connection behind.
+                held = self._held.pop(name, None) or _Held(name, partitions.open(name))
+            except GoneError:
+                # Only that of a partition that was read to its end follows the wall clock.
+                if not clock.append < clock.watermark:
+                    raise
+                _LOGGER.warning("%s is gone; it had been read to its end", name)
+                tracker.try_claim(_END)
+                return
             try:
                 goes_on = yield from self._read(name, held, tracker, estimator)
             except BaseException:

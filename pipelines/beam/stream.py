@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
@@ -11,6 +13,8 @@ from pipelines.beam.plans import PlansFolder
 from sotto.errors import ParameterError
 from sotto.logreader import EARLIEST
 from sotto.registry import Registry
+
+_ALWAYS: Mapping[bytes, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,34 @@ def moment(ms: int) -> Timestamp:
     return MIN_TIMESTAMP if ms == EARLIEST else Timestamp(micros=ms * 1000)
 
 
-def closing_time(period: int, registry: Registry) -> int:
-    """Return the time, ms, from which on no report of a budget period can count any more."""
-    return (period + 1) * registry.period + registry.horizon
+def closing_time(period: int, registry: Registry, since: Mapping[bytes, int] = _ALWAYS) -> int:
+    """Return the time, ms, from which on no report of a budget period can count any more.
+
+    Parameters
+    ----------
+    period : int
+    registry : Registry
+    since : mapping
+        By fingerprint, when a plan came, ms; plans that are not in it were there from the first. A
+        plan that comes when a period is over by the others does not open it again.
+
+    Examples
+    --------
+    The period from 0 to 10 is over at 12; the second plan has a horizon of 50.
+
+    >>> from types import SimpleNamespace as Plan
+    >>> plans = [Plan(fingerprint=b"one", horizon=2), Plan(fingerprint=b"two", horizon=50)]
+    >>> registry = Plan(period=10, plans=plans)
+    >>> [closing_time(0, registry, {b"two": came}) for came in (0, 11, 12)]
+    [60, 60, 12]
+    """
+    end = (period + 1) * registry.period
+    horizons = sorted((since.get(plan.fingerprint, 0), plan.horizon) for plan in registry.plans)
+    over = end + max(horizon for came, horizon in horizons if came == horizons[0][0])
+    for came, horizon in horizons:
+        if came < over:
+            over = max(over, end + horizon)
+    return over
 
 
 def next_settling(time: int, registry: Registry) -> int:

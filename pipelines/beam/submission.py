@@ -28,7 +28,7 @@ from pipelines.beam.partitions import (
     ReportTopics,
     RequeueTopic,
 )
-from pipelines.beam.plans import PlansFolder
+from pipelines.beam.plans import PlansFolder, keep_since, load_since
 from pipelines.beam.stream import Stream
 from pipelines.beam.writing import (
     DocumentsToDatabase,
@@ -41,6 +41,7 @@ from pipelines.intent import dump, load
 from pipelines.runners import Runner
 from pipelines.storedplans import StoredPlans
 from sotto.brokers import Broker
+from sotto.clocks import now_ms
 from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, ParameterError
 from sotto.registry import Registry
@@ -220,11 +221,32 @@ class JobFolder:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.job() != before:
                 raise DrainError(f"the job in {self.path} has just been submitted by somebody else")
-            self.plans.keep(plans, candidates)
+            if before is None or anew:
+                # All of these are there from the first.
+                keep_since(self.path / "plans", {})
+                self.plans.keep(plans, candidates)
+            else:
+                self.keep(plans, candidates)
             files.replace(self._file, dump({"format": FORMAT, **asdict(job)}))
         finally:
             os.close(lock)
         return job
+
+    def keep(self, plans: Sequence[CompiledPlan], candidates: Candidates) -> None:
+        """Keep plans for the workers of a job that has been submitted, and when new ones came."""
+        known = {plan.fingerprint for plan in self.plans.load_all()}
+        new = {plan.fingerprint: now_ms() for plan in plans if plan.fingerprint not in known}
+        if new:
+            keep_since(self.path / "plans", {**load_since(self.path / "plans"), **new})
+        self.plans.keep(plans, candidates)
+
+    def forget(self, job: Job, before: Job | None) -> None:
+        """Have a job not been submitted, since the engine has not taken it."""
+        if self.job() == job:
+            if before is None:
+                self._file.unlink()
+            else:
+                files.replace(self._file, dump({"format": FORMAT, **asdict(before)}))
 
 
 def submit(
@@ -295,7 +317,11 @@ def submit(
     to_documents, to_rejects = io.sinks(job.name)
     documents | "Write documents" >> beam.ParDo(to_documents)
     rejects | "Write rejects" >> beam.ParDo(to_rejects)
-    return pipeline.run()
+    try:
+        return pipeline.run()
+    except Exception:
+        folder.forget(job, before)
+        raise
 
 
 def _has_password(url: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sotto.cli import given, planfolder
-from sotto.errors import ParameterError
+from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
     from pipelines.beam.submission import JobFolder, Log, Topics
@@ -130,7 +130,10 @@ def _wait(result: Any, folder: JobFolder, watched: planfolder.PlanFolder) -> int
             print(f"pipeline: {state.lower()}", flush=True)
         if PipelineState.is_terminal(state):
             return 0 if state == PipelineState.DONE else 1
-        folder.plans.keep(*watched.added_to([], {}))
+        try:
+            folder.keep(*watched.added_to([], {}))
+        except BrokerError as error:
+            _warn(f"{error}; plans are looked at again")
         time.sleep(_LOOK_SECONDS)
 
 

@@ -216,7 +216,8 @@ class Engine:
         before = self.parts[part].restriction
         for output in self._split(number, name, claims):
             self._route((number, name), output)
-        return bool(before is None or self.parts[part].restriction.start > before.start)
+        after = self.parts.get(part)
+        return before is None or (after is not None and after.restriction.start > before.start)
 
     def deliver(self, number: int | None = None) -> None:
         """Deliver elements, all if no number is given."""
@@ -375,8 +376,11 @@ class Engine:
         estimator = estimators.create_watermark_estimator(clock)
         tracker = _Tracker(provider.create_tracker(restriction), estimator, claims)
         outputs = self._taken(dofn.process(name, tracker=tracker, estimator=estimator))
+        if tracker.left is None and not tracker.deferred:
+            tracker.inner.check_done()
+            del self.parts[number, name]
+            return outputs
         if tracker.left is None:
-            assert tracker.deferred
             tracker.split()
         assert tracker.left is not None
         self.parts[number, name] = tracker.left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import write
 
-from pipelines.beam.partitions import LogPartitions, OpenPartition, RequeueTopic
+from pipelines.beam.partitions import GoneError, LogPartitions, OpenPartition, RequeueTopic
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.reading import read_dofn
 from pipelines.beam.stream import Stream
@@ -119,3 +120,41 @@ def test_a_document_that_no_broker_takes_stops_no_pipeline(
     writes.process((b"key", b"x" * LARGEST))
     assert "look for fewer candidates" in caplog.text
     writes.finish_bundle()
+
+
+@dataclass(frozen=True)
+class Deleted(LogPartitions):
+    """A log whose lanes can be deleted."""
+
+    gone: bool = False
+
+    def open(self, name: str) -> OpenPartition:
+        if self.gone:
+            raise GoneError(f"{name} is not there")
+        return super().open(name)
+
+
+@pytest.mark.parametrize("to_its_end", [True, False])
+def test_a_deleted_partition_ends_if_it_was_read_to_its_end(
+    tmp_path: Path, to_its_end: bool
+) -> None:
+    """An old epoch's topic may be deleted once it is drained, and not before."""
+    write(tmp_path / "log", {"one": [(START, b"poison")]})
+    source = Deleted(str(tmp_path / "log"))
+    with engine_of(tmp_path, source) as engine:
+        engine.discover()
+        (part,) = [part for part in engine.parts if part[1] is not None]
+        engine.read_from(part, 3_000)
+        if to_its_end:
+            for _ in range(2):
+                engine.tick(engine.stream.idle + 1_000)
+                engine.read_from(part, 3_000)
+        engine.checkpoint()
+        engine.restart(0)
+        object.__setattr__(source, "gone", True)
+        if to_its_end:
+            assert not engine.read_from(part, 3_000)
+            assert part not in engine.parts
+        else:
+            with pytest.raises(GoneError):
+                engine.read_from(part, 3_000)

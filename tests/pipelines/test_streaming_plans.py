@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 from drain_logs import START, Device, Sent
-from step_plans import category, plan
+from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import shard_said, write
 
 from pipelines.beam.counting import Head
 from pipelines.beam.partitions import LogPartitions
-from pipelines.beam.plans import LOOK_SECONDS, PlansFolder
+from pipelines.beam.plans import LOOK_SECONDS, PlansFolder, keep_since
 from pipelines.beam.stream import Stream
 from pipelines.published import HealthDocument, PeriodDocument, RejectsDocument, WindowDocument
 from pipelines.storedplans import StoredPlans
+from sotto.clocks import now_ms
 from sotto.compiled import CompiledPlan
 
 
@@ -155,3 +156,44 @@ def test_rows_do_not_wait_for_an_audit(tmp_path: Path) -> None:
                 if stage == "count"
             ]
             assert [head[Head._fields.index("rows")] for head in heads] == [0]
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_plan_that_comes_when_a_period_is_over_does_not_open_it_again(
+    tmp_path: Path, noted: bool
+) -> None:
+    """Its audit is published by then. Without the note it seems to have been there all the time."""
+    colour, slow = category("colour", 3, 0.5, 1), category("slow", 3, 0.5, 1)
+    slow["ladder"] = [
+        {**level, "after": number * 400 * DAY} for number, level in enumerate(slow["ladder"])
+    ]
+    first, later = plan(1, 4, colour), plan(2, 4, colour, slow)
+    before = sent(first, 5, 1)
+    shards = {shard_said(message) for _, message in before}
+    other = next(
+        found
+        for at in count(2)
+        if shard_said(
+            (found := Device(later, random.Random(at)).chain(later.metrics[1], START, 1))[0].message
+        )
+        not in shards
+    )
+    write(tmp_path / "log", {"one": before})
+    stream = stream_in(tmp_path, [first])
+    with Engine(stream, [LogPartitions(str(tmp_path / "log"))], random.Random(1)) as engine:
+        engine.finish()
+        assert rows_given_back(engine) == {"counted": 5}
+        if noted:
+            keep_since(tmp_path / "plans", {later.fingerprint: now_ms()})
+        StoredPlans(tmp_path / "plans").keep([later], {})
+        engine.tick(int(LOOK_SECONDS * 1000))
+        # In time by the new plan's horizon, and too late by the old one's.
+        late = [each._replace(append=each.append + 20 * DAY) for each in other]
+        write(tmp_path / "log", {"two": late})
+        engine.discover()
+        read_all(engine)
+        for _ in range(10):
+            engine.tick(stream.linger)
+        engine.finish()
+        assert rows_given_back(engine) == ({"counted": 5, "late": 1} if noted else {"counted": 6})
+        assert told(engine) == [(1, 5, True), *([] if noted else [(2, 1, True)])]
