@@ -220,7 +220,9 @@ def _of_topic(args: argparse.Namespace, plans: list[CompiledPlan], reasons: list
     if args.topic is None:
         raise ParameterError("--topic is missing: sotto topics list shows what there is")
     if args.database is not None:
-        raise ParameterError("--database goes with --state: the streaming job has its own")
+        raise ParameterError(
+            "--database goes with --state: of a streaming job sotto sink writes one"
+        )
     from pipelines.requeuetopic import RequeueTopics
     from sotto.topics import ReportTopic
 
