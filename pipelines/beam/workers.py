@@ -59,7 +59,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __init__(self, cache: int) -> None:
         self._cache = cache
-        self._workers: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._workers: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
 
     def StartWorker(  # noqa: N802
@@ -89,32 +89,27 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def _keep(self, name: str, worker: subprocess.Popen[bytes]) -> None:
         with self._lock:
-            ended = [each for each in self._workers if each[1].poll() is not None]
+            ended = [each for each in self._workers if each.poll() is not None]
             self._workers = [each for each in self._workers if each not in ended]
-            self._workers.append((name, worker))
+            self._workers.append(worker)
         # Their pipes are closed, too.
-        _end([worker for _, worker in ended])
+        _end(ended)
         _LOGGER.info("worker %s is process %d", name, worker.pid)
 
     def StopWorker(  # noqa: N802
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """End the process of a worker.
+        """Let a worker end, as it does by itself when its runner closes the connection.
 
-        Each pipeline calls its first worker ``1-1``. Where several have the name that is asked for,
-        none is ended here: the right one ends by itself when its runner closes the connection.
+        Each pipeline calls its first worker ``1-1``: to end the one of this name could end that of
+        a pipeline that has just begun, and its runner would wait for it for ever.
         """
-        with self._lock:
-            named = [worker for name, worker in self._workers if name == request.worker_id]
-            living = [worker for worker in named if worker.poll() is None]
-        if len(living) == 1:
-            _end(living)
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def close(self) -> None:
         """End all workers."""
         with self._lock:
-            workers = [worker for _, worker in self._workers]
+            workers = list(self._workers)
         _end(workers)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -67,14 +65,6 @@ def grouped(local: LocalFlink, out: Path) -> None:
     assert sorted(out.read_text("ascii").splitlines()) == sums
 
 
-def test_one_pipeline_after_the_other_gives_the_right_sums(local, tmp_path):
-    server, pool = local.job_server.pid, local.pool.pid
-    grouped(local, tmp_path / "one")
-    grouped(local, tmp_path / "two")
-    assert (local.job_server.pid, local.pool.pid) == (server, pool)
-    wait_until(lambda: not local.workers, "workers end with their pipelines")
-
-
 def test_another_runs_after_any_process_was_killed(local, tmp_path):
     for process in (local.task_manager, local.pool, local.job_server, local.job_manager):
         process.kill()
@@ -134,16 +124,6 @@ class Counted:
         assert found is not None
         return found
 
-    def savepoint(self) -> str:
-        """Stop with a savepoint and return where it is."""
-        path = f"/jobs/{self.id}"
-        trigger = asked(self._local, f"{path}/stop", "POST", {"drain": False})["request-id"]
-        path += f"/savepoints/{trigger}"
-        wait_until(
-            lambda: asked(self._local, path)["status"]["id"] == "COMPLETED", "there is a savepoint"
-        )
-        return asked(self._local, path)["operation"]["location"]
-
     def cancel(self) -> None:
         asked(self._local, f"/jobs/{self.id}?mode=cancel", "PATCH")
         wait_until(
@@ -155,28 +135,6 @@ class Counted:
         for key in range(KEYS):
             for count, largest in self.lines(key):
                 assert largest == (count - 1) * KEYS + key
-
-
-def test_state_and_timers_are_exact_through_faults(local, tmp_path):
-    job = Counted(local, tmp_path / "out", "--parallelism=1")
-    job.wait_for_progress()
-    job.wait_for_checkpoint()
-    workers = local.workers
-    local.task_manager.kill()
-    wait_until(lambda: not set(workers) & set(local.workers), "workers end with a task manager")
-    local.start()
-    job.wait_for_progress()
-    local.pool.kill()
-    local.start()
-    job.wait_for_progress()
-    for worker in local.workers:
-        os.kill(worker, signal.SIGKILL)
-    job.wait_for_progress()
-    local.job_server.kill()
-    job.wait_for_progress()
-    local.start()
-    job.cancel()
-    job.check()
 
 
 def test_a_job_whose_manager_was_killed_goes_on_from_its_last_checkpoint(local, tmp_path):
@@ -194,22 +152,3 @@ def test_a_job_whose_manager_was_killed_goes_on_from_its_last_checkpoint(local, 
     job.check()
     again.check()
     assert all(again.lines(key)[0][0] > 1 for key in range(KEYS))
-
-
-def test_a_savepoint_is_restored_at_another_parallelism_with_a_worker_a_slot(local, tmp_path):
-    job = Counted(local, tmp_path / "out", "--parallelism=1")
-    job.wait_for_progress()
-    savepoint = job.savepoint()
-    options = ["--parallelism=2", "--sdk_worker_parallelism=2", f"--savepoint_path={savepoint}"]
-    again = Counted(local, tmp_path / "out", *options)
-    again.wait_for_progress()
-    wait_until(lambda: len(local.workers) == 2, "there are two workers")
-    again.cancel()
-    again.check()
-
-
-def test_a_checkpoint_stays_when_a_job_is_cancelled(local, tmp_path):
-    job = Counted(local, tmp_path / "out", "--parallelism=1")
-    found = Path(job.wait_for_checkpoint().removeprefix("file:"))
-    job.cancel()
-    assert list(found.parent.glob("chk-*/_metadata"))

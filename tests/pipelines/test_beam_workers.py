@@ -61,8 +61,13 @@ class Runner(
     """A runner that says where it is, and never has any work."""
 
     def __init__(self) -> None:
-        self.address = ""
         self._over = threading.Event()
+        self._server = server = grpc.server(ThreadPoolExecutor(16))
+        beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(self, server)
+        beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(self, server)
+        beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(self, server)
+        self.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
 
     def GetProvisionInfo(self, request, context):  # noqa: N802
         place = endpoints_pb2.ApiServiceDescriptor(url=self.address)
@@ -77,20 +82,27 @@ class Runner(
 
     def end(self) -> None:
         self._over.set()
+        self._server.stop(None).wait()
 
 
 @pytest.fixture
-def runner() -> Iterator[str]:
+def runners() -> Iterator[Callable[[], Runner]]:
+    """Starts runners."""
+    made: list[Runner] = []
+
+    def start() -> Runner:
+        made.append(Runner())
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.end()
+
+
+@pytest.fixture
+def runner(runners) -> str:
     """The address of a runner."""
-    made, server = Runner(), grpc.server(ThreadPoolExecutor(16))
-    beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(made, server)
-    beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(made, server)
-    beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(made, server)
-    made.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    yield made.address
-    made.end()
-    server.stop(None).wait()
+    return runners().address
 
 
 @pytest.fixture
@@ -128,26 +140,13 @@ def lives(pid: int) -> bool:
     return said.strip() != "" and not said.startswith("Z")
 
 
-def test_a_worker_ends_when_its_runner_asks_for_it(pool, runner):
-    one, other = started(pool, "1", runner), started(pool, "2", runner)
-    asked(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1"))
-    assert pool.children == [other]
-    assert not lives(one)
-
-
-def test_workers_of_two_pipelines_that_have_one_name_do_not_end_each_other(pool, runner):
-    both = [started(pool, "1-1", runner) for _ in range(2)]
+def test_a_worker_ends_when_its_runner_closes_the_connection(pool, runners):
+    one, other = (runners() for _ in range(2))
+    ending, staying = started(pool, "1-1", one.address), started(pool, "1-1", other.address)
     asked(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
-    assert pool.children == sorted(both)
-    os.kill(both[0], signal.SIGKILL)
-    wait_until(lambda: not lives(both[0]))
-
-    def stopped() -> bool:
-        """The one that was killed counts until its last thread has ended."""
-        asked(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
-        return pool.children == []
-
-    wait_until(stopped)
+    one.end()
+    wait_until(lambda: not lives(ending))
+    assert pool.children == [staying]
 
 
 def test_a_runner_is_told_that_its_worker_has_not_reached_it(pool):
