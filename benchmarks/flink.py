@@ -47,7 +47,7 @@ from sotto.topics import ReportTopic
 
 SLOTS = 2
 #: Rows a message, and reports of the topic.
-CASES = ((5, 1_000_000), (50, 3_000_000))
+CASES = ((5, 2_000_000), (50, 6_000_000))
 #: Of the wide job.
 WIDE_PARTITIONS, WIDE_SHARDS = 64, 1_000
 RATE = 20_000
