@@ -115,13 +115,21 @@ class _Documents(beam.DoFn):
             tell.set(Timestamp(micros=min(due, now + SOON + self.stream.every) * 1000))
             told.write(json.dumps(before._replace(armed=True)).encode())
 
-    def added(self, news: Any, total: Any) -> bytes | None:
-        """Add news to the sum and return it; None if there is nothing at all."""
+    def added(self, news: Any, total: Any) -> bytes:
+        """Add news to the sum and return it.
+
+        Raises
+        ------
+        FormatError
+            There is nothing at all: timers are set for what has come alone.
+        """
         held, new = total.read(), list(news.read())
         if new:
             held = self.sum([held, *new] if held else new)
             total.write(held)
             news.clear()
+        if held is None:
+            raise FormatError(f"{type(self).__name__}: there is nothing to tell")
         return held  # type: ignore[no-any-return]
 
     def sum(self, parts: list[bytes]) -> bytes:
@@ -201,8 +209,6 @@ class Windows(_Documents):
     ) -> Iterator[tuple[bytes, bytes]]:
         """Tell of the window a last time and drop its counts."""
         packed = self.added(news, total)
-        if packed is None:
-            raise FormatError("a window has no counts")
         # No older plans than those by which shards were closed.
         self.stream.plans.latest()
         _, over = self._times(packed)
@@ -225,8 +231,6 @@ class Windows(_Documents):
 
     def _tell(self, pane: str, news: Any, total: Any, told: Any) -> Iterator[tuple[bytes, bytes]]:
         packed = self.added(news, total)
-        if packed is None:
-            raise FormatError("a window has no counts")
         before = _told(told)
         revision, plans = _revision(before), self.stream.plans
         versions = {key: Window(revision, counts) for key, counts in _matrices(packed)}
@@ -309,8 +313,9 @@ class Periods(_Documents):
         """Tell the audit of all shards until now."""
         before = _told(told)
         if before.armed:
-            yield self._document(key, before, news, total, closed=False)
-            told.write(json.dumps(_Told(_revision(before))).encode())
+            revision = _revision(before)
+            told.write(json.dumps(_Told(revision)).encode())
+            yield self._document(key, revision, news, total, closed=False)
 
     @on_timer(LAST)
     def over(
@@ -332,17 +337,14 @@ class Periods(_Documents):
             last.set(moment(over))
             return
         tell.clear()
-        before = _told(told)
-        yield self._document(key, before, news, total, closed=True)
+        yield self._document(key, _revision(_told(told)), news, total, closed=True)
         total.clear()
         told.write(_CLOSED)
 
     def _document(
-        self, key: bytes, before: _Told, news: Any, total: Any, *, closed: bool
+        self, key: bytes, revision: int, news: Any, total: Any, *, closed: bool
     ) -> tuple[bytes, bytes]:
         packed = self.added(news, total)
-        if packed is None:
-            raise FormatError("a budget period has no audit")
         (period,) = PERIOD.unpack(key)
         registry = self.stream.plans.registry()
         totals = (Totals(*totals) for _, *totals in SHARD.iter_unpack(packed))
@@ -353,7 +355,7 @@ class Periods(_Documents):
             "closed": closed,
             **asdict(reduce(add_totals, totals)),
         }
-        return period_document(self.stream.job, row, _revision(before))
+        return period_document(self.stream.job, row, revision)
 
     def _over(self, key: bytes) -> int:
         # What shards tell when they close it comes before that.
@@ -417,8 +419,6 @@ class Health(_Documents):
 
     def _documents(self, news: Any, total: Any, told: Any) -> Iterator[tuple[bytes, bytes]]:
         packed = self.added(news, total)
-        if packed is None:
-            return
         value, job = json.loads(packed), self.stream.job
         revision = _revision(_told(told))
         collector = self.stream.plans.registry().collector

@@ -38,6 +38,7 @@ from pipelines.beam.writing import (
 )
 from pipelines.estimates import Candidates
 from pipelines.intent import dump, load
+from pipelines.lanes import EmbeddedLog
 from pipelines.runners import Runner
 from pipelines.storedplans import StoredPlans
 from sotto.brokers import Broker
@@ -134,8 +135,7 @@ class Log:
         DrainError
             There is none.
         """
-        if not self.path.is_dir():
-            raise DrainError(f"there is no log in {self.path}")
+        EmbeddedLog(self.path).open(registry)
 
     def sources(self) -> list[Partitions]:
         """Return what is read."""
