@@ -29,12 +29,15 @@ class _Written(io.BytesIO):
         self._path = path
 
     def close(self) -> None:
-        if not self.closed:
-            _note("create", self._path)
-            if self._path in FILES:
-                raise BeamIOError(f"{self._path} exists")
-            FILES[self._path] = self.getvalue()
-        super().close()
+        try:
+            if not self.closed:
+                _note("create", self._path)
+                if self._path in FILES:
+                    raise BeamIOError(f"{self._path} exists")
+                FILES[self._path] = self.getvalue()
+        finally:
+            # Also of a failure: the garbage collector would close it, and make the file, later.
+            super().close()
 
 
 class MemoryFileSystem(FileSystem):
