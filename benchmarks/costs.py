@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.drain import Measured, Messages, measured_apart, plan, row, stream, week
 from mechanisms.testing import SeededSource
-from sotto.compiled import CompiledPlan
-from sotto.log import LogWriter
+from sotto.log.writer import LogWriter
+from sotto.plan.compiled import CompiledPlan
 
 REPORTS = 130_000
 #: Devices a week of which so many reports last for some 137 weeks, and for three.
@@ -51,8 +51,8 @@ def spread(devices: int) -> Measured:
 
 def runs(compiled: CompiledPlan, folder: Path) -> Iterator[tuple[int, int, int]]:
     """Yield, of run after run, the bytes taken, written, and held as state."""
-    from pipelines.commit import StateDirectory
-    from pipelines.drain import drain
+    from pipelines.bounded.run import drain
+    from pipelines.storage.directory import StateDirectory
 
     log, state = folder / "log", folder / "state"
     sent = week(compiled, 0, SeededSource(SEED), STATE_DEVICES + RUNS * MESSAGES)

@@ -25,12 +25,12 @@ import numpy as np
 
 from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
-from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.decode import decode
-from sotto.log import LogWriter
-from sotto.logreader import LogReader, lanes
-from sotto.registry import Registry
-from sotto.wire import MAGIC, VERSION
+from sotto.log.reader import LogReader, lanes
+from sotto.log.writer import LogWriter
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.decode import decode
+from sotto.wire.format import MAGIC, VERSION
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -189,8 +189,8 @@ class Measured(NamedTuple):
 def measure(log: Path, state: Path) -> Measured:
     """Drain a log on one core."""
     # Beam is imported by the processes that drain alone, and before their clock starts.
-    from pipelines.drain import drain
-    from pipelines.memory import keep_freed_memory
+    from pipelines.aggregation.memory import keep_freed_memory
+    from pipelines.bounded.run import drain
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()

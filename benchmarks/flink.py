@@ -39,11 +39,11 @@ from deploy.errors import DeployError
 from deploy.flink.rest import FlinkError
 from deploy.kafka.broker import LocalBroker
 from pipelines.exporter.lag import WatchedStream
-from pipelines.published import HealthDocument
-from sotto.brokers import Broker
-from sotto.compiled import CompiledPlan
-from sotto.sinktopics import SinkTopic
-from sotto.topics import ReportTopic
+from pipelines.sinks.documents import HealthDocument
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.compiled import CompiledPlan
 
 SLOTS = 2
 #: Rows a message, and reports of the topic.

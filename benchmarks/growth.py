@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.drain import SEED, measured, row, week
 from mechanisms.testing import SeededSource
-from sotto.compiled import CompiledPlan
-from sotto.log import LogWriter
+from sotto.log.writer import LogWriter
+from sotto.plan.compiled import CompiledPlan
 
 LANES = 4
 

@@ -27,11 +27,11 @@ from deploy.errors import DeployError
 from deploy.kafka.broker import LocalBroker
 from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
-from sotto.brokers import Broker
-from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
-from sotto.wire import MAGIC, VERSION
+from sotto.kafka.admin import connected
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import MAGIC, VERSION
 
 HOUR = 3_600_000
 PARTITIONS = 4
@@ -152,9 +152,9 @@ class Measured(NamedTuple):
 
 def measure(servers: str, name: str, state: Path) -> Measured:
     """Drain a topic on one core, after consuming it once."""
-    from pipelines.drain import drain
-    from pipelines.memory import keep_freed_memory
-    from pipelines.topic import KafkaTopics
+    from pipelines.aggregation.memory import keep_freed_memory
+    from pipelines.bounded.run import drain
+    from pipelines.sources.topic import KafkaTopics
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechanisms.counting import bit_sums, grouped_bit_sums, grouped_counts
+from mechanisms.estimators.counting import bit_sums, grouped_bit_sums, grouped_counts
 
 WIDTH = 16
 ROWS = 4_000_000

@@ -23,10 +23,10 @@ from benchmarks.drain import CANDIDATES, DAY, FIRST, HOUR, PERIOD, row
 from benchmarks.drain import plan as drained_plan
 from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
-from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.log import LogWriter
-from sotto.signatures import Signer, is_valid, signed_pseudonym
-from sotto.wire import MAGIC, TRAILER, VERSION
+from sotto.log.writer import LogWriter
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import MAGIC, TRAILER, VERSION
+from sotto.wire.signatures import Signer, is_valid, signed_pseudonym
 
 #: Rows a message, and reports of a log.
 CASES = ((1, 150_000), (5, 450_000), (50, 1_500_000))
@@ -120,8 +120,8 @@ def _values(metric: CompiledMetric, number: int) -> object:
 
 def measure(log: Path, state: Path, *, signed: bool) -> tuple[int, float]:
     """Drain a log on one core; return the reports that it had, and the CPU seconds."""
-    from pipelines.drain import drain
-    from pipelines.memory import keep_freed_memory
+    from pipelines.aggregation.memory import keep_freed_memory
+    from pipelines.bounded.run import drain
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.testing import SeededSource
-from pipelines.deltas import changes
-from pipelines.keyed import new_key
-from pipelines.rows import Rows
-from pipelines.state import State
-from pipelines.step import step
-from sotto.compiled import CompiledPlan
-from sotto.registry import Registry
+from pipelines.aggregation.deltas import changes
+from pipelines.aggregation.keyed import new_key
+from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.state import State
+from pipelines.aggregation.step import step
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.decoding import decode
-from mechanisms.frequency import frequencies
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.numeric import numeric
-from mechanisms.testing import SeededSource
-from mechanisms.variance import (
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.estimators.variance import (
     sampled_bit_variance,
     share_variance,
     split_bits_variance,
     threshold_variance,
 )
+from mechanisms.number.numeric import numeric
+from mechanisms.registry import LadderedMechanism, build
+from mechanisms.string.decoding import decode
+from mechanisms.testing import SeededSource
 
 CLIENTS = 2000
 REPLICAS = 2000

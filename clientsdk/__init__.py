@@ -11,16 +11,16 @@ from clientsdk.publishers import MemoryPublisher, Publisher
 from clientsdk.quota import Quota
 from clientsdk.settings import Settings
 from clientsdk.stats import Stats
-from sotto.compiled import Ceilings, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 if TYPE_CHECKING:
     from clientsdk.kafkapublisher import KafkaPublisher
     from clientsdk.logpublisher import EmbeddedLogPublisher
-    from sotto.brokers import Broker
+    from sotto.kafka.brokers import Broker
 
 #: Where messages go is the app's choice: it pays for the one that it names, when it names it.
 _CHOICES = {
-    "Broker": "sotto.brokers",
+    "Broker": "sotto.kafka.brokers",
     "EmbeddedLogPublisher": "clientsdk.logpublisher",
     "KafkaPublisher": "clientsdk.kafkapublisher",
 }

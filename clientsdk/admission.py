@@ -18,9 +18,9 @@ from clientsdk.spool import Chain
 from clientsdk.store import Store
 from clientsdk.transactions import READ, WRITE, Hold, Transaction
 from mechanisms.randomness import Source
-from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import ParameterError, StoreError
-from sotto.values import Symbol
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.values import Symbol
 
 #: As a name of a module it is found sooner than as that of an Enum.
 ACCEPTED = Outcome.ACCEPTED

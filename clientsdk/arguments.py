@@ -8,8 +8,8 @@ import re
 from clientsdk import complaints
 from clientsdk.forgetful import NO_LIFETIME_BOUND, Forgetful
 from clientsdk.publishers import Publisher
-from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import ParameterError, PlanError
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 #: Micro-epsilon; no plan has a use for less.
 LEAST_CEILING = 1_000

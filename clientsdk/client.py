@@ -33,12 +33,12 @@ from clientsdk.stats import Tally
 from clientsdk.store import Store
 from clientsdk.tracebacks import drop_locals
 from sotto.clocks import now_ms
-from sotto.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.errors import StoreError, UnknownMetricError
-from sotto.signatures import require_signatures
+from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
+from sotto.wire.signatures import require_signatures
 
 if TYPE_CHECKING:
-    from sotto.values import Symbol
+    from sotto.plan.values import Symbol
 
 #: As names of a module they are found sooner than as those of an Enum.
 ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL

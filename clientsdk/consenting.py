@@ -14,8 +14,8 @@ from clientsdk.mark import UnmarkedError
 from clientsdk.parts import BEGINNING, Parts
 from clientsdk.store import Store
 from clientsdk.transactions import DURABLE, READ
-from sotto.compiled import Ceilings
 from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import Ceilings
 
 if TYPE_CHECKING:
     import sqlite3

@@ -14,8 +14,8 @@ from clientsdk.ledger import Consent
 from clientsdk.outcomes import Refusal
 from clientsdk.ratchet import Identity
 from mechanisms.randomness import Source
-from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import StoreError
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 quoted = lru_cache(maxsize=1024)(json.dumps)
 DAMAGED = "the device's store cannot be used: it is damaged"

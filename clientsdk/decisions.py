@@ -17,7 +17,7 @@ from clientsdk.outcomes import Outcome, Refusal
 from clientsdk.panels import Panel
 from clientsdk.store import Store
 from mechanisms.randomness import Source
-from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 #: As a name of a module it is found sooner than as that of an Enum.
 GIVEN = Consent.GIVEN

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from clientsdk.outcomes import Outcome, Refusal
-from sotto.compiled import CompiledPlan
 from sotto.errors import StoreError
+from sotto.plan.compiled import CompiledPlan
 
 
 def refusals(plan: CompiledPlan) -> dict[str, Refusal]:

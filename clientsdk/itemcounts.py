@@ -20,7 +20,7 @@ from clientsdk.spool import Chain
 from clientsdk.store import Store
 from clientsdk.tracebacks import drop_locals
 from mechanisms.randomness import Source
-from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
 class Count:

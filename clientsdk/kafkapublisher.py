@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from clientsdk import forks
 from clientsdk.connections import Connection, Connections
 from clientsdk.producing import make_producer, throttled
-from sotto.brokers import Broker, require_client
 from sotto.errors import FormatError, ParameterError, PublishError
-from sotto.topics import ReportTopic
-from sotto.wire import pseudonym_of
+from sotto.kafka.brokers import Broker, require_client
+from sotto.kafka.topics import ReportTopic
+from sotto.wire.format import pseudonym_of
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -61,7 +61,7 @@ class KafkaPublisher:
 
     Each pseudonym has a connection and a producer of its own, at most eight of them side by side:
     the least recently used one makes room. A fleet in one process is better off with producers of
-    its own (:mod:`sotto.producers`).
+    its own (:mod:`sotto.kafka.producers`).
 
     Parameters
     ----------

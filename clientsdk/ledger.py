@@ -13,9 +13,9 @@ from clientsdk import mark, schema
 from clientsdk.permanent import PermanentCharge, charges
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen, replace, shown
-from sotto.compiled import Ceilings, CompiledPlan
-from sotto.documents import brought_forward
 from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.plan.serialization import brought_forward
 
 if TYPE_CHECKING:
     import os

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 from sotto.clocks import now_ms
 from sotto.errors import FormatError, PublishError
-from sotto.log import LogWriter
-from sotto.wire import pseudonym_of
+from sotto.log.writer import LogWriter
+from sotto.wire.format import pseudonym_of
 
 #: How many lanes are open at one time, and how many closed ones are remembered.
 LIMIT = 64
@@ -27,14 +27,14 @@ class _Closed(NamedTuple):
 
 
 class EmbeddedLogPublisher:
-    """Appends messages to an embedded log (:mod:`sotto.log`), in a new lane for each pseudonym.
+    """Appends messages to an embedded log, in a new lane for each pseudonym.
 
     Lanes have random names, and none takes messages of two pseudonyms or of two processes. Nothing
     but messages is in them, and closing them changes no time of a file or directory: what is in
     the log joins nothing that its messages and their times do not. At most 64 lanes are open;
     beyond them the least recently used one is closed, and opened again when its pseudonym comes
     back, unless 4096 others have been closed since. Tools that write for many devices use
-    :class:`sotto.log.LogWriter`.
+    :class:`sotto.log.writer.LogWriter`.
 
     Parameters
     ----------

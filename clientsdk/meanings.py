@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mechanisms.hadamard import HadamardLadder
-    from mechanisms.local_hashing import LocalHashingLadder
-    from mechanisms.rappor import RapporLadder
-    from mechanisms.sampled_bit import SampledBitLadder
-    from sotto.compiled import CompiledMetric
-    from sotto.wire import Row
+    from mechanisms.category.hadamard import HadamardLadder
+    from mechanisms.category.local_hashing import LocalHashingLadder
+    from mechanisms.number.sampled_bit import SampledBitLadder
+    from mechanisms.string.rappor import RapporLadder
+    from sotto.plan.compiled import CompiledMetric
+    from sotto.wire.format import Row
 
 #: Of the values that a payload speaks for, so many are named.
 NAMED = 8
@@ -28,7 +28,7 @@ def meaning(metric: CompiledMetric, row: Row) -> str:
     Examples
     --------
     >>> from clientsdk.testing import small_plan
-    >>> from sotto.wire import Row
+    >>> from sotto.wire.format import Row
     >>> (colour,) = small_plan().metrics
     >>> meaning(colour, Row(0, bytes(16), bytes(16), 0, b"\\x01"))
     "'green'"
@@ -75,7 +75,7 @@ def _hashed(metric: CompiledMetric, row: Row) -> str:
 
 def _threshold(metric: CompiledMetric, row: Row) -> str:
     from mechanisms.coins import coin_domain, hash_id
-    from mechanisms.grid import threshold_of
+    from mechanisms.number.grid import threshold_of
 
     if _output(row) == 2:
         return "missing"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clientsdk.stats import Tally
     from clientsdk.store import Store
     from mechanisms.randomness import Source
-    from sotto.compiled import CompiledPlan
+    from sotto.plan.compiled import CompiledPlan
 
 #: Earlier than any clock says, in milliseconds since the epoch; and later.
 BEGINNING, _END = -(1 << 62), 1 << 62

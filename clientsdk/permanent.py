@@ -2,7 +2,7 @@
 
 The first value recorded is randomized by the ladder's last rung. That response is kept, never
 sent, and what every later period sends is drawn from it alone, weaker rung by weaker rung, under
-a fresh chain id (:meth:`mechanisms.laddered.Ladder.weaker`). However many periods there are, all
+a fresh chain id (:meth:`mechanisms.base.Ladder.weaker`). However many periods there are, all
 of it says no more about the value than the response does, so the lifetime is charged for the
 response once, when it is drawn, and a period for the strongest rung that it sends, as its
 aggregator sees it. The sum over the periods may exceed what the lifetime was charged; the part
@@ -23,8 +23,8 @@ import sqlite3
 from typing import NamedTuple
 
 from mechanisms.digests import sha256
-from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import StoreError
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 #: What a plan may change about a metric without changing what its responses mean.
 _INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel"})

@@ -11,7 +11,7 @@ import sqlite3
 from clientsdk import ratchet
 from clientsdk.ledger import Consent
 from mechanisms.randomness import Source
-from sotto.compiled import Ceilings, CompiledPlan
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 
 def create(

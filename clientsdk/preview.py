@@ -18,10 +18,10 @@ from clientsdk.sender import Sender
 from clientsdk.store import Store
 from clientsdk.words import epsilon, minute
 from mechanisms.randomness import SystemSource
-from sotto.wire import decode_message
+from sotto.wire.format import decode_message
 
 if TYPE_CHECKING:
-    from sotto.compiled import CompiledPlan
+    from sotto.plan.compiled import CompiledPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from clientsdk import exits
-from sotto import producers
-from sotto.brokers import Broker
 from sotto.errors import BrokerError, PublishError
-from sotto.topics import ReportTopic
-from sotto.wire import MAX_MESSAGE
+from sotto.kafka import producers
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import ReportTopic
+from sotto.wire.format import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

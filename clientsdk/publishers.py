@@ -16,7 +16,7 @@ class Publisher(Protocol):
         shard : int
             The message's, for publishers that partition by it.
         message : bytes
-            In the report format, at most ``sotto.wire.MAX_MESSAGE`` bytes.
+            In the report format, at most ``sotto.wire.format.MAX_MESSAGE`` bytes.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from mechanisms.digests import sha256
 from mechanisms.randomness import Source
-from sotto.signatures import Signer, signed_pseudonym, unsigned_pseudonym
+from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
 SECRET_BYTES = 32
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from clientsdk import complaints, ledger, mark, schema
 from clientsdk.ledger import Consent, lowered
 from clientsdk.mark import UNKNOWN, UNREADABLE, Mark
-from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 if TYPE_CHECKING:
     from clientsdk.store import Store

@@ -7,9 +7,9 @@ from typing import overload
 
 from clientsdk.meanings import meaning
 from mechanisms.frozen import frozen
-from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
-from sotto.wire import Row, decode_message
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.format import Row, decode_message
 
 #: Of the reports that were there instead, an error shows so many.
 _SHOWN = 10

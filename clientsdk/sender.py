@@ -28,10 +28,10 @@ from clientsdk.store import Store
 from clientsdk.turns import ElsewhereError, Rest, Turn, Whose
 from mechanisms.coins import shard_of
 from mechanisms.randomness import SystemSource
-from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import PublishError, SottoError, StoreError
-from sotto.signatures import SEED_BYTES, Signer, require_signatures
-from sotto.wire import HEADER, MAX_MESSAGE, RUN, TRAILER, Row, encode_message, row_size
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import HEADER, MAX_MESSAGE, RUN, TRAILER, Row, encode_message, row_size
+from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 
 BATCH = 4096
 _NOBODY = Identity(b"")

@@ -17,8 +17,8 @@ from clientsdk import complaints
 from clientsdk.arguments import LEAST_CEILING, checked_timeout
 from clientsdk.quota import Quota
 from mechanisms.frozen import frozen, replace
-from sotto.compiled import Ceilings
 from sotto.errors import ParameterError
+from sotto.plan.compiled import Ceilings
 
 _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -231,7 +231,7 @@ def _seconds(text: str) -> float:
 
 
 def _age(settings: Settings, text: str) -> Settings:
-    from sotto.durations import parse_duration
+    from sotto.plan.durations import parse_duration
 
     age = parse_duration(text)
     return replace(settings, quota=replace(settings.quota, age=age))

@@ -33,8 +33,8 @@ from clientsdk.quota import Quota
 from clientsdk.transactions import DURABLE, READ, WRITE, Access
 from mechanisms.frozen import replace
 from mechanisms.randomness import Source
-from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 #: Seconds for which it may go unnoticed that another process was given consent, that one has noted
 #: a withdrawal beside a file that it could not write (nothing is sent before that is looked for),

@@ -20,8 +20,8 @@ from clientsdk.reported import Reported, Reports, reports_in
 from clientsdk.settings import Settings
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
-from sotto.compiled import Ceilings, CompiledPlan
 from sotto.errors import ParameterError
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 __all__ = [
     "FakeClock",

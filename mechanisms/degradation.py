@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from mechanisms.chains.simplex import nonnegative_solution
 from mechanisms.channel import Channel, Matrix
 from mechanisms.errors import ParameterError, UnrelatedRungsError
-from mechanisms.simplex import nonnegative_solution
 
 
 def degradation(weak: Channel, strong: Channel) -> Channel:

@@ -21,7 +21,7 @@ def sections(documented: Any) -> dict[str, str]:
 
     Examples
     --------
-    >>> from mechanisms.grr import GeneralizedRandomizedResponse
+    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> sections(GeneralizedRandomizedResponse)[""]
     'Report the true category, or with a smaller probability each of the others.'
     """
@@ -38,7 +38,7 @@ def source(documented: Any) -> str:
 
     Examples
     --------
-    >>> from mechanisms.grr import GeneralizedRandomizedResponse
+    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> source(GeneralizedRandomizedResponse)
     'S. L. Warner, JASA 60(309), 1965'
     """

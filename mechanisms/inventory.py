@@ -11,7 +11,7 @@ from typing import Any
 
 from mechanisms.docstrings import sections
 from mechanisms.exact import MICRO
-from mechanisms.targets import Assumed
+from mechanisms.planner.targets import Assumed
 
 _UNIFORM = tuple((place + 0.5) / 1000 for place in range(1000))
 

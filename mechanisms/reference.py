@@ -11,8 +11,8 @@ from mechanisms.docstrings import sections, source
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.inventory import BROKEN, GROUPS, ORIGINALS, Entry, Group, originals
-from mechanisms.ladders import build
-from mechanisms.precision import ordinal_mean, precision
+from mechanisms.planner.precision import ordinal_mean, precision
+from mechanisms.registry import build
 
 #: The sections of a docstring that the page has, in this order.
 SECTIONS = ("Privacy", "Relaxation", "Utility", "Use", "References")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from mechanisms.estimate import Estimate
-    from mechanisms.ladders import LadderedMechanism
-    from mechanisms.numeric import NumericEstimates
+    from mechanisms.number.numeric import NumericEstimates
+    from mechanisms.registry import LadderedMechanism
 
 #: The types of parameters, as they are declared: a bool is no int, and a truth is a bool.
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -125,10 +125,10 @@ class CategoryMechanism(SymbolMechanism):
     """A mechanism for one of several categories; it needs no public coin."""
 
     def estimate(self, counts: ArrayLike) -> list[Estimate]:
-        """Estimate the share of each category; see :func:`mechanisms.frequency.frequencies`."""
+        """Estimate the share of each category."""
         import numpy as np
 
-        from mechanisms.frequency import frequencies
+        from mechanisms.estimators.frequency import frequencies
 
         return frequencies(self.ladder, np.asarray(counts)[np.newaxis])
 
@@ -165,10 +165,10 @@ class NumberMechanism(CoinMechanism):
     """A mechanism for a number scaled to [0, 1]."""
 
     def estimate(self, counts: ArrayLike, low: float = 0.0, high: float = 1.0) -> NumericEstimates:
-        """Estimate mean and more on [low, high]; see :func:`mechanisms.numeric.numeric`."""
+        """Estimate mean and more on [low, high]; see :func:`mechanisms.number.numeric.numeric`."""
         import numpy as np
 
-        from mechanisms.numeric import numeric
+        from mechanisms.number.numeric import numeric
 
         return numeric(self.ladder, np.asarray(counts)[np.newaxis], low, high)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sotto.wire import Row, encode_message
+from sotto.wire.format import Row, encode_message
 
 #: Who sends where it does not matter.
 SOMEBODY = b"a pseudonym here"

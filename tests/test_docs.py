@@ -20,9 +20,9 @@ from typing import cast
 
 import pytest
 
-from sotto.log import now_ms
-from sotto.plan import load_plan, parse_plan
-from sotto.spending import Levels, warnings
+from sotto.design.spending import Levels, warnings
+from sotto.log.writer import now_ms
+from sotto.plan.collection import load_plan, parse_plan
 
 pytestmark = pytest.mark.slow
 

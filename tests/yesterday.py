@@ -6,8 +6,8 @@ import time
 
 from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan
-from sotto.compiled import CompiledPlan
-from sotto.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.compiled import CompiledPlan
 
 HOUR = 3_600_000
 

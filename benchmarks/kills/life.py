@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clientsdk import Client, Outcome
-from sotto.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.kills.life import LENGTH, WEEK, plan
 from clientsdk.ledger import ALL_METRICS, Ledger, LedgerPeriod, read_file
-from sotto.wire import decode_message
+from sotto.wire.format import decode_message
 
 _HEAD = 2 * LENGTH.size
 

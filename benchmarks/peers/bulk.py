@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from benchmarks.peers.clock import Timing, race
 from benchmarks.peers.single import one
 from benchmarks.peers.table import FASTEST, Line, Target, show
-from mechanisms.frequency import frequencies
-from mechanisms.ladders import LadderedMechanism
+from mechanisms.estimators.frequency import frequencies
 from mechanisms.randomness import SystemSource
+from mechanisms.registry import LadderedMechanism
 
 OURS = 1_000_000
 #: The peers are slow: fewer values for them, and the time a value compared.

@@ -3,7 +3,7 @@
 The same values, the same epsilons. Sotto takes the mechanism that a plan without one gets; a peer
 takes each that it has, and the best of them counts. Unbiased estimates are compared with unbiased
 ones; multi-freq-ldpy's, which are clipped and scaled to sum to one, with ours drawn towards equal
-shares by as much as the noise asks for (:func:`mechanisms.consistency.norm_shrink`).
+shares by as much as the noise asks for (:func:`mechanisms.estimators.consistency.norm_shrink`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from examples.flights.data import load_flights
-from mechanisms.consistency import norm_shrink
 from mechanisms.estimate import Estimate
-from mechanisms.frequency import frequencies
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.numeric import numeric
+from mechanisms.estimators.consistency import norm_shrink
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.number.numeric import numeric
 from mechanisms.randomness import SystemSource
-from sotto.chooser import choose
-from sotto.defaults import Asked
+from mechanisms.registry import LadderedMechanism, build
+from sotto.plan.chooser import choose
+from sotto.plan.defaults import Asked
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 CLIENTS = 10_000

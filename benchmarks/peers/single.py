@@ -11,8 +11,8 @@ from collections.abc import Callable
 from benchmarks.peers.clock import race
 from benchmarks.peers.table import Line, Target, show
 from mechanisms.coins import bloom_positions
-from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.randomness import SystemSource
+from mechanisms.registry import LadderedMechanism, build
 
 ID = bytes(range(16))
 STRING = b"a string to hash"

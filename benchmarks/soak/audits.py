@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from benchmarks.soak.fleet import Fleet
 from clientsdk.ledger import read_file
-from pipelines.commit import StateDirectory
-from pipelines.storedstates import StoredStates
-from sotto.registry import Registry
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.states import StoredStates
+from sotto.plan.registry import Registry
 
 
 class Spent(NamedTuple):

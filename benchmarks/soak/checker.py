@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.soak.fleet import METRICS, RUNGS, SECOND, SYMBOLS, Fleet
-from pipelines import counts, files
-from pipelines.audit import NEWEST
-from pipelines.commit import StateDirectory
-from pipelines.counts import Matrix, WindowKey
+from pipelines.aggregation import counts
+from pipelines.aggregation.audit import NEWEST
+from pipelines.aggregation.counts import Matrix, WindowKey
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
 
 
 @dataclass(frozen=True)

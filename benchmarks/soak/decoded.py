@@ -13,9 +13,9 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from benchmarks.soak.fleet import RUNGS, SYMBOLS, Fleet
-from pipelines.counts import Matrix, WindowKey
-from pipelines.published import WindowDocument
-from sotto.compiled import CompiledMetric
+from pipelines.aggregation.counts import Matrix, WindowKey
+from pipelines.sinks.documents import WindowDocument
+from sotto.plan.compiled import CompiledMetric
 
 #: So many reports at most are looked for in one bucket.
 _MOST = 3

@@ -15,8 +15,8 @@ from benchmarks.soak.injections import KINDS
 from benchmarks.soak.schedule import Injection
 from benchmarks.soak.stage import Stage
 from benchmarks.soak.world import World
-from pipelines.results import WINDOWS, Results, of_state
-from sotto.registry import Registry
+from pipelines.sinks.results import WINDOWS, Results, of_state
+from sotto.plan.registry import Registry
 
 
 class Drained:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.soak.schedule import FaultError
-from pipelines.driver import STEPS as COMMIT_STEPS
+from pipelines.bounded.driver import STEPS as COMMIT_STEPS
 
 #: What a drain that could not go on ends with; why is in its log.
 REFUSED = 3
@@ -96,7 +96,9 @@ class Drain:
 def server() -> ForkServerContext:
     """Return where drains start quickly: all that they import is there already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.soak.drains", "pipelines.drain", "pipelines.topic"])
+    context.set_forkserver_preload(
+        ["benchmarks.soak.drains", "pipelines.bounded.run", "pipelines.sources.topic"]
+    )
     return context
 
 
@@ -104,10 +106,10 @@ def run(orders: Orders) -> None:
     """Drain a topic to its end, and die on the way if so ordered."""
     from benchmarks.soak.fleet import plan_of
     from clientsdk import Broker
-    from pipelines.drain import drain
-    from pipelines.topic import KafkaTopics
+    from pipelines.bounded.run import drain
+    from pipelines.sources.topic import KafkaTopics
     from sotto.errors import BrokerError, DrainError
-    from sotto.topics import ReportTopic
+    from sotto.kafka.topics import ReportTopic
 
     # A limit on the length of files is one on the log's too: what has it begins a log of its own.
     own = f"{orders.log}.limited" if orders.file_bytes else orders.log
@@ -146,7 +148,7 @@ def run(orders: Orders) -> None:
 
 def _die_writing(reached: Callable[[str], None]) -> None:
     """Let every write of a file of the state directory be told of when it is half done."""
-    from pipelines import files
+    from pipelines.storage import files
 
     real = os.write
 

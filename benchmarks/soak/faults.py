@@ -15,7 +15,7 @@ from benchmarks.soak.audits import Audited
 from benchmarks.soak.checker import Verdict, judge, spread
 from benchmarks.soak.schedule import FaultError, Injection
 from benchmarks.soak.stage import Stage
-from pipelines.counts import Matrix, WindowKey
+from pipelines.aggregation.counts import Matrix, WindowKey
 from sotto.errors import SottoError
 
 #: After so many faults all that was acknowledged must be counted.

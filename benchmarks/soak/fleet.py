@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mechanisms.coins import shard_of
-from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.plan import parse_plan
-from sotto.wire import Row, encode_message
+from sotto.plan.collection import parse_plan
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import Row, encode_message
 
 METRICS = 5
 SYMBOLS = 128

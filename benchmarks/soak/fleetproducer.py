@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from clientsdk import Broker
 from sotto.errors import BrokerError, PublishError
-from sotto.producers import end_producer, make_producer
-from sotto.topics import ReportTopic
-from sotto.wire import MAX_MESSAGE
+from sotto.kafka.producers import end_producer, make_producer
+from sotto.kafka.topics import ReportTopic
+from sotto.wire.format import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

@@ -14,13 +14,13 @@ from benchmarks.soak.stage import wait_until
 from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import FlinkError, JobManager
 from pipelines.beam.submission import JobFolder, Topics, submit
-from pipelines.estimates import Candidates
-from sotto.brokers import Broker
-from sotto.compiled import CompiledPlan
-from sotto.registry import Registry
-from sotto.sinktopics import SinkTopic, Stay
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from pipelines.estimation.rows import Candidates
+from sotto.kafka.admin import connected
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic, Stay
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
 
 #: How long a job may take to run again, in seconds.
 PATIENCE = 600

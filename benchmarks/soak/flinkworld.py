@@ -10,8 +10,8 @@ from benchmarks.soak.disk import disk_at
 from benchmarks.soak.flinkjob import FlinkJob
 from benchmarks.soak.follower import Follower
 from benchmarks.soak.stage import Stage
-from sotto.brokers import Broker
-from sotto.sinktopics import SinkTopic
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
 
 SLOTS = 2
 #: Milliseconds between checkpoints, and between documents about one thing.

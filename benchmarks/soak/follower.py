@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from pipelines.partitions import make_consumer
-from pipelines.published import Document, parse
-from sotto.brokers import Broker
+from pipelines.sinks.documents import Document, parse
+from pipelines.sources.records import make_consumer
 from sotto.errors import BrokerError
-from sotto.sinktopics import SinkTopic
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer

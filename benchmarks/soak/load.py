@@ -20,10 +20,10 @@ from confluent_kafka import Producer
 from benchmarks.kafka import Devices, messages
 from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
-from sotto.brokers import Broker
-from sotto.compiled import CompiledPlan
-from sotto.plan import parse_plan
-from sotto.topics import ReportTopic
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.collection import parse_plan
+from sotto.plan.compiled import CompiledPlan
 
 RUNGS = 3
 METRICS = 5

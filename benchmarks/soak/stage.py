@@ -18,8 +18,8 @@ from benchmarks.soak.proxy import Proxy
 from benchmarks.soak.schedule import FaultError
 from clientsdk import Broker
 from deploy.kafka.broker import LocalBroker
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.topics import ReportTopic
 
 PARTITIONS = 4
 #: How many devices the fleet may have at most; each second of events has 128.

@@ -15,11 +15,11 @@ from benchmarks.soak.load import METRICS, SECOND, plan_of
 from benchmarks.soak.trend import trend
 from deploy.flink.rest import FlinkError
 from deploy.kafka.broker import LocalBroker
-from pipelines.partitions import Partition, Reader
-from pipelines.published import HealthDocument, RejectsDocument, WindowDocument
-from sotto.brokers import Broker
-from sotto.sinktopics import SinkTopic
-from sotto.topics import ReportTopic
+from pipelines.sinks.documents import HealthDocument, RejectsDocument, WindowDocument
+from pipelines.sources.records import Partition, Reader
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import ReportTopic
 
 PARTITIONS = 4
 SLOTS = 2

@@ -18,12 +18,12 @@ from benchmarks.soak.proxy import Network
 from benchmarks.soak.schedule import Injection
 from benchmarks.soak.stage import Stage, wait_until
 from clientsdk.ledger import read_file
-from pipelines.commit import StateDirectory
-from pipelines.counts import Matrix, WindowKey
-from pipelines.drain import drain
-from pipelines.published import PeriodDocument, RejectsDocument, WindowDocument
-from pipelines.topic import KafkaTopics
-from sotto.brokers import Broker
+from pipelines.aggregation.counts import Matrix, WindowKey
+from pipelines.bounded.run import drain
+from pipelines.sinks.documents import PeriodDocument, RejectsDocument, WindowDocument
+from pipelines.sources.topic import KafkaTopics
+from pipelines.storage.directory import StateDirectory
+from sotto.kafka.brokers import Broker
 
 #: How long the job may take before it has counted more of what was acknowledged, in seconds.
 PATIENCE = 240

@@ -10,7 +10,7 @@ from benchmarks.soak.disk import disk_at
 from benchmarks.soak.drains import Drain, Orders
 from benchmarks.soak.schedule import FaultError
 from benchmarks.soak.stage import Stage
-from pipelines.commit import StateDirectory
+from pipelines.storage.directory import StateDirectory
 
 #: Reports that a drain takes at most: so few that a drain commits several times.
 MAX_REPORTS = 2_000

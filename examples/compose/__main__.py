@@ -21,8 +21,8 @@ from clientsdk import (
     KafkaPublisher,
     Publisher,
 )
-from sotto.log import now_ms
-from sotto.plan import load_plan
+from sotto.log.writer import now_ms
+from sotto.plan.collection import load_plan
 
 PLAN = Path(__file__).with_name("plan.yaml")
 #: What `make compose-up` makes: with it reports can be sent, and nothing can be read.

@@ -9,14 +9,14 @@ from typing import cast
 
 import numpy as np
 
-from pipelines.audit import Audit
-from pipelines.commit import StateDirectory
-from pipelines.results import PERIODS, QUARANTINE, Results
-from pipelines.storedstates import StoredStates
+from pipelines.aggregation.audit import Audit
+from pipelines.sinks.results import PERIODS, QUARANTINE, Results
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.states import StoredStates
 from sotto.cli.fleet import AuditLine
-from sotto.compiled import CompiledPlan
-from sotto.reasons import Reason
-from sotto.registry import Registry
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.reasons import Reason
 
 from . import faults
 from .faults import Misbehaviour

@@ -13,12 +13,12 @@ from typing import cast
 
 from tqdm import tqdm
 
-from pipelines.drain import drain
+from pipelines.bounded.run import drain
 from sotto.cli.fleet import Played
 from sotto.cli.recordings import Columns, Recordings, read_recordings
 from sotto.cli.replaying import Replay, write_audit
 from sotto.errors import ParameterError
-from sotto.plan import Plan, load_plan
+from sotto.plan.collection import Plan, load_plan
 
 from .data import Flights, load_flights, write_events
 from .faults import FaultyNetwork, Misbehaviour, Target, damage

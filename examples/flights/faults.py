@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mechanisms.coins import shard_of
-from sotto.compiled import CompiledPlan
-from sotto.log import LogReader, LogWriter, lanes
-from sotto.reasons import Reason
-from sotto.wire import HEADER, RUN, Row, decode_message, encode_message
+from sotto.log.writer import LogReader, LogWriter, lanes
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.format import HEADER, RUN, Row, decode_message, encode_message
+from sotto.wire.reasons import Reason
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

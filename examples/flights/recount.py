@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.decode import Batch, decode
-from sotto.log import LogReader, lanes
-from sotto.registry import Registry
+from sotto.log.writer import LogReader, lanes
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.decode import Batch, decode
 
 
 @dataclass(frozen=True)

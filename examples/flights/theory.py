@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.coins import bloom_positions, cohort_domain, hash_ids
-from mechanisms.frequency import frequencies
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.numeric import numeric
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.number.numeric import numeric
 from mechanisms.randomness import SystemSource
-from sotto.compiled import CompiledMetric
+from mechanisms.registry import LadderedMechanism, build
+from sotto.plan.compiled import CompiledMetric
 
 from .findings import MetricErrors, RungError
 from .recount import Reports

@@ -18,7 +18,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from sotto.cli.fleet import AuditLine, Kept
-from sotto.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 from .data import Flights
 from .faults import Misbehaviour

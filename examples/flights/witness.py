@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import counts, files
-from pipelines.commit import StateDirectory
-from sotto.compiled import CompiledPlan
+from pipelines.aggregation import counts
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from sotto.plan.compiled import CompiledPlan
 
 from .data import Flights
 from .findings import MetricErrors

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.chains.symbols import symbol_chain
 from mechanisms.exact import MICRO, to_micro
-from mechanisms.gradual.attacks import ATTACKS, least_error
-from mechanisms.gradual.estimation import response_share_variance, response_shares
-from mechanisms.gradual.noisy_sampling import NoisySampling, compare, noisy_sampling_epsilon
+from mechanisms.papers.attacks import ATTACKS, least_error
+from mechanisms.papers.estimation import response_share_variance, response_shares
+from mechanisms.papers.noisy_sampling import NoisySampling, compare, noisy_sampling_epsilon
 from mechanisms.randomness import Source
-from mechanisms.symbols import symbol_chain
 
 #: The first experiment: how many bits are 0 and 1, and the epsilons of the two noises.
 BITS = (400, 600)

@@ -11,8 +11,8 @@ import numpy as np
 from examples.learning.data import LABELS, Images, population, split
 from examples.learning.learners import Reports, centroids, logistic
 from examples.learning.senders import Open, Published, Sender, honest_senders
+from mechanisms.papers.bitrand import LabelRandomizedResponse
 from mechanisms.testing import SeededSource
-from mechanisms.vectors.bitrand import LabelRandomizedResponse
 
 #: The label gets as much as the features, but not more than this, where 86 % of labels are true.
 LABEL_EPSILON = 4.0

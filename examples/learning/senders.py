@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from examples.learning import peers
 from examples.learning.data import DIMENSIONS
 from mechanisms.exact import MICRO, to_micro
-from mechanisms.numbers.contributions import contributions
-from mechanisms.numbers.gridded import piecewise_ladder
+from mechanisms.number.contributions import contributions
+from mechanisms.number.gridded import piecewise_ladder
+from mechanisms.papers.bitrand import FeatureRandomizedResponse
 from mechanisms.testing import SeededSource
-from mechanisms.vectors.bitrand import FeatureRandomizedResponse
-from mechanisms.vectors.sampled_hybrid import (
+from mechanisms.vector.sampled_hybrid import (
     SampledHybrid,
     SampledHybridLadder,
     over_coordinates,
 )
-from mechanisms.vectors.sampled_vector import SampledVector, SampledVectorLadder
+from mechanisms.vector.sampled_vector import SampledVector, SampledVectorLadder
 
 #: Bits of a feature in f-RR, and how many stand before the point: the paper's setting.
 BITS, INTEGER_BITS = 10, 5

@@ -13,8 +13,8 @@ from mechanisms.audit.pairs import NAME, Pair, column_of, worst_pair
 from mechanisms.audit.suspects import other_pairs
 from mechanisms.audit.views import Reader
 from mechanisms.errors import ParameterError
-from mechanisms.ladders import LadderedMechanism
 from mechanisms.randomness import Source
+from mechanisms.registry import LadderedMechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,7 +93,7 @@ def attack(
 
     Examples
     --------
-    >>> from mechanisms.ladders import build
+    >>> from mechanisms.registry import build
     >>> from mechanisms.testing import SeededSource
     >>> grr = build({"name": "grr", "domain_size": 4}, [500_000, 1_000_000], "colour")
     >>> found = attack(grr, SeededSource(1), trials=50_000)

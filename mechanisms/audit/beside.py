@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import key_of, score_key
+from mechanisms.category.grr import GrrLadder, grr_ladder
+from mechanisms.constant import ConstantResponse
 from mechanisms.exact import MICRO
-from mechanisms.gradual.constant import ConstantResponse
-from mechanisms.grr import GrrLadder, grr_ladder
 from mechanisms.randomness import Source
-from mechanisms.selection.exponential import ExponentialMechanism
-from mechanisms.selection.mechanism import SelectionMechanism
-from mechanisms.selection.permute_and_flip import PermuteAndFlip
+from mechanisms.top_item.exponential import ExponentialMechanism
+from mechanisms.top_item.mechanism import SelectionMechanism
+from mechanisms.top_item.permute_and_flip import PermuteAndFlip
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.bits import BitChain, BitLadder
+from mechanisms.category.unary import UnaryLadder
+from mechanisms.chains.bits import BitChain, BitLadder
+from mechanisms.chains.finite import FiniteChain
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.chains.symbols import SymbolChain, SymbolDraw
 from mechanisms.errors import ParameterError
 from mechanisms.exact import loss_micro
-from mechanisms.finite import FiniteChain
-from mechanisms.ladders import LadderedMechanism
-from mechanisms.rappor import RapporLadder
-from mechanisms.rungs import GRAINS
-from mechanisms.selection.flip_ladder import PermuteAndFlipLadder, extremes
-from mechanisms.selection.released import ReleaseChain
-from mechanisms.split_bits import SplitBitsLadder
-from mechanisms.supporting import SupportChain
-from mechanisms.symbols import SymbolChain, SymbolDraw
-from mechanisms.unary import UnaryLadder
-from mechanisms.vectors.draws import PackedChain
+from mechanisms.levels import GRAINS
+from mechanisms.number.split_bits import SplitBitsLadder
+from mechanisms.registry import LadderedMechanism
+from mechanisms.string.rappor import RapporLadder
+from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder, extremes
+from mechanisms.top_item.released import ReleaseChain
+from mechanisms.vector.draws import PackedChain
 
 
 def certified(mechanism: LadderedMechanism, level: int) -> int:
@@ -32,7 +32,7 @@ def certified(mechanism: LadderedMechanism, level: int) -> int:
 
     Examples
     --------
-    >>> from mechanisms.ladders import build
+    >>> from mechanisms.registry import build
     >>> grr = build({"name": "grr", "domain_size": 5}, [500_000, 1_000_000], "colour")
     >>> [certified(grr, level) for level in (0, 1)]
     [500000, 1000000]

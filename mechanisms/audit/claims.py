@@ -12,9 +12,9 @@ from mechanisms.audit.bounds import Attack
 from mechanisms.audit.cases import Case
 from mechanisms.audit.certificates import certified
 from mechanisms.exact import MICRO, to_micro
-from mechanisms.ladders import LadderedMechanism, build
 from mechanisms.randomness import Source
-from mechanisms.surveys.christofides import cards_of
+from mechanisms.registry import LadderedMechanism, build
+from mechanisms.survey.christofides import cards_of
 
 #: A parameter of a mechanism.
 Parameter: TypeAlias = object
@@ -29,7 +29,7 @@ class Claim:
     Parameters
     ----------
     name : str
-        In :data:`mechanisms.ladders.REGISTRY`.
+        In :data:`mechanisms.registry.REGISTRY`.
     source : str
         Whose mechanism it is.
     parameters : mapping
@@ -41,7 +41,7 @@ class Claim:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
     def spec(self, micro: int) -> dict[str, Parameter]:
-        """Return the mechanism as :func:`mechanisms.ladders.build` takes it."""
+        """Return the mechanism as :func:`mechanisms.registry.build` takes it."""
         spec: dict[str, Parameter] = {"name": self.name}
         for key, value in self.parameters.items():
             spec[key] = value(micro) if callable(value) else value

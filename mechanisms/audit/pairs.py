@@ -12,16 +12,16 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.finite import FiniteChain
-from mechanisms.ladders import LadderedMechanism
-from mechanisms.numbers.gridded import GridLadder
+from mechanisms.chains.finite import FiniteChain
+from mechanisms.number.gridded import GridLadder
+from mechanisms.number.split_bits import SplitBitsLadder
 from mechanisms.randomness import Source
-from mechanisms.rappor import RapporLadder
+from mechanisms.registry import LadderedMechanism
 from mechanisms.sampling import uniform_below
-from mechanisms.selection.top_item import TopItemLadder
-from mechanisms.split_bits import SplitBitsLadder
-from mechanisms.surveys.ladders import SurveyLadder
-from mechanisms.vectors.coordinates import CoordinatesLadder
+from mechanisms.string.rappor import RapporLadder
+from mechanisms.survey.ladders import SurveyLadder
+from mechanisms.top_item.top_item import TopItemLadder
+from mechanisms.vector.coordinates import CoordinatesLadder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ def worst_pair(mechanism: LadderedMechanism, level: int = -1) -> Pair:
 
     Examples
     --------
-    >>> from mechanisms.ladders import build
+    >>> from mechanisms.registry import build
     >>> worst_pair(build({"name": "threshold", "missing": False}, [1_000_000], "delay")).values
     (0.0, 1.0)
     """
@@ -140,7 +140,7 @@ def some_inputs(mechanism: LadderedMechanism, count: int, source: Source) -> lis
 
     Examples
     --------
-    >>> from mechanisms.ladders import build
+    >>> from mechanisms.registry import build
     >>> from mechanisms.testing import SeededSource
     >>> grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "colour")
     >>> some_inputs(grr, 8, SeededSource(1))

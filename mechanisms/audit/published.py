@@ -16,16 +16,16 @@ from mechanisms.audit.attack import fair_bits
 from mechanisms.audit.cases import Case, Release, Views, unit
 from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.audit.loloha import loloha
-from mechanisms.numbers.originals import LaplaceOriginal
+from mechanisms.number.originals import LaplaceOriginal
 from mechanisms.ordinal.qloss import exponential_rows
-from mechanisms.randomness import Source
-from mechanisms.relaxation import relaxation
-from mechanisms.selection.exponential_randomized_response import (
+from mechanisms.papers.bitrand import FeatureRandomizedResponse, frr_losses
+from mechanisms.papers.deck import ImprovedChristofides, deck_epsilon
+from mechanisms.papers.exponential_randomized_response import (
     ExponentialRandomizedResponse,
     staircase,
 )
-from mechanisms.surveys.deck import ImprovedChristofides, deck_epsilon
-from mechanisms.vectors.bitrand import FeatureRandomizedResponse, frr_losses
+from mechanisms.papers.relaxation import relaxation
+from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.audit.pairs import Pair, some_inputs
 from mechanisms.audit.views import answers, truths
-from mechanisms.ladders import LadderedMechanism
 from mechanisms.randomness import Source
+from mechanisms.registry import LadderedMechanism
 from mechanisms.sampling import uniform_below
 
 if TYPE_CHECKING:

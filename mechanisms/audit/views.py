@@ -13,17 +13,17 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.audit.pairs import Pair
-from mechanisms.bits import BitChain
+from mechanisms.base import SymbolLadder
+from mechanisms.category.subset_selection import SubsetLadder
+from mechanisms.chains.bits import BitChain
+from mechanisms.chains.finite import FiniteChain
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import ParameterError
-from mechanisms.finite import FiniteChain
-from mechanisms.laddered import SymbolLadder
-from mechanisms.ladders import LadderedMechanism
 from mechanisms.randomness import SystemSource
-from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
-from mechanisms.subset_selection import SubsetLadder
-from mechanisms.supporting import SupportChain
-from mechanisms.symbols import SymbolChain
-from mechanisms.vectors.draws import DrawsLadder
+from mechanisms.registry import LadderedMechanism
+from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
+from mechanisms.vector.draws import DrawsLadder
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,18 +8,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.base import Prior
+from mechanisms.category.grr import category, category_array
+from mechanisms.chains.finite import FiniteDraw, FiniteLadder, finite_chain
+from mechanisms.chains.thresholds import MAX_SYMBOLS
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro
-from mechanisms.finite import FiniteDraw, FiniteLadder, finite_chain
 from mechanisms.frozen import frozen
-from mechanisms.grr import category, category_array
-from mechanisms.laddered import Prior
+from mechanisms.levels import GRAINS, certify, check_ladder
 from mechanisms.ordinal.losses import Number, loss_matrix
 from mechanisms.ordinal.search import check_epsilon, equidistant_size, general_size
 from mechanisms.randomness import Source
-from mechanisms.rungs import GRAINS, certify, check_ladder
 from mechanisms.single import SymbolMechanism
-from mechanisms.thresholds import MAX_SYMBOLS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
+from mechanisms.category.grr import GrrLadder
+from mechanisms.chains.finite import FiniteLadder
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
-from mechanisms.finite import FiniteLadder
-from mechanisms.grr import GrrLadder
 from mechanisms.ordinal.brr import BrrLadder
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.expectation import EmEstimate
-    from mechanisms.ladders import LadderedMechanism
+    from mechanisms.estimators.expectation import EmEstimate
+    from mechanisms.registry import LadderedMechanism
 
     #: A channel, and what makes sums over its inputs weights of its outputs.
     Level = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -119,8 +119,8 @@ def ordinal(
     """
     import numpy as np
 
-    from mechanisms.expectation import expectation_maximization
-    from mechanisms.frequency import count_table
+    from mechanisms.estimators.expectation import expectation_maximization
+    from mechanisms.estimators.frequency import count_table
 
     table = count_table(mechanism, counts)
     levels = _levels(cast(Hashable, mechanism))
@@ -177,7 +177,7 @@ candidates are favoured): shares have no unbiased estimate; use ordinal
     """
     import numpy as np
 
-    from mechanisms.frequency import count_table
+    from mechanisms.estimators.frequency import count_table
 
     table = count_table(mechanism, counts)
     levels = _levels(cast(Hashable, mechanism))

@@ -9,12 +9,12 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from mechanisms.chains.finite import FiniteChain, FiniteDraw, rounded
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, exp_micro, loss_micro, to_micro
-from mechanisms.finite import FiniteChain, FiniteDraw, rounded
+from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
 from mechanisms.ordinal.losses import Number, loss_matrix
 from mechanisms.ordinal.search import check_epsilon
-from mechanisms.rungs import GRAINS, MAX_DECISION_EPSILON
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mechanisms.ladders import LadderedMechanism
+    from mechanisms.registry import LadderedMechanism
 
 
 def mean_bound_variance(

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import exp_bounds
-from mechanisms.finite import FiniteChain, FiniteDraw, finite_chain
+from mechanisms.levels import GRAINS, check_ladder
 from mechanisms.ordinal.brr import Windows, strongest_draw
 from mechanisms.ordinal.search import check_epsilon
-from mechanisms.rungs import GRAINS, check_ladder
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -118,8 +118,8 @@ def resized_chain(windows: Sequence[Windows], ladder: Sequence[int]) -> FiniteCh
     -----
     Exact linear programs decide where m ≥ 2 at the stronger rung; for some tens of values.
     """
+    from mechanisms.chains.thresholds import to_grains
     from mechanisms.degradation import degradation
-    from mechanisms.thresholds import to_grains
 
     rungs = check_ladder(ladder)
     if len(windows) != len(rungs):

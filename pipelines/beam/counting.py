@@ -39,6 +39,12 @@ from apache_beam.transforms.userstate import (
 )
 from apache_beam.utils.timestamp import Timestamp
 
+from pipelines.aggregation.counts import Matrix, WindowKey, pack_matrix
+from pipelines.aggregation.keyed import new_key
+from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.shard import step_blocks
+from pipelines.aggregation.state import State
+from pipelines.aggregation.step import Rejects
 from pipelines.beam.plans import fingerprints_of, numbering_of
 from pipelines.beam.reading import (
     NOTES,
@@ -47,20 +53,14 @@ from pipelines.beam.reading import (
     rejected,
 )
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
-from pipelines.counts import Matrix, WindowKey, pack_matrix
-from pipelines.keyed import new_key
-from pipelines.quarantine import rejected as late_rejects
-from pipelines.rows import Rows
-from pipelines.shard import step_blocks
-from pipelines.state import State
-from pipelines.step import Rejects
-from pipelines.written import Tally, numbers_of
+from pipelines.storage.quarantine import rejected as late_rejects
+from pipelines.storage.written import Tally, numbers_of
 from sotto.clocks import now_ms
-from sotto.compiled import CompiledMetric
-from sotto.decode import Reject
-from sotto.documents import canonical, metric_document
-from sotto.reasons import Reason
-from sotto.registry import Registry
+from sotto.plan.compiled import CompiledMetric
+from sotto.plan.registry import Registry
+from sotto.plan.serialization import canonical, metric_document
+from sotto.wire.decode import Reject
+from sotto.wire.reasons import Reason
 
 #: So many gathered rows, or bytes of them, are stepped without waiting any longer.
 ROWS = 20_000

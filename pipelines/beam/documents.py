@@ -35,19 +35,26 @@ from apache_beam.transforms.userstate import (
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
-from pipelines.audit import Totals
+from pipelines.aggregation.audit import Totals
+from pipelines.aggregation.counts import (
+    KEY_BYTES,
+    Matrix,
+    Window,
+    WindowKey,
+    matrix_bytes,
+    unpack_matrix,
+)
 from pipelines.beam.counting import OPEN, PERIOD, SHARD, changed
 from pipelines.beam.stream import Stream, closing_time, moment
-from pipelines.counts import KEY_BYTES, Matrix, Window, WindowKey, matrix_bytes, unpack_matrix
-from pipelines.estimates import joined, rows_of_windows
-from pipelines.manifest import add_totals
-from pipelines.published import (
+from pipelines.estimation.rows import joined, rows_of_windows
+from pipelines.sinks.documents import (
     health_document,
     period_document,
     rejects_document,
     window_document,
 )
-from pipelines.written import Tally
+from pipelines.storage.manifest import add_totals
+from pipelines.storage.written import Tally
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
 

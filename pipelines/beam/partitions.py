@@ -10,17 +10,17 @@ from typing import Protocol
 
 import numpy as np
 
-from pipelines.lanes import EmbeddedLog
-from pipelines.partitions import Partition, Piece, Reader
-from pipelines.quarantined import AHEAD
-from pipelines.topiclanes import PADDING, TopicBlock, lost, timed_block
-from sotto.brokers import Broker
+from pipelines.sinks.quarantine_records import AHEAD
+from pipelines.sources.base import EmbeddedLog
+from pipelines.sources.partition import PADDING, TopicBlock, lost, timed_block
+from pipelines.sources.records import Partition, Piece, Reader
 from sotto.clocks import now_ms
 from sotto.errors import BrokerError, DrainError
-from sotto.logreader import Block, Corrupt
-from sotto.sinktopics import SinkTopic
-from sotto.topicadmin import connected
-from sotto.topics import FoundTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import FoundTopic
+from sotto.log.reader import Block, Corrupt
 
 
 class GoneError(DrainError):

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines import files
-from pipelines.estimates import Candidates
-from pipelines.intent import dump, load
-from pipelines.rows import Rows
-from pipelines.storedplans import StoredPlans
+from pipelines.aggregation.rows import Rows
+from pipelines.estimation.rows import Candidates
+from pipelines.storage import files
+from pipelines.storage.intent import dump, load
+from pipelines.storage.plans import StoredPlans
 from sotto.errors import PlanError
-from sotto.registry import Registry
+from sotto.plan.registry import Registry
 
 #: Seconds between two looks at the folder.
 LOOK_SECONDS = 15.0

@@ -23,19 +23,19 @@ from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorP
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from pipelines import quarantine
+from pipelines.aggregation.blocks import arrivals
+from pipelines.aggregation.rows import Rows, padded_width
 from pipelines.beam.partitions import GoneError, OpenPartition, Partitions
 from pipelines.beam.plans import numbering_of
 from pipelines.beam.stream import Stream, moment
-from pipelines.blocks import arrivals
-from pipelines.lanes import TRUST
-from pipelines.rows import Rows, padded_width
-from pipelines.written import Tally
+from pipelines.sources.base import TRUST
+from pipelines.storage import quarantine
+from pipelines.storage.written import Tally
 from sotto.clocks import now_ms
-from sotto.decode import Reject
 from sotto.errors import DrainError
-from sotto.logreader import EARLIEST, Block
-from sotto.registry import Registry
+from sotto.log.reader import EARLIEST, Block
+from sotto.plan.registry import Registry
+from sotto.wire.decode import Reject
 
 #: A call ends after so many seconds or bytes, whichever comes first.
 READ_SECONDS = 0.5

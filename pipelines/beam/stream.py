@@ -11,8 +11,8 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from pipelines.beam.plans import PlansFolder
 from sotto.errors import ParameterError
-from sotto.logreader import EARLIEST
-from sotto.registry import Registry
+from sotto.log.reader import EARLIEST
+from sotto.plan.registry import Registry
 
 _ALWAYS: Mapping[bytes, int] = MappingProxyType({})
 

@@ -20,7 +20,6 @@ import apache_beam as beam
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from pipelines import files
 from pipelines.beam.graph import build
 from pipelines.beam.partitions import (
     LogPartitions,
@@ -29,6 +28,7 @@ from pipelines.beam.partitions import (
     RequeueTopic,
 )
 from pipelines.beam.plans import PlansFolder, keep_since, load_since
+from pipelines.beam.runners import Runner
 from pipelines.beam.stream import Stream
 from pipelines.beam.writing import (
     DocumentsToDatabase,
@@ -36,19 +36,19 @@ from pipelines.beam.writing import (
     RejectsToFolder,
     RejectsToTopic,
 )
-from pipelines.estimates import Candidates
-from pipelines.intent import dump, load
-from pipelines.lanes import EmbeddedLog
-from pipelines.runners import Runner
-from pipelines.storedplans import StoredPlans
-from sotto.brokers import Broker
+from pipelines.estimation.rows import Candidates
+from pipelines.sources.base import EmbeddedLog
+from pipelines.storage import files
+from pipelines.storage.intent import dump, load
+from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError, ParameterError
-from sotto.registry import Registry
-from sotto.sinktopics import SinkTopic, Stay
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic, Stay
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
 
 FORMAT = 1
 

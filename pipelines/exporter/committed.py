@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipelines import files
-from pipelines.audit import Totals
-from pipelines.commit import StateDirectory
+from pipelines.aggregation.audit import Totals
 from pipelines.exporter.sources import MissingError
-from pipelines.files import AnyPath
-from pipelines.lastdrain import LastDrain
-from pipelines.manifest import Manifest, add_rows
-from pipelines.written import Tally
-from sotto.compiled import CompiledPlan
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.files import AnyPath
+from pipelines.storage.last_run import LastDrain
+from pipelines.storage.manifest import Manifest, add_rows
+from pipelines.storage.written import Tally
 from sotto.errors import DrainError
-from sotto.registry import Registry
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
 
 
 @dataclass(frozen=True)

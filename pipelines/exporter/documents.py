@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipelines.exporter.sources import MissingError
-from sotto.brokers import Broker, make_client
 from sotto.errors import BrokerError
-from sotto.sinktopics import SinkTopic
+from sotto.kafka.brokers import Broker, make_client
+from sotto.kafka.sinktopics import SinkTopic
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient

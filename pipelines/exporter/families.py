@@ -14,9 +14,9 @@ from pipelines.exporter.documents import Documents
 from pipelines.exporter.lag import Lag
 from pipelines.exporter.projected import Projected, Sunk
 from pipelines.exporter.sources import Source, Status
-from pipelines.quarantined import CURABLE
-from sotto.reasons import Reason
-from sotto.registry import Registry
+from pipelines.sinks.quarantine_records import CURABLE
+from sotto.plan.registry import Registry
+from sotto.wire.reasons import Reason
 
 #: The newest budget periods of which something is said; others vanish from the exposition.
 PERIODS_EXPOSED = 8

@@ -20,8 +20,8 @@ from pipelines.exporter.families import Reading, families
 from pipelines.exporter.lag import Lag, Watched, WatchedStream
 from pipelines.exporter.projected import Sunk
 from pipelines.exporter.sources import MissingError, Source, Status, read
-from sotto.log import now_ms
-from sotto.registry import Registry
+from sotto.log.writer import now_ms
+from sotto.plan.registry import Registry
 
 T = TypeVar("T")
 

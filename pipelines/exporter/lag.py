@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from pipelines.exporter.sources import MissingError
-from pipelines.lanes import Lane, Source
-from pipelines.partitions import Partition, Reader
-from sotto.brokers import Broker
-from sotto.logreader import EARLIEST, LogReader, lanes
-from sotto.registry import Registry
-from sotto.sinktopics import SinkTopic
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from pipelines.sources.base import Lane, Source
+from pipelines.sources.records import Partition, Reader
+from sotto.kafka.admin import connected
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import ReportTopic
+from sotto.log.reader import EARLIEST, LogReader, lanes
+from sotto.plan.registry import Registry
 
 #: So many bytes are looked at, over all lanes; the number of records beyond is extrapolated.
 LOOK_BYTES = 32 << 20

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import sqlalchemy as sql
 
-from pipelines.audit import Totals
+from pipelines.aggregation.audit import Totals
 from pipelines.exporter.committed import Period
 from pipelines.exporter.sources import MissingError
-from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
-from pipelines.sinktables import HEALTH, OFFSETS
+from pipelines.sinks.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sinks.tables import HEALTH, OFFSETS
 
 #: Of what a job says of itself.
 NUMBERS = ("reports", "duplicates", "chains", "pseudonyms", "state_bytes")

@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto import clientlogs
 from sotto.cli import given, planfolder, publishing
 from sotto.errors import BrokerError, ParameterError
+from sotto.kafka import client_logs as clientlogs
 
 if TYPE_CHECKING:
-    from pipelines.drain import DrainResult, Progress
-    from pipelines.lanes import Source
+    from pipelines.bounded.run import DrainResult, Progress
+    from pipelines.sources.base import Source
 
 HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
 
@@ -116,22 +116,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto aggregate`` and return its exit status."""
-    from sotto.durations import parse_duration
+    from sotto.plan.durations import parse_duration
 
     seconds = parse_duration(args.every) / 1000
     as_of = None if args.as_of is None else _moment(args.as_of)
     plans, candidates = given.plans_of(args.plan)
     source, publish = _source(args), publishing.publish_of(args)
-    from pipelines.commit import StateDirectory
+    from pipelines.storage.directory import StateDirectory
 
     stored = StateDirectory(args.state).plans
     folder = planfolder.PlanFolder(args.plans, stored, source.open, _warn)
     registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
     given.tell_unsigned(registry.plans)
     quiet_libraries()
-    from pipelines.drain import drain
-    from pipelines.memory import keep_freed_memory
-    from pipelines.runners import Runner
+    from pipelines.aggregation.memory import keep_freed_memory
+    from pipelines.beam.runners import Runner
+    from pipelines.bounded.run import drain
 
     runner = Runner(tuple(args.beam), _tell)
 
@@ -180,13 +180,13 @@ def _source(args: argparse.Namespace) -> Source:
     if args.log is not None:
         if args.topic or args.accept_loss:
             raise ParameterError("--topic and --accept-loss go with --kafka or --broker")
-        from pipelines.lanes import EmbeddedLog
+        from pipelines.sources.base import EmbeddedLog
 
         return EmbeddedLog(args.log)
     if not args.topic:
         raise ParameterError("--topic is missing: sotto topics list shows what there is")
-    from pipelines.topic import KafkaTopics
-    from sotto.topics import ReportTopic
+    from pipelines.sources.topic import KafkaTopics
+    from sotto.kafka.topics import ReportTopic
 
     broker = given.broker_of(args)
     topics = [ReportTopic.parse(name) for name in args.topic]
@@ -199,7 +199,7 @@ def _follow(
     seconds: float,
     unit: str = "bytes",
 ) -> None:
-    from pipelines.results import ProjectionError
+    from pipelines.sinks.results import ProjectionError
 
     ahead: tuple[str, ...] = ()
     begun = False

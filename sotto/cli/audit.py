@@ -24,7 +24,7 @@ from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from mechanisms.audit.claims import Attacker
-    from sotto.compiled import CompiledPlan
+    from sotto.plan.compiled import CompiledPlan
 
 HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
 
@@ -110,10 +110,10 @@ def _plan(args: argparse.Namespace) -> int:
 
 def _read(path: Path) -> CompiledPlan:
     if path.suffix == ".json":
-        from sotto.compiled import CompiledPlan
+        from sotto.plan.compiled import CompiledPlan
 
         return CompiledPlan.from_json(path.read_bytes())
-    from sotto.plan import load_plan
+    from sotto.plan.collection import load_plan
 
     return load_plan(path).compile()
 

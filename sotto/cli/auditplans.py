@@ -17,11 +17,11 @@ from sotto.cli.auditing import (
     finding_document,
     verdict,
 )
-from sotto.spending import Lifetime
+from sotto.design.spending import Lifetime
 
 if TYPE_CHECKING:
     from mechanisms.audit.claims import Attacker, Finding
-    from sotto.compiled import CompiledMetric, CompiledPlan
+    from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class PlanAudit:
         return epsilon_text(audit.permanent or turns * audit.period)
 
     def _ceilings(self) -> list[str]:
-        from sotto.durations import duration_text
+        from sotto.plan.durations import duration_text
 
         plan, unused = self.plan, self.plan.ceilings.period - self.period
         lines = [

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mechanisms.targets import Assumed
-    from sotto.compiled import CompiledPlan
-    from sotto.design import Goal
-    from sotto.paneling import Terms
-    from sotto.questions import Question
+    from mechanisms.planner.targets import Assumed
+    from sotto.design.metric import Goal
+    from sotto.design.panels import Terms
+    from sotto.design.questions import Question
+    from sotto.plan.compiled import CompiledPlan
 
 HELP = "plan a collection: users, precision, ladder, budget, mechanism"
 
@@ -98,8 +98,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto design`` and return its exit status."""
     from sotto.cli import designing
-    from sotto.design import design
-    from sotto.paneling import in_panels
+    from sotto.design.metric import design
+    from sotto.design.panels import in_panels
 
     if (args.plan is None) == (args.type is None):
         raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _panels(args: argparse.Namespace) -> tuple[int, ...]:
-    from sotto.checks import MAX_PANEL
+    from sotto.plan.checks import MAX_PANEL
 
     if args.panels is None:
         return ()
@@ -141,8 +141,8 @@ def _panels(args: argparse.Namespace) -> tuple[int, ...]:
 
 def _terms(args: argparse.Namespace, budget: dict[str, object]) -> Terms:
     """Return what panels are traded against: of a plan its own period, else ``--period``."""
-    from sotto.durations import parse_duration
-    from sotto.paneling import Terms
+    from sotto.design.panels import Terms
+    from sotto.plan.durations import parse_duration
 
     if args.period is not None and args.plan is not None:
         raise ParameterError("a plan says its own period: leave --period out")
@@ -159,7 +159,7 @@ def _terms(args: argparse.Namespace, budget: dict[str, object]) -> Terms:
 
 
 def _goal(args: argparse.Namespace) -> Goal:
-    from sotto.design import Goal
+    from sotto.design.metric import Goal
 
     if not 0 < args.confidence < 1:
         raise ParameterError(f"--confidence must lie in (0, 1), not {args.confidence:g}")
@@ -171,8 +171,8 @@ def _goal(args: argparse.Namespace) -> Goal:
 
 
 def _of_plan(args: argparse.Namespace) -> tuple[list[Question], dict[str, object]]:
-    from sotto.questions import question_of_metric
-    from sotto.spending import lifetime_of
+    from sotto.design.questions import question_of_metric
+    from sotto.design.spending import lifetime_of
 
     if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
         raise ParameterError("a plan says its own types, ladders and ceilings: leave options out")
@@ -196,10 +196,10 @@ def _of_plan(args: argparse.Namespace) -> tuple[list[Question], dict[str, object
 
 def _read(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
     if path.suffix == ".json":
-        from sotto.compiled import CompiledPlan
+        from sotto.plan.compiled import CompiledPlan
 
         return CompiledPlan.from_json(path.read_bytes()), {}
-    from sotto.plan import load_plan
+    from sotto.plan.collection import load_plan
 
     plan = load_plan(path)
     return plan.compile(), dict(plan.candidates)
@@ -207,7 +207,7 @@ def _read(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
 
 def _of_options(args: argparse.Namespace) -> tuple[list[Question], dict[str, object]]:
     from mechanisms.exact import MICRO
-    from sotto.questions import affordable, question_of
+    from sotto.design.questions import affordable, question_of
 
     names = {"domain": "domain_size", "dimensions": "dimensions", "bits": "bits"}
     names |= {"hashes": "hashes", "cohorts": "cohorts"}
@@ -269,7 +269,7 @@ def _numbers(option: str, text: str) -> list[float]:
 
 
 def _assumed(args: argparse.Namespace, kind: str, own: tuple[str, ...]) -> Assumed:
-    from mechanisms.targets import Assumed
+    from mechanisms.planner.targets import Assumed
 
     candidates = _candidates(args.candidates, own) if kind == "string" else ()
     values = None

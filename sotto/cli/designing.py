@@ -9,14 +9,14 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from mechanisms.exact import MICRO
-from mechanisms.targets import MEASURES
+from mechanisms.planner.targets import MEASURES
 from sotto.cli.chart import LogChart
 from sotto.cli.tables import table
-from sotto.durations import duration_text
-from sotto.spending import figure
+from sotto.design.spending import figure
+from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
-    from sotto.design import Design
+    from sotto.design.metric import Design
 
 #: Points of a curve.
 _POINTS = 49

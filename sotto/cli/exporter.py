@@ -28,18 +28,18 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto import clientlogs
 from sotto.cli import given
 from sotto.errors import ParameterError
+from sotto.kafka import client_logs as clientlogs
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from pipelines.exporter.documents import WatchedDocuments
     from pipelines.exporter.lag import Watched, WatchedStream
-    from sotto.brokers import Broker
-    from sotto.registry import Registry
-    from sotto.topics import ReportTopic
+    from sotto.kafka.brokers import Broker
+    from sotto.kafka.topics import ReportTopic
+    from sotto.plan.registry import Registry
 
 HELP = "serve the job's health and estimates to Prometheus"
 
@@ -114,8 +114,8 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
 
     from pipelines.exporter.database import Database
     from pipelines.exporter.health import Health, Readers
-    from pipelines.results import of_state
-    from sotto.durations import parse_duration
+    from pipelines.sinks.results import of_state
+    from sotto.plan.durations import parse_duration
 
     if args.state is None and args.database is None:
         raise ParameterError("--state or --database must say what the job's is")
@@ -132,7 +132,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
 
 
 def _registry_of(paths: list[Path]) -> Registry | None:
-    from sotto.registry import Registry
+    from sotto.plan.registry import Registry
 
     return Registry(given.plans_of(paths)[0]) if paths else None
 
@@ -149,8 +149,8 @@ def _watched(
         return WatchedLog(args.log), None
     if not args.topic:
         return None, None
-    from pipelines.topic import KafkaTopics
-    from sotto.topics import ReportTopic
+    from pipelines.sources.topic import KafkaTopics
+    from sotto.kafka.topics import ReportTopic
 
     broker = given.broker_of(args)
     topics = [ReportTopic.parse(name) for name in args.topic]
@@ -162,7 +162,7 @@ def _watched(
 def _streaming(broker: Broker, topics: list[ReportTopic]) -> tuple[WatchedStream, WatchedDocuments]:
     from pipelines.exporter.documents import WatchedDocuments
     from pipelines.exporter.lag import WatchedStream
-    from sotto.sinktopics import SinkTopic
+    from sotto.kafka.sinktopics import SinkTopic
 
     if len({topic.name for topic in topics}) != 1:
         raise ParameterError("--topic must be epochs of one name")

@@ -18,12 +18,12 @@ from sotto.cli.cells import WRONG_TYPE
 from sotto.cli.lanes import SortedLanes
 from sotto.cli.radio import Clock, Radio
 from sotto.cli.recordings import Recordings
-from sotto.compiled import CompiledMetric, CompiledPlan
 from sotto.errors import ValueTypeError
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 if TYPE_CHECKING:
-    from mechanisms.ladders import LadderedMechanism
     from mechanisms.randomness import Source
+    from mechanisms.registry import LadderedMechanism
 
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"

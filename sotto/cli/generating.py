@@ -16,7 +16,7 @@ from sotto.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sotto.compiled import CompiledMetric, CompiledPlan
+    from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 #: With more values than these a type checker would be slow, and its errors of no use.
 MOST_LITERALS = 64
@@ -208,8 +208,8 @@ def _what(metric: CompiledMetric) -> str:
 
 def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
     """Say how often it is reported, when, and at what cost."""
-    from sotto.checks import amount
-    from sotto.durations import duration_text
+    from sotto.plan.checks import amount
+    from sotto.plan.durations import duration_text
 
     how_often = {
         "first": "the first value",

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sotto.brokers import Broker
-    from sotto.compiled import CompiledPlan
+    from sotto.kafka.brokers import Broker
+    from sotto.plan.compiled import CompiledPlan
 
 
 def add_plans(parser: argparse.ArgumentParser, which: str, *, required: bool = True) -> None:
@@ -49,7 +49,7 @@ def add_broker(
 
 def broker_of(args: argparse.Namespace) -> Broker:
     """Return how to reach the brokers that are given."""
-    from sotto.brokers import Broker, require_client
+    from sotto.kafka.brokers import Broker, require_client
 
     require_client()
     return Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
@@ -58,10 +58,10 @@ def broker_of(args: argparse.Namespace) -> Broker:
 def load(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
     """Return a plan, compiled, and the candidates of its string metrics."""
     if path.suffix == ".json":
-        from sotto.compiled import CompiledPlan
+        from sotto.plan.compiled import CompiledPlan
 
         return CompiledPlan.from_json(path.read_bytes()), {}
-    from sotto.plan import load_plan
+    from sotto.plan.collection import load_plan
 
     plan = load_plan(path)
     return plan.compile(), dict(plan.candidates)
@@ -84,7 +84,7 @@ def tell_unsigned(plans: Sequence[CompiledPlan]) -> None:
     PlanError
         The plans are not of one collector.
     """
-    from sotto.registry import Registry
+    from sotto.plan.registry import Registry
 
     unsigned = Registry(plans).unsigned
     if unsigned:

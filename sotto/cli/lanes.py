@@ -6,7 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 
-from sotto.log import LogWriter
+from sotto.log.writer import LogWriter
 
 BUFFER_BYTES = 64 << 20
 #: What a buffered message costs beside its bytes: a tuple, an integer and an object header.
@@ -35,7 +35,7 @@ class SortedLanes:
     Examples
     --------
     >>> import tempfile
-    >>> from sotto.log import LogReader, lanes
+    >>> from sotto.log.writer import LogReader, lanes
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     with SortedLanes(Path(directory), "devices") as log:
     ...         log.add(9, b"later")

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING
 
-from mechanisms.laddered import VectorLadder
+from mechanisms.base import VectorLadder
 
 if TYPE_CHECKING:
-    from sotto.compiled import CompiledMetric
+    from sotto.plan.compiled import CompiledMetric
 
 #: Among so many devices one is looked for, each of them in turn.
 DEVICES = 1000

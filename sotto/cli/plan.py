@@ -18,7 +18,7 @@ from sotto.cli.tables import table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sotto.compiled import CompiledMetric, CompiledPlan
+    from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 HELP = "check a collection plan, compile it, or write a typed module for apps"
 
@@ -123,8 +123,8 @@ def _check(args: argparse.Namespace) -> int:
 def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     """Say what of a plan is much; return the exit status."""
     from sotto.cli import linking
-    from sotto.log import now_ms
-    from sotto.spending import Levels, warnings
+    from sotto.design.spending import Levels, warnings
+    from sotto.log.writer import now_ms
 
     found = warnings(plan, Levels(args.warn_value, args.warn_day, args.warn_years), now_ms())
     found += linking.warnings(plan.metrics)
@@ -136,7 +136,7 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
 
 def _compile(args: argparse.Namespace) -> int:
     from sotto.errors import ParameterError
-    from sotto.plan import load_plan
+    from sotto.plan.collection import load_plan
 
     compiled = load_plan(args.plan).compile()
     data = compiled.to_json()
@@ -177,11 +177,11 @@ def _generate(args: argparse.Namespace) -> int:
 
 def _loaded(path: Path) -> tuple[CompiledPlan, dict[str, str]]:
     """Return a plan, compiled or not, and why its mechanisms were chosen."""
-    from sotto.compiled import CompiledPlan
+    from sotto.plan.compiled import CompiledPlan
 
     if path.suffix == ".json":
         return CompiledPlan.from_json(path.read_bytes()), {}
-    from sotto.plan import load_plan
+    from sotto.plan.collection import load_plan
 
     loaded = load_plan(path)
     return loaded.compile(), dict(loaded.chosen)
@@ -199,7 +199,7 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
     from sotto.cli.wording import least_reports, told
-    from sotto.log import now_ms
+    from sotto.log.writer import now_ms
 
     lines = [
         f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
@@ -238,7 +238,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 
 
 def _about(metric: CompiledMetric) -> list[str]:
-    from sotto.durations import duration_text
+    from sotto.plan.durations import duration_text
 
     name = metric.mechanism.name
     told = _PARAMETERS | ({"subset_size": "{} favoured"} if name == "brr" else {})
@@ -260,9 +260,9 @@ def _about(metric: CompiledMetric) -> list[str]:
 
 
 def _rungs(metric: CompiledMetric) -> list[list[str]]:
-    from sotto.checks import amount
     from sotto.cli.wording import influence
-    from sotto.durations import duration_text
+    from sotto.plan.checks import amount
+    from sotto.plan.durations import duration_text
 
     return [
         [
@@ -278,7 +278,7 @@ def _rungs(metric: CompiledMetric) -> list[list[str]]:
 
 
 def _costs(plan: CompiledPlan) -> list[list[str]]:
-    from sotto.checks import amount
+    from sotto.plan.checks import amount
 
     rows = [
         [metric.name, amount(metric.cost // metric.limit), str(metric.limit), amount(metric.cost)]
@@ -294,9 +294,9 @@ def _authentication(plan: CompiledPlan) -> str:
 
 
 def _ceilings(plan: CompiledPlan) -> list[str]:
-    from sotto.checks import amount
-    from sotto.durations import duration_text
-    from sotto.spending import in_words, lifetime_of
+    from sotto.design.spending import in_words, lifetime_of
+    from sotto.plan.checks import amount
+    from sotto.plan.durations import duration_text
 
     lines = [
         f"ceiling of a period ({duration_text(plan.period)}): {amount(plan.ceilings.period)}, "

@@ -11,9 +11,9 @@ from sotto.cli import given
 from sotto.errors import BrokerError, ParameterError, PlanError
 
 if TYPE_CHECKING:
-    from pipelines.storedplans import StoredPlans
-    from sotto.compiled import CompiledPlan
-    from sotto.registry import Registry
+    from pipelines.storage.plans import StoredPlans
+    from sotto.plan.compiled import CompiledPlan
+    from sotto.plan.registry import Registry
 
 _ENDINGS = (".json", ".yaml", ".yml")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pipelines.drain import DrainResult
-    from pipelines.publishing import Publish
+    from pipelines.bounded.run import DrainResult
+    from pipelines.sinks.publishing import Publish
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +37,10 @@ def publish_of(args: argparse.Namespace) -> Publish | None:
         if args.publish_broker is not None:
             raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
         return None
-    from pipelines.publishing import EstimatesTopic, Several
-    from pipelines.quarantinetopic import QuarantineTopic
-    from sotto.brokers import Broker
-    from sotto.sinktopics import SinkTopic
+    from pipelines.sinks.publishing import EstimatesTopic, Several
+    from pipelines.sinks.quarantine_topic import QuarantineTopic
+    from sotto.kafka.brokers import Broker
+    from sotto.kafka.sinktopics import SinkTopic
 
     file = args.publish_broker or args.broker
     if file is None and args.kafka is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sotto.wire import HEADER, ROW, RUN
+from sotto.wire.format import HEADER, ROW, RUN
 
 if TYPE_CHECKING:
     from sotto.cli.fleet import Network

@@ -35,7 +35,7 @@ from sotto.errors import ParameterError
 if TYPE_CHECKING:
     from sotto.cli.fleet import Played
     from sotto.cli.recordings import Recordings
-    from sotto.compiled import CompiledPlan
+    from sotto.plan.compiled import CompiledPlan
 
 HELP = "play a CSV or Parquet table back as devices, into an embedded log"
 
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     from sotto.cli.fleet import Schedule
     from sotto.cli.recordings import Columns, read_recordings
     from sotto.cli.replaying import Replay, write_audit
-    from sotto.durations import parse_duration
+    from sotto.plan.durations import parse_duration
 
     started = time.perf_counter()
     if args.processes < 1:
@@ -134,11 +134,11 @@ def run(args: argparse.Namespace) -> int:
 
 def read_plan(path: Path) -> CompiledPlan:
     """Return the plan at ``path``, compiled: YAML, or JSON that is compiled already."""
-    from sotto.compiled import CompiledPlan
+    from sotto.plan.compiled import CompiledPlan
 
     if path.suffix == ".json":
         return CompiledPlan.from_json(path.read_bytes())
-    from sotto.plan import load_plan
+    from sotto.plan.collection import load_plan
 
     return load_plan(path).compile()
 

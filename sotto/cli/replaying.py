@@ -17,8 +17,8 @@ import numpy as np
 from sotto.cli.fleet import AuditLine, Faithful, Fleet, Network, Played, Schedule
 from sotto.cli.lanes import BUFFER_BYTES, SortedLanes
 from sotto.cli.recordings import Recordings
-from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledPlan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -27,10 +27,10 @@ from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pipelines.drain import DrainResult
-    from pipelines.estimates import Candidates
-    from sotto.compiled import CompiledPlan
-    from sotto.reasons import Reason
+    from pipelines.bounded.run import DrainResult
+    from pipelines.estimation.rows import Candidates
+    from sotto.plan.compiled import CompiledPlan
+    from sotto.wire.reasons import Reason
 
 HELP = "count what was rejected for want of a plan"
 
@@ -106,8 +106,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reasons(names: list[str] | None) -> list[Reason]:
-    from pipelines.quarantined import CURABLE, check_reasons
-    from sotto.reasons import Reason
+    from pipelines.sinks.quarantine_records import CURABLE, check_reasons
+    from sotto.wire.reasons import Reason
 
     if names is None:
         return list(CURABLE)
@@ -127,11 +127,11 @@ def _of_state(
     reasons: list[Reason],
 ) -> int:
     """Count what the files of a state directory hold."""
-    from sotto.durations import parse_duration
+    from sotto.plan.durations import parse_duration
 
     seconds = parse_duration(args.wait) / 1000
     quiet_libraries()
-    from pipelines.requeue import requeue
+    from pipelines.requeue.state import requeue
 
     with stopping() as stopped, bar("reports", "requeue") as progress:
         result = requeue(
@@ -159,8 +159,8 @@ def summary(result: DrainResult) -> list[str]:
 
 def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> list[str]:
     """Say what is in quarantine for these reasons, and what becomes of it."""
-    from pipelines.commit import StateDirectory
-    from pipelines.withheld import waiting
+    from pipelines.requeue.withheld import waiting
+    from pipelines.storage.directory import StateDirectory
 
     directory = StateDirectory(state)
     manifest = directory.manifest()
@@ -189,7 +189,7 @@ def told(
     plans : iterable of CompiledPlan
         Those that are given.
     """
-    from sotto.registry import names_of
+    from sotto.plan.registry import names_of
 
     names = names_of(plans)
     cured = sum(rows for (_, plan), rows in waiting.items() if plan in names)
@@ -223,8 +223,8 @@ def _of_topic(args: argparse.Namespace, plans: list[CompiledPlan], reasons: list
         raise ParameterError(
             "--database goes with --state: of a streaming job sotto sink writes one"
         )
-    from pipelines.requeuetopic import RequeueTopics
-    from sotto.topics import ReportTopic
+    from pipelines.requeue.topic import RequeueTopics
+    from sotto.kafka.topics import ReportTopic
 
     broker = given.broker_of(args)
     name = ReportTopic.parse(args.topic).name

@@ -22,7 +22,7 @@ from sotto.cli import given
 from sotto.errors import BrokerError
 
 if TYPE_CHECKING:
-    from pipelines.sink import Sink, Sunk
+    from pipelines.sinks.sink import Sink, Sunk
 
 HELP = "write a topic of estimates to a database"
 
@@ -59,11 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto sink`` and return its exit status."""
-    from pipelines.sink import Sink
-    from pipelines.sinkdatabase import SinkDatabase
+    from pipelines.sinks.database import SinkDatabase
+    from pipelines.sinks.sink import Sink
     from sotto.cli.aggregate import stopping
-    from sotto.durations import parse_duration
-    from sotto.sinktopics import SinkTopic
+    from sotto.kafka.sinktopics import SinkTopic
+    from sotto.plan.durations import parse_duration
 
     seconds = parse_duration(args.every) / 1000
     topic = SinkTopic.parse(args.topic)
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _follow(sink: Sink, stopped: threading.Event, seconds: float) -> None:
-    from pipelines.results import ProjectionError
+    from pipelines.sinks.results import ProjectionError
 
     begun = False
     while not stopped.is_set():

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto stream`` and return its exit status."""
     from pipelines.beam.submission import JobFolder, submit
-    from sotto.durations import parse_duration
+    from sotto.plan.durations import parse_duration
 
     folder = JobFolder(args.state)
     io = _io(args, folder)
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _io(args: argparse.Namespace, folder: JobFolder) -> Topics | Log:
     from pipelines.beam.submission import Log, Topics
-    from sotto.topics import ReportTopic
+    from sotto.kafka.topics import ReportTopic
 
     if args.log is not None:
         if args.topic:

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING
 
 from sotto.cli import given
 from sotto.cli.tables import table
-from sotto.durations import duration_text
 from sotto.errors import BrokerError, ParameterError
-from sotto.topicaccess import ROLES, grants
+from sotto.kafka.access import ROLES, grants
+from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
-    from sotto.brokers import Broker
-    from sotto.compiled import CompiledPlan
-    from sotto.sinktopics import SinkTopic, Stay
-    from sotto.topics import FoundTopic, ReportTopic
+    from sotto.kafka.brokers import Broker
+    from sotto.kafka.sinktopics import SinkTopic, Stay
+    from sotto.kafka.topics import FoundTopic, ReportTopic
+    from sotto.plan.compiled import CompiledPlan
 
 HELP = "make and check the Kafka topics of reports"
 
@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
-    from sotto.durations import parse_duration
-    from sotto.topicadmin import connected
-    from sotto.topics import ReportTopic
+    from sotto.kafka.admin import connected
+    from sotto.kafka.topics import ReportTopic
+    from sotto.plan.durations import parse_duration
 
     topic = ReportTopic(args.name, args.epoch, args.partitions)
     plans = _plans(args.plan, topic)
@@ -117,8 +117,8 @@ def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
 
 
 def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
-    from sotto.topicadmin import connected
-    from sotto.topics import ReportTopic
+    from sotto.kafka.admin import connected
+    from sotto.kafka.topics import ReportTopic
 
     topic = ReportTopic.parse(args.topic)
     plans = _plans(args.plan, topic)
@@ -131,7 +131,7 @@ def _check(args: argparse.Namespace, broker: Broker) -> list[str]:
 
 
 def _list(args: argparse.Namespace, broker: Broker) -> list[str]:
-    from sotto.topicadmin import connected
+    from sotto.kafka.admin import connected
 
     with connected(broker) as topics:
         epochs = topics.epochs(args.name)
@@ -142,13 +142,13 @@ def _list(args: argparse.Namespace, broker: Broker) -> list[str]:
 
 
 def _sinks(args: argparse.Namespace, topic: ReportTopic) -> list[SinkTopic]:
-    from sotto.sinktopics import KINDS, SinkTopic
+    from sotto.kafka.sinktopics import KINDS, SinkTopic
 
     return [SinkTopic(topic.name, kind) for kind in KINDS] if args.sinks else []
 
 
 def _stay(plans: list[CompiledPlan]) -> Stay:
-    from sotto.sinktopics import Stay
+    from sotto.kafka.sinktopics import Stay
 
     return Stay(max(plan.horizon for plan in plans), min(plan.retention for plan in plans))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sotto.compiled import CompiledMetric, CompiledPlan
+    from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 #: Of how many reports the detection floors in a plan's description are.
 REPORTS = 10_000
@@ -30,7 +30,7 @@ def told(metric: CompiledMetric) -> str:
 
 def _named_at_most(metric: CompiledMetric) -> float | None:
     """Return how likely permute-and-flip names an item that leads by all that is counted."""
-    from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
+    from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 
     mechanism = metric.mechanism
     if not isinstance(mechanism, PermuteAndFlipLadder):
@@ -67,7 +67,7 @@ def detection_floor(metric: CompiledMetric, reports: int) -> float | None:
     None where the estimates are no shares, or none of which it can be said.
     """
     from mechanisms.estimate import ShareNoise
-    from sotto.noise import noise_of
+    from sotto.design.noise import noise_of
 
     said = noise_of(metric.mechanism, metric.sent - 1)
     if said is None or metric.type not in ("category", "boolean", "ordinal", "survey"):
@@ -87,7 +87,7 @@ def influence(metric: CompiledMetric, level: int) -> float | None:
     and so is what it is moved by. None where an estimate is no sum over reports, and for strings:
     the regression takes what is not set for evidence too, and weighs it by the other candidates.
     """
-    from sotto.noise import Noise, noise_of
+    from sotto.design.noise import Noise, noise_of
 
     spec = metric.spec
     if metric.type == "string":

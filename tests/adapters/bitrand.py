@@ -7,9 +7,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.allocation import bit_weights, split_epsilon
-from mechanisms.vectors import bitrand
-from mechanisms.vectors.optimum import answer_noise, k_push_variance, push_variance
+from mechanisms.number.allocation import bit_weights, split_epsilon
+from mechanisms.papers import bitrand
+from mechanisms.vector.optimum import answer_noise, k_push_variance, push_variance
 
 
 def frr(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -9,22 +9,22 @@ from typing import Any
 from mechanisms.channel import Channel
 from mechanisms.degradation import forward_kernel
 from mechanisms.errors import UnrelatedRungsError
-from mechanisms.gradual.estimation import (
+from mechanisms.papers.estimation import (
     bit_noise,
     mixed_count,
     response_mean,
     response_share_variance,
     response_shares,
 )
-from mechanisms.gradual.noisy_sampling import noisy_sampling_epsilon, noisy_sampling_variance
-from mechanisms.rappor import differing_bits_epsilon, expected_differing_bits
-from mechanisms.relaxation import (
+from mechanisms.papers.noisy_sampling import noisy_sampling_epsilon, noisy_sampling_variance
+from mechanisms.papers.relaxation import (
     bit_degradation,
     chain_log_ratio,
     chain_probability,
     degradation_probabilities,
     relaxation,
 )
+from mechanisms.string.rappor import differing_bits_epsilon, expected_differing_bits
 
 Inputs = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mechanisms.numbers.formulas import (
+from mechanisms.number.formulas import (
     dithering_variance,
     duchi_variance,
     hybrid_variance,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.surveys.christofides import Christofides, cards_epsilon
-from mechanisms.surveys.deck import deck_epsilon, deck_variance
-from mechanisms.surveys.designs import Simmons, Warner
+from mechanisms.papers.deck import deck_epsilon, deck_variance
+from mechanisms.survey.christofides import Christofides, cards_epsilon
+from mechanisms.survey.designs import Simmons, Warner
 
 
 def _cards(inputs: dict[str, Any]) -> Christofides:

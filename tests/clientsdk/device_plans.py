@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sotto.compiled import CompiledPlan
-from sotto.wire import decode_message
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.format import decode_message
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

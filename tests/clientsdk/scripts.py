@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sotto.log import LogReader, lanes
+from sotto.log.writer import LogReader, lanes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

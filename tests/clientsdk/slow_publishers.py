@@ -9,8 +9,8 @@ from unittest.mock import patch
 from device_plans import metric, plan
 
 from clientsdk import MemoryPublisher
-from sotto.compiled import CompiledPlan
 from sotto.errors import PublishError
+from sotto.plan.compiled import CompiledPlan
 
 VAST = {"period": 10**12, "lifetime": 10**12}
 #: In milliseconds of real time.
@@ -29,7 +29,7 @@ def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
         **changes,
     }
     # Real plans have a second at least.
-    with patch("sotto.checks.MIN_RESOLUTION", RESOLUTION):
+    with patch("sotto.plan.checks.MIN_RESOLUTION", RESOLUTION):
         return plan(*(metrics or (metric("colour", "every", 1000, ladder=ladder),)), **changes)
 
 

@@ -96,5 +96,5 @@ def test_importing_the_sdk_imports_nothing_heavy():
 def test_nor_does_recording(tmp_path):
     document = plan(metric("colour", "every", 3)).to_json().decode()
     imported = loaded(_RECORDING, document, str(tmp_path / "device.db"))
-    assert "mechanisms.grr" in imported
+    assert "mechanisms.category.grr" in imported
     assert not HEAVY & imported

@@ -32,9 +32,9 @@ from clientsdk import (
 )
 from clientsdk.errand import Errand
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.compiled import CompiledPlan
-from sotto.documents import canonical
 from sotto.errors import ParameterError, PublishError, StoreError
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.serialization import canonical
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ INSTANTS = """
 import signal, sqlite3
 from contextlib import closing
 from clientsdk.ledger import read_file
-from sotto.log import LogReader, lanes
+from sotto.log.writer import LogReader, lanes
 
 LATE = 5
 

@@ -24,7 +24,7 @@ from clientsdk import Broker, KafkaPublisher, Publisher, connections, kafkapubli
 from clientsdk.publishers import Buffered
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError
-from sotto.wire import Row, encode_message
+from sotto.wire.format import Row, encode_message
 
 #: The played cluster makes topics of four partitions.
 TOPIC = "reports-e1-p4"

@@ -9,7 +9,7 @@ from device_plans import DAY, START, WEEK, metric, plan, reports
 from clientsdk import Ceilings, MemoryPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
-from sotto.wire import decode_message
+from sotto.wire.format import decode_message
 
 
 def test_two_plans_under_one_pseudonym_share_no_message(tmp_path):

@@ -20,12 +20,12 @@ from statistical import check_at_least, check_binomial, check_counts, check_vari
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, panels
 from clientsdk.testing import FakeClock
-from mechanisms.frequency import frequencies
-from mechanisms.precision import precision
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.planner.precision import precision
+from mechanisms.planner.targets import Assumed
 from mechanisms.randomness import SystemSource
-from mechanisms.targets import Assumed
-from sotto.paneling import Terms, in_panels
-from sotto.questions import question_of
+from sotto.design.panels import Terms, in_panels
+from sotto.design.questions import question_of
 
 N = 5
 CYCLES = 6
@@ -175,7 +175,7 @@ def test_coverage_and_errors_are_those_of_the_design(panel: int) -> None:
 
 
 def predicted(asked, users: int, panel: int):
-    from sotto.design import Goal, design
+    from sotto.design.metric import Goal, design
 
     (row,) = in_panels(design(asked, Goal(), users), (panel,), Terms(WEEK, 2_000_000, None))
     return row

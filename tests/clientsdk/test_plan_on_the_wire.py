@@ -21,8 +21,8 @@ from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.digests import sha256
-from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError, PlanError
+from sotto.plan.compiled import CompiledPlan
 
 SURVEY = {
     **{key: value for key, value in metric("asked").items() if key not in ("domain", "outside")},

@@ -13,8 +13,8 @@ from clientsdk.meanings import meaning
 from clientsdk.testing import FakeClock, SeededClient, reported
 from mechanisms.testing import SeededSource
 from sotto.errors import PublishError, StoreError
-from sotto.plan import parse_plan
-from sotto.wire import Row
+from sotto.plan.collection import parse_plan
+from sotto.wire.format import Row
 
 METRICS = (
     metric("colour", "every", limit=2),

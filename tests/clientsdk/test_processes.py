@@ -10,7 +10,7 @@ from messages import message
 from scripts import FORK, published, run, start
 
 from clientsdk.ledger import read_file
-from sotto.log import lanes
+from sotto.log.writer import lanes
 
 VAST = {"period": 10**12, "lifetime": 10**12}
 

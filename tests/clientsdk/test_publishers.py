@@ -21,8 +21,8 @@ from clientsdk.logpublisher import LIMIT
 from clientsdk.publishers import Buffered
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
-from sotto.log import LogReader, lanes
-from sotto.wire import decode_message
+from sotto.log.writer import LogReader, lanes
+from sotto.wire.format import decode_message
 
 
 def records(directory):
@@ -92,14 +92,14 @@ def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monke
     client.record("colour", "a")
     client.clock.advance(hours=3)
     with monkeypatch.context() as patch:
-        patch.setattr("sotto.log.os.fsync", _broken)
+        patch.setattr("sotto.log.writer.os.fsync", _broken)
         # Opening the lane forces its directory to disk: that fails first, and leaves nothing.
         assert isinstance(client.flush().error, PublishError)
     assert lanes(tmp_path) == ()
     assert client.flush().sent == 1
     client.clock.advance(days=1)
     with monkeypatch.context() as patch:
-        patch.setattr("sotto.log.os.fsync", _broken)
+        patch.setattr("sotto.log.writer.os.fsync", _broken)
         result = client.flush()
         assert (result.sent, result.remaining) == (0, 1)
         assert isinstance(result.error, PublishError)
@@ -121,7 +121,7 @@ def test_after_a_fault_in_publishing_a_new_lane_takes_everything(
     publisher.publish(0, message(b"before"))
     with monkeypatch.context() as patch:
         for call in calls:
-            patch.setattr(f"sotto.log.os.{call}", _broken)
+            patch.setattr(f"sotto.log.writer.os.{call}", _broken)
         with pytest.raises(PublishError, match="not written"):
             publisher.publish(0, message(b"lost"))
     # What was taken before the fault is not vouched for, so it comes again.
@@ -163,7 +163,7 @@ def test_who_published_to_a_lane_that_failed_learns_it(tmp_path, monkeypatch, ot
         publisher.publish(0, first)
     publisher.publish(0, second)
     with monkeypatch.context() as patch:
-        patch.setattr("sotto.log.os.fsync", breaking(publisher, pseudonym(0)))
+        patch.setattr("sotto.log.writer.os.fsync", breaking(publisher, pseudonym(0)))
         if how == "room":
             publisher.publish(0, third)
         elif how == "publish":
@@ -183,7 +183,7 @@ def test_a_full_disk_keeps_the_lane(tmp_path, monkeypatch):
     publisher = EmbeddedLogPublisher(tmp_path)
     publisher.publish(0, message(b"first"))
     with monkeypatch.context() as patch:
-        patch.setattr("sotto.log.os.pwrite", _broken)
+        patch.setattr("sotto.log.writer.os.pwrite", _broken)
         with pytest.raises(PublishError, match="not written"):
             publisher.publish(0, message(b"second"))
     publisher.sync()
@@ -243,7 +243,7 @@ def test_no_lane_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
         client.flush()
     # After an outage, the reports of several pseudonyms in one flush.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sotto.log.os.pwrite", _broken)
+        patch.setattr("sotto.log.writer.os.pwrite", _broken)
         for _ in range(3):
             client.record("colour", "a")
             client.clock.advance(ms=WEEK - DAY)
@@ -353,7 +353,7 @@ def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):
         return real(descriptor, data, offset) if offset == 0 else _broken()
 
     with monkeypatch.context() as patch:
-        patch.setattr("sotto.log.os.pwrite", full_after_the_header)
+        patch.setattr("sotto.log.writer.os.pwrite", full_after_the_header)
         for each in range(LIMIT + 3):
             with pytest.raises(PublishError, match="not written"):
                 publisher.publish(0, message(pseudonym=pseudonym(each)))
@@ -361,7 +361,7 @@ def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):
     publisher.close()
     assert len(lanes(tmp_path)) == 1
     with monkeypatch.context() as patch:
-        patch.setattr("sotto.log.os.pwrite", _broken)
+        patch.setattr("sotto.log.writer.os.pwrite", _broken)
         with pytest.raises(PublishError, match="cannot be opened"):
             publisher.publish(0, message())
     assert len(lanes(tmp_path)) == 1

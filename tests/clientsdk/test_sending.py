@@ -21,7 +21,7 @@ from clientsdk import Ceilings, MemoryPublisher, mark
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
 from sotto.errors import PublishError, StoreError
-from sotto.wire import MAX_MESSAGE, decode_message
+from sotto.wire.format import MAX_MESSAGE, decode_message
 
 VAST = {"period": 10**12, "lifetime": 10**12}
 

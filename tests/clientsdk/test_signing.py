@@ -27,12 +27,12 @@ from clientsdk import MemoryPublisher, Outcome, ratchet, schema
 from clientsdk.errand import Errand
 from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient, reported
-from sotto.decode import decode
 from sotto.errors import PublishError
-from sotto.reasons import Reason
-from sotto.registry import Registry
-from sotto.signatures import Signer, needs_signature, signed_pseudonym
-from sotto.wire import TRAILER, decode_message
+from sotto.plan.registry import Registry
+from sotto.wire.decode import decode
+from sotto.wire.format import TRAILER, decode_message
+from sotto.wire.reasons import Reason
+from sotto.wire.signatures import Signer, needs_signature, signed_pseudonym
 
 EVERY = metric("colour", "every", 3)
 

@@ -188,9 +188,9 @@ def _fails_with(error):
 
 
 STAGES = {
-    "encode": "sotto.compiled.symbol_of",
+    "encode": "sotto.plan.compiled.symbol_of",
     "coins": "clientsdk.draws.identifier",
-    "draw": "mechanisms.laddered.Ladder.draw",
+    "draw": "mechanisms.base.Ladder.draw",
     "store": "clientsdk.spool.insert",
     "book": "clientsdk.booking.Booking.book",
     "warn": "clientsdk.complaints.warn",

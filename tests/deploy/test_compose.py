@@ -26,8 +26,8 @@ from deploy.kafka import settings as kafka_settings
 from deploy.kafka.certificates import Keys
 from pipelines.beam.submission import FLINK
 from sotto.cli import _parsed
-from sotto.plan import load_plan
-from sotto.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.collection import load_plan
 
 ROOT = Path(__file__).parent.parent.parent
 PROFILES = ("flink", "drain")

@@ -18,9 +18,9 @@ from clientsdk import MemoryPublisher, Settings
 from clientsdk.client import Client
 from examples.apps import usage
 from sotto.cli.generating import module_text
-from sotto.log import LogReader, lanes
-from sotto.plan import load_plan
-from sotto.wire import decode_message
+from sotto.log.writer import LogReader, lanes
+from sotto.plan.collection import load_plan
+from sotto.wire.format import decode_message
 
 pytestmark = pytest.mark.slow
 

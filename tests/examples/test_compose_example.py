@@ -9,10 +9,10 @@ import pytest
 from clientsdk import EmbeddedLogPublisher, MemoryPublisher
 from clientsdk.testing import FakeClock
 from examples.compose.__main__ import PLAN, send
-from pipelines.drain import drain
-from pipelines.results import Results, of_state
+from pipelines.bounded.run import drain
+from pipelines.sinks.results import Results, of_state
 from sotto.errors import PublishError
-from sotto.plan import load_plan
+from sotto.plan.collection import load_plan
 
 
 def test_every_device_sends_both_rungs_of_all_answers() -> None:

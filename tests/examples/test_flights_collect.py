@@ -10,10 +10,10 @@ import pytest
 from examples.flights.collect import Collected
 from examples.flights.demo import PLAN
 from examples.flights.truth import Truth
-from pipelines.counts import Window, WindowKey
-from pipelines.estimates import rows_of_windows
-from sotto.plan import load_plan
-from sotto.registry import Registry
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.estimation.rows import rows_of_windows
+from sotto.plan.collection import load_plan
+from sotto.plan.registry import Registry
 
 
 @pytest.mark.parametrize("yes", [0, 19])

@@ -25,14 +25,14 @@ from examples.flights.faults import (
     damage,
 )
 from mechanisms.coins import shard_of
-from sotto.compiled import CompiledPlan
-from sotto.decode import Decoded, decode
-from sotto.log import LogReader, LogWriter, lanes
-from sotto.logreader import Corrupt
-from sotto.plan import load_plan
-from sotto.reasons import Reason
-from sotto.registry import Registry
-from sotto.wire import Row, decode_message, encode_message
+from sotto.log.reader import Corrupt
+from sotto.log.writer import LogReader, LogWriter, lanes
+from sotto.plan.collection import load_plan
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.decode import Decoded, decode
+from sotto.wire.format import Row, decode_message, encode_message
+from sotto.wire.reasons import Reason
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

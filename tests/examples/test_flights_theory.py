@@ -18,8 +18,8 @@ from examples.flights.truth import KeptReports, Truth
 from mechanisms.testing import SeededSource
 from sotto.cli.recordings import Columns, read_recordings
 from sotto.cli.replaying import Replay
-from sotto.compiled import CompiledPlan
-from sotto.plan import load_plan
+from sotto.plan.collection import load_plan
+from sotto.plan.compiled import CompiledPlan
 
 SEED = 20130101
 REPORTS = 20_000

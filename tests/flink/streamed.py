@@ -20,10 +20,10 @@ from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import ENDED, Job, JobManager
 from deploy.kafka.broker import LocalBroker
 from pipelines.beam.plans import LOOK_SECONDS
-from pipelines.results import ESTIMATES, PERIODS, QUARANTINE, WINDOWS, Results, of_state
+from pipelines.sinks.results import ESTIMATES, PERIODS, QUARANTINE, WINDOWS, Results, of_state
 from sotto.cli import main
-from sotto.compiled import CompiledPlan
-from sotto.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.compiled import CompiledPlan
 
 #: How long anything may take on a machine that has much else to do, in seconds.
 PATIENCE = 240

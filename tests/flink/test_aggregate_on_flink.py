@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.drain import plan, write
 from deploy.flink.cluster import LocalFlink
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
+from pipelines.bounded.run import drain
+from pipelines.storage.directory import StateDirectory
 
 pytestmark = pytest.mark.slow
 

@@ -23,8 +23,8 @@ from clientsdk.testing import small_plan
 from deploy import jars
 from deploy.errors import MissingToolError, UnavailableError
 from deploy.kafka.broker import SOURCE, LocalBroker
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.topics import ReportTopic
 
 HEAP = 192
 #: A broker that lives for seconds starts sooner where Java optimizes less.
@@ -54,7 +54,7 @@ def _sockets_of_refused_connections() -> Iterator[None]:
 def server() -> ForkServerContext:
     """Makes processes that have all imported already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["drained", "sink_child", "pipelines.job"])
+    context.set_forkserver_preload(["drained", "sink_child", "pipelines.bounded.job"])
     return context
 
 

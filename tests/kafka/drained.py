@@ -15,10 +15,10 @@ from kafka import KafkaProducer
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from pipelines.drain import DrainResult, drain
-from pipelines.manifest import Manifest
-from pipelines.topic import KafkaTopics
-from sotto.topics import ReportTopic
+from pipelines.bounded.run import DrainResult, drain
+from pipelines.sources.topic import KafkaTopics
+from pipelines.storage.manifest import Manifest
+from sotto.kafka.topics import ReportTopic
 
 #: Reports that a drain of these tests takes at most.
 MAX_REPORTS = 30

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import zstandard
 
-from sotto.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _ZSTD = 4

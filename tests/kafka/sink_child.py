@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
-from pipelines import sink as module
-from pipelines.sink import Sink, Sunk
-from pipelines.sinkdatabase import SinkDatabase
-from sotto.brokers import Broker
-from sotto.sinktopics import SinkTopic
+from pipelines.sinks import sink as module
+from pipelines.sinks.database import SinkDatabase
+from pipelines.sinks.sink import Sink, Sunk
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
 
 
 def sunk(broker: Broker, topic: SinkTopic, url: str, **options: object) -> Sunk:

@@ -20,7 +20,7 @@ from clientsdk import Broker, KafkaPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.cli import main
 from sotto.errors import PublishError
-from sotto.producers import end_producer, make_producer
+from sotto.kafka.producers import end_producer, make_producer
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from drained import drained
 from kafka import KafkaProducer
 from yesterday import publish
 
-from pipelines import unpacking
+from pipelines.sources import unpacking
 
 pytestmark = pytest.mark.slow
 

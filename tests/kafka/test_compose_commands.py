@@ -21,9 +21,9 @@ from deploy.ports import HOST, free_ports
 from examples.compose.__main__ import PLAN, send
 from sotto.cli import main
 from sotto.errors import BrokerError
-from sotto.plan import load_plan
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.collection import load_plan
 
 pytestmark = pytest.mark.slow
 

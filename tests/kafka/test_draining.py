@@ -21,13 +21,13 @@ from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from pipelines.driver import STEPS
+from pipelines.bounded.driver import STEPS
+from pipelines.bounded.run import drain
+from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError, DrainError
-from sotto.log import LogWriter
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.topics import ReportTopic
+from sotto.log.writer import LogWriter
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from yesterday import publish
 from clientsdk import Broker
 from deploy.kafka.broker import LocalBroker
 from sotto.cli import main
-from sotto.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic
 
 pytestmark = pytest.mark.slow
 

@@ -12,15 +12,15 @@ from yesterday import publish
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
-from pipelines.drain import drain
-from pipelines.publishing import EstimatesTopic
-from pipelines.sink import Sink
-from pipelines.sinkdatabase import SinkDatabase
-from pipelines.topic import KafkaTopics
+from pipelines.bounded.run import drain
+from pipelines.sinks.database import SinkDatabase
+from pipelines.sinks.publishing import EstimatesTopic
+from pipelines.sinks.sink import Sink
+from pipelines.sources.topic import KafkaTopics
 from sotto.cli import main
-from sotto.sinktopics import SinkTopic, Stay
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.sinktopics import SinkTopic, Stay
+from sotto.kafka.topics import ReportTopic
 
 pytestmark = pytest.mark.slow
 

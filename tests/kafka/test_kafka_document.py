@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sotto.cli import main
-from sotto.topics import MAX_BATCH
+from sotto.kafka.topics import MAX_BATCH
 
 pytestmark = pytest.mark.slow
 

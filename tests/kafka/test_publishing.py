@@ -17,7 +17,7 @@ from messages import SOMEBODY, message, pseudonym
 from clientsdk import Broker, KafkaPublisher, producing
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.errors import PublishError
-from sotto.wire import HEADER, MAX_MESSAGE, ROW, RUN, Row, decode_message, encode_message
+from sotto.wire.format import HEADER, MAX_MESSAGE, ROW, RUN, Row, decode_message, encode_message
 
 pytestmark = pytest.mark.slow
 

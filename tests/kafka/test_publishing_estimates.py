@@ -25,19 +25,19 @@ from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
 from mechanisms.frozen import replace
-from pipelines.commit import StateDirectory
-from pipelines.drain import DrainResult, drain
-from pipelines.publication import Publication
-from pipelines.publishing import EstimatesTopic
-from pipelines.results import ProjectionError, Results, of_state
-from pipelines.sink import Sink, Sunk
-from pipelines.sinkdatabase import SinkDatabase
-from pipelines.topic import KafkaTopics
+from pipelines.bounded.run import DrainResult, drain
+from pipelines.sinks.database import SinkDatabase
+from pipelines.sinks.publication import Publication
+from pipelines.sinks.publishing import EstimatesTopic
+from pipelines.sinks.results import ProjectionError, Results, of_state
+from pipelines.sinks.sink import Sink, Sunk
+from pipelines.sources.topic import KafkaTopics
+from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import BrokerError, DrainError
-from sotto.sinktopics import SinkTopic, Stay
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.sinktopics import SinkTopic, Stay
+from sotto.kafka.topics import ReportTopic
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def drained(
 
 def results(url: object) -> dict[str, list[dict[str, object]]]:
     """Return what a database estimates, and of how much; not the way there."""
-    from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+    from pipelines.sinks.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 
     with Results(url, create=False) as found:  # type: ignore[arg-type]
         tables = {t.name: found.table(t) for t in (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)}

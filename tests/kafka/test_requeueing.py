@@ -11,21 +11,21 @@ from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from pipelines import files, quarantine
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from pipelines.publishing import Several
-from pipelines.quarantined import parse, quarantine_record
-from pipelines.quarantinetopic import NAME, QuarantineTopic
-from pipelines.topic import KafkaTopics
+from pipelines.bounded.run import drain
+from pipelines.sinks.publishing import Several
+from pipelines.sinks.quarantine_records import parse, quarantine_record
+from pipelines.sinks.quarantine_topic import NAME, QuarantineTopic
+from pipelines.sources.topic import KafkaTopics
+from pipelines.storage import files, quarantine
+from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
-from sotto.columns import Reject
-from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
-from sotto.reasons import Reason
-from sotto.sinktopics import SinkTopic, Stay
-from sotto.topicadmin import connected
-from sotto.topics import ReportTopic
+from sotto.kafka.admin import connected
+from sotto.kafka.sinktopics import SinkTopic, Stay
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.columns import Reject
+from sotto.wire.reasons import Reason
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from segments import stored
 
 from clientsdk import KafkaPublisher
 from clientsdk.testing import FakeClock, SeededClient, small_plan
-from sotto import producers
-from sotto.wire import decode_message, pseudonym_of
+from sotto.kafka import producers
+from sotto.wire.format import decode_message, pseudonym_of
 
 pytestmark = pytest.mark.slow
 

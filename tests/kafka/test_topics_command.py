@@ -8,8 +8,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from sotto.cli import main
-from sotto.durations import duration_text
-from sotto.topicadmin import connected
+from sotto.kafka.admin import connected
+from sotto.plan.durations import duration_text
 
 pytestmark = pytest.mark.slow
 
@@ -142,7 +142,7 @@ def test_a_broker_that_cannot_be_reached_is_told(run):
 
 
 def test_a_broker_of_another_version_is_refused(run, monkeypatch):
-    monkeypatch.setattr("sotto.brokers.OLDEST_BROKER", (9, 1))
+    monkeypatch.setattr("sotto.kafka.brokers.OLDEST_BROKER", (9, 1))
     refused(run("check", "made-e1-p8"), "Sotto needs 9.1 or newer: upgrade it")
 
 
@@ -155,7 +155,7 @@ def test_tls_and_a_name_from_a_file(run, secured, tmp_path, monkeypatch):
         f'{{"servers": "{known.servers}", "ca": "{known.ca}", "user": "x", "password": "y"}}',
         encoding="utf-8",
     )
-    monkeypatch.setattr("sotto.topicadmin.PATIENCE", 2.0)
+    monkeypatch.setattr("sotto.kafka.admin.PATIENCE", 2.0)
     refused(
         run("check", "private-e1-p2", where=("--broker", str(stranger))),
         "does not let us in: check user, password and mechanism",

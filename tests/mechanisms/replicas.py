@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.ladders import LadderedMechanism
+from mechanisms.registry import LadderedMechanism
 from mechanisms.testing import SeededSource
 
 ROWS = 400_000

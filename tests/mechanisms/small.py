@@ -10,14 +10,14 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from mechanisms.bits import BitChain
-from mechanisms.finite import FiniteChain, FiniteDraw
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.rappor import RapporLadder
-from mechanisms.rungs import Rung
-from mechanisms.split_bits import SplitBitsLadder
-from mechanisms.supporting import SupportChain
-from mechanisms.symbols import SymbolChain, SymbolDraw
+from mechanisms.chains.bits import BitChain
+from mechanisms.chains.finite import FiniteChain, FiniteDraw
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.chains.symbols import SymbolChain, SymbolDraw
+from mechanisms.levels import Rung
+from mechanisms.number.split_bits import SplitBitsLadder
+from mechanisms.registry import LadderedMechanism, build
+from mechanisms.string.rappor import RapporLadder
 
 Law = dict[tuple[int, ...], Fraction]
 AnyChain = SymbolChain | BitChain | SupportChain | FiniteChain

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vectors import Vector, vectors
 
-from mechanisms.allocation import bit_weights, split_epsilon
 from mechanisms.errors import ParameterError
+from mechanisms.number.allocation import bit_weights, split_epsilon
 
 
 def noise(epsilon: float) -> float:

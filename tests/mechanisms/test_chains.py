@@ -14,15 +14,15 @@ import pytest
 from small import CASES, AnyChain, Case, chain_law, coarse_symbols, encodings, head_law, level_law
 from sources import HighBits, exact_law
 
-from mechanisms.bits import BitChain, BitLadder
+from mechanisms.chains.bits import BitChain, BitLadder
+from mechanisms.chains.finite import FiniteChain
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.chains.symbols import SymbolChain, SymbolDraw, symbol_chain
 from mechanisms.channel import bit_channel, compose, symbol_channel
 from mechanisms.degradation import degradation
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.finite import FiniteChain
-from mechanisms.rungs import Rung
-from mechanisms.split_bits import split_bits_ladder
-from mechanisms.supporting import SupportChain
-from mechanisms.symbols import SymbolChain, SymbolDraw, symbol_chain
+from mechanisms.levels import Rung
+from mechanisms.number.split_bits import split_bits_ladder
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.choice import for_distribution, for_frequencies, for_mean, for_strings
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.ladders import build
-from mechanisms.ranking import crossover
+from mechanisms.planner.choice import for_distribution, for_frequencies, for_mean, for_strings
+from mechanisms.planner.ranking import crossover
+from mechanisms.registry import build
 
 THRESHOLD = {"name": "threshold", "missing": False}
 HYBRID = {"name": "hybrid", "points": 65, "missing": False}

@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from statistical import check_normal
 
-from mechanisms.consistency import base_cut, base_pos, norm, norm_cut, norm_mul, norm_shrink
 from mechanisms.errors import ParameterError
-from mechanisms.frequency import norm_sub
+from mechanisms.estimators.consistency import (
+    base_cut,
+    base_pos,
+    norm,
+    norm_cut,
+    norm_mul,
+    norm_shrink,
+)
+from mechanisms.estimators.frequency import norm_sub
 
 SEED = 66260701
 Method = Callable[[NDArray[np.float64]], NDArray[np.float64]]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from mechanisms.counting import bit_sums, grouped_bit_sums, grouped_counts
 from mechanisms.errors import ParameterError
+from mechanisms.estimators.counting import bit_sums, grouped_bit_sums, grouped_counts
 
 
 def obvious_sums(rows):

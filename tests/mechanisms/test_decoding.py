@@ -13,9 +13,9 @@ from scipy import stats
 from statistical import check_at_least, check_normal
 
 from mechanisms import coins
-from mechanisms.decoding import StringEstimates, decode
 from mechanisms.errors import ParameterError
-from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.registry import LadderedMechanism, build
+from mechanisms.string.decoding import StringEstimates, decode
 
 SEED = 20241104
 BITS, HASHES, COHORTS = 128, 2, 16

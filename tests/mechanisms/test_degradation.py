@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vectors import Vector, vectors
 
+from mechanisms.chains.simplex import nonnegative_solution
 from mechanisms.channel import Channel, bit_channel
 from mechanisms.degradation import degradation, forward_kernel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import exp_bounds
-from mechanisms.simplex import nonnegative_solution
 
 HALF = Fraction(1, 2)
 FAIR = bit_channel(HALF, HALF)

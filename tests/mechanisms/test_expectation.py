@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from replicas import replicate
 from statistical import check_at_least, check_counts, check_normal
 
-from mechanisms.ascent import GAP, smoothed
 from mechanisms.errors import ParameterError
-from mechanisms.expectation import EmEstimate, expectation_maximization, likeliest
-from mechanisms.frequency import frequencies
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.variance import share_variance
+from mechanisms.estimators.ascent import GAP, smoothed
+from mechanisms.estimators.expectation import EmEstimate, expectation_maximization, likeliest
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.estimators.variance import share_variance
+from mechanisms.registry import LadderedMechanism, build
 
 SEED = 31415926
 

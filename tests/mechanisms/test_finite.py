@@ -10,12 +10,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
+from mechanisms.chains.symbols import SymbolDraw, symbol_chain
+from mechanisms.chains.thresholds import to_grains
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.finite import FiniteChain, FiniteDraw, finite_chain, rounded
-from mechanisms.symbols import SymbolDraw, symbol_chain
 from mechanisms.testing import SeededSource
-from mechanisms.thresholds import to_grains
 from tests.statistical import check_counts
 
 G = 2**64

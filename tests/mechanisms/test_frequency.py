@@ -19,9 +19,9 @@ from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
-from mechanisms.frequency import frequencies, norm_sub, shares
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.variance import share_variance
+from mechanisms.estimators.frequency import frequencies, norm_sub, shares
+from mechanisms.estimators.variance import share_variance
+from mechanisms.registry import LadderedMechanism, build
 
 SEED = 20241101
 LADDER = [500_000, 1_000_000, 2_000_000]

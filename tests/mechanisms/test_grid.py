@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sources import ScriptedSource
 
 from mechanisms.errors import ParameterError
-from mechanisms.grid import (
+from mechanisms.number.grid import (
     check_unit,
     exponent_of,
     exponents_of,

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from mechanisms import exact
+from mechanisms.base import SymbolLadder, VectorLadder
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.errors import ParameterError
-from mechanisms.grid import split_grid
-from mechanisms.grr import GeneralizedRandomizedResponse
-from mechanisms.laddered import SymbolLadder, VectorLadder
-from mechanisms.ladders import REGISTRY, build
-from mechanisms.random_threshold import RandomThreshold
+from mechanisms.number.grid import split_grid
+from mechanisms.number.random_threshold import RandomThreshold
+from mechanisms.number.sampled_bit import SampledBit
+from mechanisms.number.split_bits import SplitBits
 from mechanisms.randomness import SystemSource
-from mechanisms.sampled_bit import SampledBit
-from mechanisms.split_bits import SplitBits
+from mechanisms.registry import REGISTRY, build
 
 NUMBERS = [RandomThreshold(1.0), SampledBit(1.0, bits=4), SplitBits(1.0, bits=4)]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.optimize import isotonic_regression
 
-from mechanisms.isotonic import falling_fit
+from mechanisms.estimators.isotonic import falling_fit
 
 
 def check(values: np.ndarray, weights: np.ndarray) -> None:

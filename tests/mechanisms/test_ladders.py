@@ -17,12 +17,12 @@ from small import CASES, Case, chain_law, encodings
 from statistical import check_counts, check_same_law
 
 from mechanisms import coins
-from mechanisms.bits import BitChain
+from mechanisms.chains.bits import BitChain
+from mechanisms.chains.subsets import SubsetChain
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
-from mechanisms.frequency import PureProtocol
-from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.estimators.frequency import PureProtocol
 from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.subsets import SubsetChain
+from mechanisms.registry import LadderedMechanism, build
 from mechanisms.testing import SeededSource
 
 SEED = 2718281828

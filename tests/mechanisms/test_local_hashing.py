@@ -13,10 +13,8 @@ from replicas import replicate
 from statistical import check_at_least, check_counts, check_normal, check_variance
 
 from mechanisms import coins
-from mechanisms.errors import ParameterError
-from mechanisms.frequency import frequencies
-from mechanisms.linear_hash import bucket, buckets_of, digits
-from mechanisms.local_hashing import (
+from mechanisms.category.linear_hash import bucket, buckets_of, digits
+from mechanisms.category.local_hashing import (
     MAX_CELLS,
     LocalHashing,
     LocalHashingLadder,
@@ -24,8 +22,10 @@ from mechanisms.local_hashing import (
     hashing_variance,
     local_hashing_ladder,
 )
+from mechanisms.errors import ParameterError
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.estimators.variance import share_variance
 from mechanisms.testing import SeededSource
-from mechanisms.variance import share_variance
 
 SEED = 141421356
 

@@ -13,14 +13,14 @@ from statistical import check_at_least, check_normal, check_variance
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.numeric import NumericEstimates, numeric
-from mechanisms.variance import (
+from mechanisms.estimators.variance import (
     bit_means,
     sampled_bit_variance,
     split_bits_variance,
     threshold_variance,
 )
+from mechanisms.number.numeric import NumericEstimates, numeric
+from mechanisms.registry import LadderedMechanism, build
 
 SEED = 20241102
 RNG = np.random.default_rng(SEED)

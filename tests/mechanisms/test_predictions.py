@@ -9,14 +9,19 @@ import pytest
 from replicas import replicate
 from statistical import check_normal, check_variance
 
-from mechanisms.choice import _category_specs, _number_specs
-from mechanisms.decoding import decode
 from mechanisms.errors import ParameterError
-from mechanisms.frequency import frequencies
-from mechanisms.ladders import build
-from mechanisms.numeric import numeric
-from mechanisms.predictions import answer_noise, mean_variance, share_variances, worst_mean_variance
-from mechanisms.simulation import QUANTILES, quantile_error, string_error
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.number.numeric import numeric
+from mechanisms.planner.choice import _category_specs, _number_specs
+from mechanisms.planner.predictions import (
+    answer_noise,
+    mean_variance,
+    share_variances,
+    worst_mean_variance,
+)
+from mechanisms.planner.simulation import QUANTILES, quantile_error, string_error
+from mechanisms.registry import build
+from mechanisms.string.decoding import decode
 
 SEED = 20261124
 RNG = np.random.default_rng(SEED)

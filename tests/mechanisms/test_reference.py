@@ -8,8 +8,8 @@ import pytest
 
 from mechanisms.docstrings import sections, source
 from mechanisms.inventory import Entry, entries, unlisted
-from mechanisms.ladders import REGISTRY
 from mechanisms.reference import page
+from mechanisms.registry import REGISTRY
 
 PAGE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
 

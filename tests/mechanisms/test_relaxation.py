@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.relaxation import (
+from mechanisms.papers.relaxation import (
     chain_log_ratio,
     chain_probability,
     degradation_probabilities,

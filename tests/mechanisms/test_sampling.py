@@ -10,9 +10,9 @@ import pytest
 from sources import ScriptedSource, exact_law
 from statistical import check_counts
 
-from mechanisms.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
+from mechanisms.chains.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
+from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.sampling import choose, uniform_below
-from mechanisms.symbols import SymbolDraw
 from mechanisms.testing import SeededSource
 
 SEED = 1414213562

@@ -13,18 +13,18 @@ import pytest
 from statistical import check_normal
 from vectors import Vector, vectors
 
+from mechanisms.category.grr import GeneralizedRandomizedResponse
+from mechanisms.category.hadamard import HadamardResponse
+from mechanisms.category.local_hashing import LocalHashing
+from mechanisms.category.subset_selection import SubsetSelection
+from mechanisms.category.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 from mechanisms.errors import ParameterError
-from mechanisms.grr import GeneralizedRandomizedResponse
-from mechanisms.hadamard import HadamardResponse
-from mechanisms.local_hashing import LocalHashing
-from mechanisms.random_threshold import RandomThreshold
-from mechanisms.rappor import Rappor, differing_bits_epsilon, expected_differing_bits
-from mechanisms.sampled_bit import SampledBit
+from mechanisms.number.random_threshold import RandomThreshold
+from mechanisms.number.sampled_bit import SampledBit
+from mechanisms.number.split_bits import SplitBits
 from mechanisms.single import CategoryMechanism, SingleLevel
-from mechanisms.split_bits import SplitBits
-from mechanisms.subset_selection import SubsetSelection
+from mechanisms.string.rappor import Rappor, differing_bits_epsilon, expected_differing_bits
 from mechanisms.testing import SeededSource
-from mechanisms.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 
 SEED = 1618033988
 

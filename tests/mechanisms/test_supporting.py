@@ -14,27 +14,27 @@ import pytest
 from replicas import replicate
 from statistical import check_at_least, check_counts, check_normal, check_variance
 
-from mechanisms.errors import ParameterError
-from mechanisms.exact import exp_micro
-from mechanisms.frequency import frequencies, shares
-from mechanisms.hadamard import (
+from mechanisms.category.hadamard import (
     HadamardLadder,
     HadamardResponse,
     best_blocks,
     hadamard_ladder,
     response_variance,
 )
-from mechanisms.output_sets import block_order, walsh_hadamard
-from mechanisms.subset_selection import (
+from mechanisms.category.subset_selection import (
     SubsetLadder,
     SubsetSelection,
     best_subset_size,
     subset_ladder,
 )
-from mechanisms.subsets import SubsetChain, uniform_subset
-from mechanisms.supporting import SupportChain
+from mechanisms.chains.output_sets import block_order, walsh_hadamard
+from mechanisms.chains.subsets import SubsetChain, uniform_subset
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.errors import ParameterError
+from mechanisms.estimators.frequency import frequencies, shares
+from mechanisms.estimators.variance import share_variance
+from mechanisms.exact import exp_micro
 from mechanisms.testing import SeededSource
-from mechanisms.variance import share_variance
 
 SEED = 57721566
 RUNGS = (500_000, 1_000_000, 2_000_000)

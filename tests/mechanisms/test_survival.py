@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from replicas import replicate
 from statistical import check_at_least
 
-from mechanisms.ladders import build
-from mechanisms.numeric import numeric
-from mechanisms.strata import stratify
-from mechanisms.survival import Survival
+from mechanisms.number.numeric import numeric
+from mechanisms.number.strata import stratify
+from mechanisms.number.survival import Survival
+from mechanisms.registry import build
 
 SEED = 20241103
 TAUS = (0.1, 0.25, 0.5, 0.75, 0.9)

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from statistical import check_counts
 
-from mechanisms import symbols as module
-from mechanisms.rungs import GRAINS
-from mechanisms.symbols import TABLE_DRAWS, SymbolDraw, symbol_chain
+from mechanisms.chains import symbols as module
+from mechanisms.chains.symbols import TABLE_DRAWS, SymbolDraw, symbol_chain
+from mechanisms.levels import GRAINS
 from mechanisms.testing import SeededSource
 
 SEED = 48271

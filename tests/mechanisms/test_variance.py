@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from vectors import Vector, vectors
 
-from mechanisms.ladders import build
-from mechanisms.variance import (
+from mechanisms.estimators.variance import (
     bit_means,
     one_bit_variance,
     sampled_bit_variance,
@@ -17,6 +16,7 @@ from mechanisms.variance import (
     split_bits_variance,
     threshold_variance,
 )
+from mechanisms.registry import build
 
 
 def answer(epsilon: float) -> tuple[float, float]:

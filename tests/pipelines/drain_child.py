@@ -26,8 +26,9 @@ def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> N
     occurrence : int
         Which one, from 1.
     """
-    from pipelines import files, storedstates
-    from pipelines.drain import drain
+    from pipelines.bounded.run import drain
+    from pipelines.storage import files
+    from pipelines.storage import states as storedstates
 
     storedstates.SHORT = SHORT
 

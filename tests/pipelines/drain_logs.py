@@ -11,9 +11,9 @@ from step_plans import DAY, HOUR, PERIOD, plans
 
 from mechanisms.coins import shard_of
 from mechanisms.testing import SeededSource
-from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.log import LogWriter
-from sotto.wire import Row, encode_message
+from sotto.log.writer import LogWriter
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import Row, encode_message
 
 #: The first event of every log here; not at the beginning of a period.
 START = 2800 * PERIOD + 3 * DAY

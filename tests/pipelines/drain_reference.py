@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from step_reference import Row, Rules
 
-from pipelines.counts import WindowKey
+from pipelines.aggregation.counts import WindowKey
 from sotto.errors import FormatError
-from sotto.log import LogReader, lanes
-from sotto.logreader import Record
-from sotto.registry import Registry
-from sotto.wire import decode_message
+from sotto.log.reader import Record
+from sotto.log.writer import LogReader, lanes
+from sotto.plan.registry import Registry
+from sotto.wire.format import decode_message
 
 
 class Expected(NamedTuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines import counts, files
-from pipelines.commit import StateDirectory
-from pipelines.counts import WindowKey
-from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Results, of_state
+from pipelines.aggregation import counts
+from pipelines.aggregation.counts import WindowKey
+from pipelines.sinks.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Results, of_state
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
 
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 

@@ -12,13 +12,14 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 
-from pipelines import partitions, topic
 from pipelines.exporter import lag
-from pipelines.partitions import Reader
-from pipelines.topic import KafkaTopics
-from sotto.brokers import Broker
-from sotto.log import LogReader, lanes
-from sotto.topics import FoundTopic, ReportTopic
+from pipelines.sources import records as partitions
+from pipelines.sources import topic
+from pipelines.sources.records import Reader
+from pipelines.sources.topic import KafkaTopics
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import FoundTopic, ReportTopic
+from sotto.log.writer import LogReader, lanes
 
 
 class FakeRecord(NamedTuple):

@@ -8,9 +8,9 @@ from pathlib import Path
 from drain_logs import Sent, faulty, honest
 from step_plans import DAY, plans
 
-from pipelines import files, quarantine
-from pipelines.commit import StateDirectory
-from sotto.decode import Reject
+from pipelines.storage import files, quarantine
+from pipelines.storage.directory import StateDirectory
+from sotto.wire.decode import Reject
 
 #: The plan that is there from the start, and the one that is not; budget and horizon are the
 #: first one's either way.

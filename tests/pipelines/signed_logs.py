@@ -11,9 +11,9 @@ from step_plans import DAY, HOUR, PERIOD, THRESHOLD, category, number, plan
 
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
-from sotto.compiled import CompiledPlan
-from sotto.signatures import Signer
-from sotto.wire import HEADER, RUN, TRAILER, Row, Run, decode_message, encode_message
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.format import HEADER, RUN, TRAILER, Row, Run, decode_message, encode_message
+from sotto.wire.signatures import Signer
 
 #: The beginning of a budget period.
 BEGIN = 2800 * PERIOD
@@ -110,7 +110,7 @@ def own_key(message: bytes, source: random.Random) -> Iterator[bytes]:
 
 
 def own_pseudonym(signer: Signer, row: Row) -> bytes:
-    from sotto.signatures import signed_pseudonym
+    from sotto.wire.signatures import signed_pseudonym
 
     return signed_pseudonym(SIGNED.collector, row.event // PERIOD, signer.public_key)
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import sqlalchemy as sql
 
-from pipelines.published import (
+from pipelines.sinks.database import Applied, SinkDatabase
+from pipelines.sinks.documents import (
     health_document,
     parse,
     period_document,
     rejects_document,
     window_document,
 )
-from pipelines.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Results
-from pipelines.sinkdatabase import Applied, SinkDatabase
-from pipelines.sinktables import Advance, Keyed
+from pipelines.sinks.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Results
+from pipelines.sinks.tables import Advance, Keyed
 
 TOPIC, ID = "reports-estimates", "first"
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from sotto.compiled import CompiledPlan
-from sotto.registry import Registry
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sotto.reasons import Reason
-from sotto.registry import Registry
+from sotto.plan.registry import Registry
+from sotto.wire.reasons import Reason
 
 
 class Row(NamedTuple):

@@ -10,8 +10,8 @@ import numpy as np
 from step_plans import DAY, HOUR, PERIOD, registry
 from step_reference import Row, Rules
 
-from pipelines.rows import Rows
-from pipelines.state import State
+from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.state import State
 
 REGISTRY = registry()
 RULES = Rules(REGISTRY)

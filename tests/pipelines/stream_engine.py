@@ -22,12 +22,12 @@ from apache_beam.transforms.userstate import BagStateSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
-from pipelines import quarantine
 from pipelines.beam import counting, documents, plans, reading
 from pipelines.beam.partitions import Partitions
 from pipelines.beam.stream import Stream
-from pipelines.published import Document, parse
-from sotto.decode import Reject
+from pipelines.sinks.documents import Document, parse
+from pipelines.storage import quarantine
+from sotto.wire.decode import Reject
 
 STAGES = {
     "count": counting.Count,

@@ -14,22 +14,22 @@ from drain_logs import START, Device, Sent, faulty
 from drain_states import projected
 from step_plans import DAY, PERIOD, THRESHOLD, category, number, plan, plans, string
 
-from pipelines import files, quarantine
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from pipelines.published import (
+from pipelines.bounded.run import drain
+from pipelines.sinks.documents import (
     Document,
     HealthDocument,
     PeriodDocument,
     RejectsDocument,
     WindowDocument,
 )
-from pipelines.written import Tally
-from sotto.compiled import CompiledPlan
-from sotto.decode import Reject
-from sotto.log import LogWriter
-from sotto.reasons import Reason
-from sotto.topics import ReportTopic
+from pipelines.storage import files, quarantine
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.written import Tally
+from sotto.kafka.topics import ReportTopic
+from sotto.log.writer import LogWriter
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.decode import Reject
+from sotto.wire.reasons import Reason
 
 #: By the lane's name.
 Logs = dict[str, list[Sent]]

@@ -19,15 +19,15 @@ from drain_logs import START, Device, write
 from drain_states import projected
 from fake_kafka import FakeCluster, install
 
-from pipelines.commit import StateDirectory
-from pipelines.drain import DrainResult
-from pipelines.results import ProjectionError
+from pipelines.bounded.run import DrainResult
+from pipelines.sinks.results import ProjectionError
+from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.cli.aggregate import _follow
 from sotto.cli.estimates import table
 from sotto.errors import BrokerError
-from sotto.log import LogWriter
-from sotto.plan import load_plan
+from sotto.log.writer import LogWriter
+from sotto.plan.collection import load_plan
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from pipelines import unpacking
-from pipelines.batches import _Records
+from pipelines.sources import unpacking
+from pipelines.sources.batches import _Records
 
 NAME = "a header's name"
 _CHECKSUM_AT, _CHECKED_FROM, _MAX_TIME_AT = 17, 21, 35

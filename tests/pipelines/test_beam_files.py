@@ -18,18 +18,19 @@ from requeued import BOTH, FIRST_PLAN, reports
 from step_plans import plans, registry
 from watched import exposition
 
-from pipelines import files, job
-from pipelines.commit import StateDirectory, StateFiles
-from pipelines.drain import DrainResult, drain
-from pipelines.driver import STEPS
-from pipelines.intent import Intent
-from pipelines.job import Job
-from pipelines.lanes import source_of
-from pipelines.manifest import Manifest
-from pipelines.requeue import requeue
-from pipelines.source import FrozenLog
+from pipelines.bounded import job
+from pipelines.bounded.driver import STEPS
+from pipelines.bounded.job import Job
+from pipelines.bounded.run import DrainResult, drain
+from pipelines.requeue.state import requeue
+from pipelines.sources.base import source_of
+from pipelines.sources.frozen import FrozenLog
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory, StateFiles
+from pipelines.storage.intent import Intent
+from pipelines.storage.manifest import Manifest
 from sotto.errors import DrainError, ParameterError
-from sotto.registry import Registry
+from sotto.plan.registry import Registry
 
 PLACE = "mem://bucket/sotto"
 MAX_REPORTS = 60

@@ -10,16 +10,16 @@ import pytest
 from step_plans import DAY, HOUR, PERIOD, category, plan
 
 from mechanisms.coins import shards_of
-from pipelines import rows as rows_module
-from pipelines.blocks import arrivals
-from pipelines.rows import Rows, rows_of
-from pipelines.shard import STEP_ROWS, joined, step_blocks
-from pipelines.state import State
-from pipelines.step import step
-from sotto.columns import row_dtype
-from sotto.decode import Batch
-from sotto.registry import Registry
-from sotto.wire import HEADER, MAGIC, RUN, VERSION
+from pipelines.aggregation import rows as rows_module
+from pipelines.aggregation.blocks import arrivals
+from pipelines.aggregation.rows import Rows, rows_of
+from pipelines.aggregation.shard import STEP_ROWS, joined, step_blocks
+from pipelines.aggregation.state import State
+from pipelines.aggregation.step import step
+from sotto.plan.registry import Registry
+from sotto.wire.columns import row_dtype
+from sotto.wire.decode import Batch
+from sotto.wire.format import HEADER, MAGIC, RUN, VERSION
 
 WIDE = 40_000
 REGISTRY = Registry(

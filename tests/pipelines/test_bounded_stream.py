@@ -26,14 +26,14 @@ from streaming_logs import (
     write,
 )
 
-from pipelines import files, quarantine
 from pipelines.beam import counting, reading
 from pipelines.beam.submission import JobFolder
-from pipelines.sinktables import HEALTH
-from pipelines.written import Tally
+from pipelines.sinks.tables import HEALTH
+from pipelines.storage import files, quarantine
+from pipelines.storage.written import Tally
 from sotto.cli import main
-from sotto.compiled import CompiledPlan
 from sotto.errors import DrainError
+from sotto.plan.compiled import CompiledPlan
 
 
 def command(folder: Path, plans: list[CompiledPlan], *more: str) -> list[str]:
@@ -90,7 +90,7 @@ def test_nor_does_it_matter_how_it_is_cut(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(counting, "SHORT", 300)
     monkeypatch.setattr(counting.LiveStates, "take", lambda *_: None)
     monkeypatch.setattr(reading, "READ_BYTES", 2_000)
-    monkeypatch.setattr("sotto.logreader.BLOCK_BYTES", 1_000)
+    monkeypatch.setattr("sotto.log.reader.BLOCK_BYTES", 1_000)
     monkeypatch.setattr(reading, "IDLE_SECONDS", 0.01)
     write(tmp_path / "log", records("two", 3))
     assert main(command(tmp_path, small_plans())) == 0

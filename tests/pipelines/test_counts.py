@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import counts
-from pipelines.counts import Window, WindowKey
+from pipelines.aggregation import counts
+from pipelines.aggregation.counts import Window, WindowKey
 from sotto.errors import FormatError
 
 keys = st.builds(

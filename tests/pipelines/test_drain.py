@@ -17,16 +17,18 @@ from drain_reference import Expected, expected
 from drain_states import committed, counted, projected
 from step_plans import DAY, HOUR, PERIOD, plans, registry
 
-from pipelines import files, parts, quarantine, storedstates
-from pipelines.commit import StateDirectory
-from pipelines.counts import pack_matrix, unpack_matrix
-from pipelines.drain import DrainResult, drain
-from pipelines.manifest import Manifest
-from pipelines.results import of_state
+from pipelines.aggregation import parts
+from pipelines.aggregation.counts import pack_matrix, unpack_matrix
+from pipelines.bounded.run import DrainResult, drain
+from pipelines.sinks.results import of_state
+from pipelines.storage import files, quarantine
+from pipelines.storage import states as storedstates
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.manifest import Manifest
 from sotto.cli.aggregate import summary
 from sotto.errors import DrainError, PlanError
-from sotto.log import LogWriter
-from sotto.wire import Row, decode_message
+from sotto.log.writer import LogWriter
+from sotto.wire.format import Row, decode_message
 
 pytestmark = pytest.mark.slow
 
@@ -149,7 +151,7 @@ def test_quarantine_keeps_bytes_and_reasons(one_drain: tuple[Path, DrainResult])
 
 
 def test_estimates_are_those_of_the_counts(one_drain: tuple[Path, DrainResult]) -> None:
-    from mechanisms.frequency import frequencies
+    from mechanisms.estimators.frequency import frequencies
 
     content = projected(one_drain[0])
     first = plans()[0]
@@ -337,7 +339,7 @@ def test_a_plan_may_be_added_and_is_kept(tmp_path: Path) -> None:
 
 
 def registry_of(*given: object) -> object:
-    from sotto.registry import Registry
+    from sotto.plan.registry import Registry
 
     return Registry(given)  # type: ignore[arg-type]
 
@@ -606,7 +608,7 @@ def test_a_record_from_the_future_does_not_end_all_counting(small: Path, tmp_pat
 def test_a_results_database_that_fails_is_brought_up_to_date(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines import drain as module
+    from pipelines.bounded import run as module
 
     state = tmp_path / "state"
     with monkeypatch.context() as patch:

@@ -21,11 +21,11 @@ from drain_reference import expected
 from drain_states import committed, counted, projected
 from step_plans import plans, registry
 
-from pipelines import storedstates
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from pipelines.driver import STEPS
-from pipelines.source import FrozenLog
+from pipelines.bounded.driver import STEPS
+from pipelines.bounded.run import drain
+from pipelines.sources.frozen import FrozenLog
+from pipelines.storage import states as storedstates
+from pipelines.storage.directory import StateDirectory
 
 SEED = 20_131_201
 
@@ -76,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["drain_child", "pipelines.drain"])
+    context.set_forkserver_preload(["drain_child", "pipelines.bounded.run"])
     return context
 
 

@@ -18,10 +18,10 @@ from drain_child import MAX_REPORTS, SHORT
 from drain_logs import faulty, honest, write
 from step_plans import plans
 
-from pipelines import storedstates
-from pipelines.commit import StateFiles
-from pipelines.drain import drain
-from pipelines.manifest import Manifest
+from pipelines.bounded.run import drain
+from pipelines.storage import states as storedstates
+from pipelines.storage.directory import StateFiles
+from pipelines.storage.manifest import Manifest
 
 
 class Disk:

@@ -9,15 +9,15 @@ import pytest
 from numpy.typing import NDArray
 from step_plans import category, number, plan, string
 
-from mechanisms.frequency import frequencies, norm_sub
-from mechanisms.numeric import numeric
+from mechanisms.estimators.frequency import frequencies, norm_sub
+from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
-from pipelines.counts import Window, WindowKey
-from pipelines.estimates import rows_of_windows
-from pipelines.items import estimate
-from pipelines.results import ESTIMATES, WINDOWS
-from sotto.compiled import CompiledMetric
-from sotto.registry import Registry
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.estimation.items import estimate
+from pipelines.estimation.rows import rows_of_windows
+from pipelines.sinks.results import ESTIMATES, WINDOWS
+from sotto.plan.compiled import CompiledMetric
+from sotto.plan.registry import Registry
 
 BITS = {"bits": 4, "missing": True}
 PLAN = plan(

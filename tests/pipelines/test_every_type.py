@@ -11,16 +11,16 @@ import pytest
 from every_type import KINDS, Fleet, every_plan, finite, fleet, logged
 from statistical import check_normal
 
-from mechanisms.ladders import REGISTRY
-from mechanisms.selection.flip_ladder import PermuteAndFlipLadder
+from mechanisms.registry import REGISTRY
 from mechanisms.testing import SeededSource
-from pipelines.counts import Window, WindowKey
-from pipelines.drain import drain
-from pipelines.estimates import rows_of_windows
-from pipelines.items import Method
-from pipelines.results import Results, of_state
-from sotto.metrictypes import MECHANISMS
-from sotto.registry import Registry
+from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.bounded.run import drain
+from pipelines.estimation.items import Method
+from pipelines.estimation.rows import rows_of_windows
+from pipelines.sinks.results import Results, of_state
+from sotto.plan.registry import Registry
+from sotto.plan.types import MECHANISMS
 
 pytestmark = pytest.mark.slow
 

@@ -31,18 +31,18 @@ from watched import (
     watched,
 )
 
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
+from pipelines.bounded.run import drain
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.families import Reading, families
 from pipelines.exporter.health import Health
 from pipelines.exporter.lag import WatchedLog
-from pipelines.results import of_state
+from pipelines.sinks.results import of_state
+from pipelines.storage.directory import StateDirectory
 from sotto.errors import DrainError
-from sotto.log import now_ms
-from sotto.logreader import LogReader, lanes
-from sotto.reasons import Reason
+from sotto.log.reader import LogReader, lanes
+from sotto.log.writer import now_ms
+from sotto.wire.reasons import Reason
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -33,12 +33,12 @@ from watched import (
     watched,
 )
 
-from pipelines.drain import drain
+from pipelines.bounded.run import drain
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
-from sotto.log import now_ms
-from sotto.registry import Registry
+from sotto.log.writer import now_ms
+from sotto.plan.registry import Registry
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 RULES = DEPLOY / "prometheus" / "alerts.yml"

@@ -13,17 +13,17 @@ from kafka import TopicPartition
 from step_plans import plans
 from watched import FakeDocuments, FakeStream, Watched, exposition, samples, sunk, value, watched
 
-from pipelines.commit import StateDirectory
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
 from pipelines.exporter.lag import Lag, WatchedStream
 from pipelines.exporter.sources import MissingError, Status, read
-from sotto.brokers import Broker
+from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
-from sotto.log import now_ms
-from sotto.registry import Registry
-from sotto.topics import ReportTopic
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import ReportTopic
+from sotto.log.writer import now_ms
+from sotto.plan.registry import Registry
 
 #: Of drains alone: generations, files, how old a drain is.
 DRAINS = {

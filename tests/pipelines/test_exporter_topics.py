@@ -10,11 +10,11 @@ from fake_kafka import FakeCluster, copied, install
 from step_plans import DAY, plans
 from watched import exposition, late_messages, samples, value
 
-from pipelines.drain import drain
+from pipelines.bounded.run import drain
 from pipelines.exporter import lag
 from pipelines.exporter.lag import WatchedTopics
 from sotto.errors import BrokerError
-from sotto.log import now_ms
+from sotto.log.writer import now_ms
 
 
 @pytest.fixture

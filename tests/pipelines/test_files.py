@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import files
+from pipelines.storage import files
 from sotto.errors import FormatError
 
 

@@ -36,15 +36,15 @@ from step_plans import DAY, PERIOD
 from streaming_logs import rows_of, shard_said
 from test_bounded_stream import command, outcome_of
 
-from pipelines.counts import WindowKey
-from pipelines.drain import DrainResult, drain
-from pipelines.ledger import period_totals
-from pipelines.requeue import requeue
+from pipelines.aggregation.counts import WindowKey
+from pipelines.aggregation.ledger import period_totals
+from pipelines.bounded.run import DrainResult, drain
+from pipelines.requeue.state import requeue
 from sotto.cli import main
-from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
-from sotto.reasons import Reason
-from sotto.wire import encode_message
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.format import encode_message
+from sotto.wire.reasons import Reason
 
 pytestmark = pytest.mark.slow
 

@@ -12,14 +12,15 @@ from drain_logs import faulty, honest, write
 from drain_states import committed
 from step_plans import registry
 
-from pipelines import job, runners
-from pipelines.commit import StateDirectory
-from pipelines.intent import Intent
-from pipelines.job import Job
-from pipelines.lanes import source_of
-from pipelines.manifest import Manifest, Terms, advance
-from pipelines.source import FrozenLog
-from pipelines.written import Written
+from pipelines.beam import runners
+from pipelines.bounded import job
+from pipelines.bounded.job import Job
+from pipelines.sources.base import source_of
+from pipelines.sources.frozen import FrozenLog
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.intent import Intent
+from pipelines.storage.manifest import Manifest, Terms, advance
+from pipelines.storage.written import Written
 
 
 class World:

@@ -8,8 +8,8 @@ import pytest
 from drain_logs import honest, write
 from step_plans import plans
 
-from pipelines.drain import drain
-from pipelines.lastdrain import NAME, LastDrain
+from pipelines.bounded.run import drain
+from pipelines.storage.last_run import NAME, LastDrain
 from sotto.errors import DrainError
 
 

@@ -10,10 +10,10 @@ import pytest
 from drain_logs import START, Device, write
 from step_plans import DAY, PERIOD, plans
 
-from pipelines import parts
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from pipelines.ledger import period_totals, pseudonym_ledger
+from pipelines.aggregation import parts
+from pipelines.aggregation.ledger import period_totals, pseudonym_ledger
+from pipelines.bounded.run import drain
+from pipelines.storage.directory import StateDirectory
 from sotto.errors import DrainError, ParameterError
 
 

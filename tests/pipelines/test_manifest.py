@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.audit import Totals
-from pipelines.intent import Intent, Mark, Requeue, WorkItem
-from pipelines.manifest import Manifest, Quarantined, Terms, advance
-from pipelines.written import Held, Piece, Tally, Written
+from pipelines.aggregation.audit import Totals
+from pipelines.storage.intent import Intent, Mark, Requeue, WorkItem
+from pipelines.storage.manifest import Manifest, Quarantined, Terms, advance
+from pipelines.storage.written import Held, Piece, Tally, Written
 from sotto.errors import DrainError
 
 TERMS = Terms(period=10, horizon=25, retention=30, shards=64)

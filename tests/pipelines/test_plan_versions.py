@@ -11,13 +11,13 @@ from drain_states import projected
 from step_plans import DAY, category, plan
 
 from mechanisms.frozen import replace
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from pipelines.projection import projection
-from pipelines.requeue import requeue
-from sotto.compiled import CompiledPlan
+from pipelines.bounded.run import drain
+from pipelines.requeue.state import requeue
+from pipelines.sinks.projection import projection
+from pipelines.storage.directory import StateDirectory
 from sotto.errors import DrainError, PlanError
-from sotto.registry import Registry
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
 
 FIRST = plan(3, 4, category("colour", 3, 0.5, 1))
 #: What only devices that were given it say.

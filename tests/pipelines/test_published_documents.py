@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_estimates import CANDIDATES, PLAN, REGISTRY, counts_of
 
-from pipelines.counts import Window, WindowKey
-from pipelines.estimates import rows_of_windows
-from pipelines.published import (
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.estimation.rows import rows_of_windows
+from pipelines.sinks.documents import (
     HealthDocument,
     PeriodDocument,
     RejectsDocument,
@@ -26,7 +26,7 @@ from pipelines.published import (
     rejects_document,
     window_document,
 )
-from pipelines.results import ESTIMATES, PERIODS, WINDOWS
+from pipelines.sinks.results import ESTIMATES, PERIODS, WINDOWS
 from sotto.errors import FormatError
 
 PERIOD_ROW = {
@@ -219,7 +219,7 @@ def test_nothing_but_a_format_error_comes_of_a_changed_field(data):
 
 def test_it_needs_neither_an_engine_nor_a_database():
     code = (
-        "import sys, pipelines.published;"
+        "import sys, pipelines.sinks.documents;"
         "print([m for m in sys.modules if m.split('.')[0] in"
         " ('apache_beam', 'sqlalchemy', 'numpy')])"
     )

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from step_plans import registry
 
-from pipelines import quarantine
-from pipelines.rows import rows_of
-from pipelines.step import Rejects
-from sotto.decode import Reject, decode
+from pipelines.aggregation.rows import rows_of
+from pipelines.aggregation.step import Rejects
+from pipelines.storage import quarantine
 from sotto.errors import FormatError
-from sotto.reasons import Reason
+from sotto.wire.decode import Reject, decode
+from sotto.wire.reasons import Reason
 
 rejects = st.lists(
     st.builds(

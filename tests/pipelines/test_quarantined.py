@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.quarantined import CURABLE, Record, parse, plan_of, quarantine_record, requeue_record
-from sotto.decode import Reject
+from pipelines.sinks.quarantine_records import (
+    CURABLE,
+    Record,
+    parse,
+    plan_of,
+    quarantine_record,
+    requeue_record,
+)
 from sotto.errors import FormatError
-from sotto.reasons import Reason
-from sotto.wire import HEADER, MAX_MESSAGE
+from sotto.wire.decode import Reject
+from sotto.wire.format import HEADER, MAX_MESSAGE
+from sotto.wire.reasons import Reason
 
 rejects = st.builds(
     Reject,
@@ -101,7 +108,7 @@ def test_the_plan_of_a_message_is_read_where_its_version_is_known() -> None:
 
 
 def test_the_records_need_no_engine() -> None:
-    code = "import sys, pipelines.quarantined as _; print(*sys.modules)"
+    code = "import sys, pipelines.sinks.quarantine_records as _; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

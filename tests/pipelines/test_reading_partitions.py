@@ -19,13 +19,13 @@ from pipelines.beam.plans import PlansFolder
 from pipelines.beam.reading import read_dofn
 from pipelines.beam.stream import Stream
 from pipelines.beam.writing import DocumentsToTopic
-from pipelines.lanes import TRUST
-from pipelines.publishing import LARGEST
-from pipelines.storedplans import StoredPlans
-from sotto.brokers import Broker
+from pipelines.sinks.publishing import LARGEST
+from pipelines.sources.base import TRUST
+from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
 from sotto.errors import DrainError
-from sotto.logreader import EARLIEST
+from sotto.kafka.brokers import Broker
+from sotto.log.reader import EARLIEST
 
 
 def engine_of(folder: Path, source: LogPartitions) -> Engine:

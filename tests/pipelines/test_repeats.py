@@ -11,10 +11,10 @@ from statistical import check_at_least, check_variance
 from step_plans import DAY, HOUR, PERIOD, category, plan
 
 from mechanisms.estimate import Estimate
-from mechanisms.frequency import frequencies
+from mechanisms.estimators.frequency import frequencies
 from mechanisms.testing import SeededSource
-from pipelines.repeats import design_effect, widened
-from sotto.compiled import CompiledPlan
+from pipelines.estimation.repeats import design_effect, widened
+from sotto.plan.compiled import CompiledPlan
 
 SEED = 161803
 RUNS, DEVICES, PERIODS = 250, 60, 4

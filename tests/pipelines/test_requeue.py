@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from requeued import BOTH, CANDIDATES, FIRST_PLAN, LATE_PLAN, audits, rejects, reports
 from step_plans import DAY, HOUR, PERIOD
 
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from pipelines.driver import STEPS
+from pipelines.bounded.driver import STEPS
+from pipelines.bounded.run import drain
 from pipelines.exporter.committed import committed as watched
-from pipelines.quarantined import CURABLE
-from pipelines.requeue import requeue
+from pipelines.requeue.state import requeue
+from pipelines.sinks.quarantine_records import CURABLE
+from pipelines.storage.directory import StateDirectory
 from sotto.errors import DrainError, ParameterError
-from sotto.reasons import Reason
-from sotto.wire import Row
+from sotto.wire.format import Row
+from sotto.wire.reasons import Reason
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from drain_logs import write
 from drain_states import committed, counted
 from requeued import BOTH, FIRST_PLAN, LATE_PLAN, reports
 
-from pipelines.drain import drain
+from pipelines.bounded.run import drain
 from sotto.cli import main
 
 pytestmark = pytest.mark.slow

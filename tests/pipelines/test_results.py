@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
-from pipelines import results
-from pipelines.results import (
+from pipelines.sinks import results
+from pipelines.sinks.results import (
     ESTIMATES,
     META,
     PERIODS,

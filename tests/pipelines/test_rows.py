@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from step_plans import HOUR, PERIOD, registry
 
 from mechanisms.coins import shards_of
-from pipelines.rows import Rows, rows_of
-from sotto.decode import Batch
+from pipelines.aggregation.rows import Rows, rows_of
 from sotto.errors import FormatError, ParameterError
+from sotto.wire.decode import Batch
 
 GOLDEN = Path(__file__).parent / "golden" / "block-1.hex"
 COLUMNS = ("metric", "level", "pseudonym", "chain", "event", "append", "countable")

@@ -17,10 +17,11 @@ from drain_states import committed, counted, projected
 from fake_kafka import FakeCluster, copied, install
 from step_plans import plans, registry
 
-from pipelines import files, job
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from pipelines.runners import EMBEDDED, Runner
+from pipelines.beam.runners import EMBEDDED, Runner
+from pipelines.bounded import job
+from pipelines.bounded.run import drain
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import DrainError, ParameterError
 

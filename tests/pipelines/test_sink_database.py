@@ -10,11 +10,11 @@ import pytest
 import sqlalchemy as sql
 from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
-from pipelines import sinkdatabase
-from pipelines.published import parse, rejects_document
-from pipelines.results import Projection, Results
-from pipelines.sinkdatabase import Applied, SinkDatabase
-from pipelines.sinktables import Advance, Keyed
+from pipelines.sinks import database as sinkdatabase
+from pipelines.sinks.database import Applied, SinkDatabase
+from pipelines.sinks.documents import parse, rejects_document
+from pipelines.sinks.results import Projection, Results
+from pipelines.sinks.tables import Advance, Keyed
 from sotto.errors import DrainError
 
 

@@ -28,31 +28,31 @@ from sink_documents import Feed
 from step_plans import DAY, HOUR
 from watched import exposition
 
-from mechanisms.frequency import channel_pairs
-from mechanisms.numeric import numeric
+from mechanisms.estimators.frequency import channel_pairs
+from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
-from mechanisms.vectors.coordinates import CoordinatesLadder
-from pipelines.commit import StateDirectory
-from pipelines.counts import Window, WindowKey, unpack_page
-from pipelines.drain import drain
-from pipelines.estimates import rows_of_windows
-from pipelines.files import load
-from pipelines.intent import dump
-from pipelines.projection import projection
-from pipelines.publication import documents_of
-from pipelines.published import WindowDocument, parse
-from pipelines.publishing import EstimatesTopic
-from pipelines.results import ESTIMATES, WINDOWS, Projection, Results, of_state
-from pipelines.sinkdatabase import SinkDatabase
-from pipelines.smallgroups import reason
-from sotto.brokers import Broker
+from mechanisms.vector.coordinates import CoordinatesLadder
+from pipelines.aggregation.counts import Window, WindowKey, unpack_page
+from pipelines.bounded.run import drain
+from pipelines.estimation.rows import rows_of_windows
+from pipelines.estimation.small_groups import reason
+from pipelines.sinks.database import SinkDatabase
+from pipelines.sinks.documents import WindowDocument, parse
+from pipelines.sinks.projection import projection
+from pipelines.sinks.publication import documents_of
+from pipelines.sinks.publishing import EstimatesTopic
+from pipelines.sinks.results import ESTIMATES, WINDOWS, Projection, Results, of_state
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.files import load
+from pipelines.storage.intent import dump
 from sotto.cli import main
-from sotto.compiled import CompiledMetric, CompiledPlan
-from sotto.plan import parse_plan
-from sotto.registry import Registry
-from sotto.sinktopics import SinkTopic
-from sotto.topics import FoundTopic
-from sotto.wire import Row
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import FoundTopic
+from sotto.plan.collection import parse_plan
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.format import Row
 
 #: Of so few reports of bits, 20 or more are about the first one.
 SEED = 6

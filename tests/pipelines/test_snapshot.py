@@ -11,12 +11,12 @@ import pytest
 from step_plans import category, plan, plans, registry
 from step_universe import KEY, NUMBER, REGISTRY, SHARD, audited, plain, random_rows, rows_of
 
-from pipelines.rows import Rows
-from pipelines.snapshot import LAYOUT, Snapshot, StoredMetric
-from pipelines.state import State
-from pipelines.step import step
+from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.snapshot import LAYOUT, Snapshot, StoredMetric
+from pipelines.aggregation.state import State
+from pipelines.aggregation.step import step
 from sotto.errors import FormatError, ParameterError, PlanError
-from sotto.registry import Registry
+from sotto.plan.registry import Registry
 
 GOLDEN = Path(__file__).parent / "golden" / "state-1.hex"
 

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines import files, source
-from pipelines.intent import Intent
-from pipelines.lanes import EmbeddedLog
-from pipelines.manifest import Manifest
-from pipelines.source import FrozenLog
+from pipelines.sources import frozen as source
+from pipelines.sources.base import EmbeddedLog
+from pipelines.sources.frozen import FrozenLog
+from pipelines.storage import files
+from pipelines.storage.intent import Intent
+from pipelines.storage.manifest import Manifest
 from sotto.errors import DrainError
-from sotto.log import LogWriter
-from sotto.logreader import Corrupt, LogReader, Record
-from sotto.wire import Row, encode_message
+from sotto.log.reader import Corrupt, LogReader, Record
+from sotto.log.writer import LogWriter
+from sotto.wire.format import Row, encode_message
 
 ROW = bytes(40 + 8 + 42)
 MANIFEST = Manifest(state="", key=bytes(16))

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.manifest import Manifest
-from pipelines.stamps import NAME, check_stamps, stamp_of
+from pipelines.sinks.stamps import NAME, check_stamps, stamp_of
+from pipelines.storage.manifest import Manifest
 from sotto.errors import BrokerError
 
 TOPIC = "reports-estimates"

@@ -31,10 +31,10 @@ from step_universe import (
     rows_of,
 )
 
-from pipelines import audit, deltas, keyed, state, step, table
-from pipelines.state import State
+from pipelines.aggregation import audit, deltas, keyed, state, step, table
+from pipelines.aggregation.state import State
 from sotto.errors import ParameterError
-from sotto.reasons import Reason
+from sotto.wire.reasons import Reason
 
 
 def check_against_rules(calls: list[list[Row]], reload: bool = False) -> State:

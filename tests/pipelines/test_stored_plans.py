@@ -8,7 +8,7 @@ import pytest
 from step_plans import DAY, category, plan
 
 from mechanisms.frozen import replace
-from pipelines.storedplans import StoredPlans
+from pipelines.storage.plans import StoredPlans
 from sotto.errors import DrainError, PlanError
 
 FIRST = plan(3, 4, category("colour", 3, 0.5, 1))

@@ -12,15 +12,16 @@ from step_plans import category, plan
 from step_reference import Row
 from step_universe import KEY, NUMBER, REGISTRY, SHARD, audited, cut, random_rows, rows_of
 
-from pipelines import files, storedstates
-from pipelines.commit import StateDirectory
-from pipelines.rows import Rows
-from pipelines.shard import step_blocks
-from pipelines.state import State
-from pipelines.storedstates import StoredStates
-from pipelines.written import Held, Piece
+from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.shard import step_blocks
+from pipelines.aggregation.state import State
+from pipelines.storage import files
+from pipelines.storage import states as storedstates
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.states import StoredStates
+from pipelines.storage.written import Held, Piece
 from sotto.errors import FormatError, PlanError
-from sotto.registry import Registry
+from sotto.plan.registry import Registry
 
 OTHER = plan(8, 4, category("other", 3, 0.5))
 

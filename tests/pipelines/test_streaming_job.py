@@ -18,15 +18,15 @@ from step_plans import DAY
 from stream_engine import Engine
 from streaming_logs import EPOCHS, Outcome, drained, records, small_plans, streamed, write
 
+from pipelines.aggregation.state import State
 from pipelines.beam import counting, documents, reading
 from pipelines.beam.counting import Count, LiveStates
 from pipelines.beam.documents import Windows
 from pipelines.beam.partitions import LogPartitions
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream
-from pipelines.published import PeriodDocument
-from pipelines.state import State
-from pipelines.storedplans import StoredPlans
+from pipelines.sinks.documents import PeriodDocument
+from pipelines.storage.plans import StoredPlans
 
 Events = list[tuple[str, int]]
 
@@ -89,7 +89,7 @@ def small_pieces(rows: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "SHORT", 400)
         patch.setattr(counting, "ROWS", rows)
-        patch.setattr("sotto.logreader.BLOCK_BYTES", 200)
+        patch.setattr("sotto.log.reader.BLOCK_BYTES", 200)
         yield
 
 

@@ -19,10 +19,15 @@ from pipelines.beam.counting import Head
 from pipelines.beam.partitions import LogPartitions
 from pipelines.beam.plans import LOOK_SECONDS, PlansFolder, keep_since
 from pipelines.beam.stream import Stream
-from pipelines.published import HealthDocument, PeriodDocument, RejectsDocument, WindowDocument
-from pipelines.storedplans import StoredPlans
+from pipelines.sinks.documents import (
+    HealthDocument,
+    PeriodDocument,
+    RejectsDocument,
+    WindowDocument,
+)
+from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan
 
 
 def stream_in(folder: Path, plans: Sequence[CompiledPlan]) -> Stream:

@@ -20,14 +20,14 @@ from pipelines.beam import counting, plans, reading
 from pipelines.beam.partitions import LogPartitions, _first_times
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream, closing_time
-from pipelines.partitions import Piece
-from pipelines.published import Document, HealthDocument, RejectsDocument, WindowDocument
-from pipelines.storedplans import StoredPlans
-from sotto.compiled import CompiledPlan
-from sotto.log import LogWriter
-from sotto.logreader import Block
-from sotto.reasons import Reason
-from sotto.registry import Registry
+from pipelines.sinks.documents import Document, HealthDocument, RejectsDocument, WindowDocument
+from pipelines.sources.records import Piece
+from pipelines.storage.plans import StoredPlans
+from sotto.log.reader import Block
+from sotto.log.writer import LogWriter
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.reasons import Reason
 
 
 class Given(list[Sent]):
@@ -96,7 +96,7 @@ def running(
     if given is not None:
         sources.append(GivenBack(given))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sotto.logreader.BLOCK_BYTES", 200)
+        patch.setattr("sotto.log.reader.BLOCK_BYTES", 200)
         with Engine(stream, sources, random.Random(order), now) as engine:  # type: ignore[arg-type]
             yield engine
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines import table
-from pipelines.table import Pool, Table
+from pipelines.aggregation import table
+from pipelines.aggregation.table import Pool, Table
 
 KEY = bytes(16)
 CALLS = st.lists(

@@ -14,18 +14,19 @@ from fake_kafka import FakeCluster, FakeConsumer, FakeRecord, copied, install
 from kafka import TopicPartition
 from step_plans import DAY, HOUR, plans, registry
 
-from pipelines import partitions, quarantine
-from pipelines.commit import StateDirectory
-from pipelines.drain import DrainResult, drain
-from pipelines.files import load
-from pipelines.manifest import Manifest
-from pipelines.partitions import Partition, Reader
-from pipelines.source import FrozenLog
-from pipelines.topic import KafkaTopics
-from sotto.brokers import Broker
+from pipelines.bounded.run import DrainResult, drain
+from pipelines.sources import records as partitions
+from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.records import Partition, Reader
+from pipelines.sources.topic import KafkaTopics
+from pipelines.storage import quarantine
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.files import load
+from pipelines.storage.manifest import Manifest
 from sotto.errors import BrokerError, DrainError, ParameterError
-from sotto.log import LogWriter
-from sotto.reasons import Reason
+from sotto.kafka.brokers import Broker
+from sotto.log.writer import LogWriter
+from sotto.wire.reasons import Reason
 
 NAME = "reports-e1-p2"
 

@@ -13,8 +13,8 @@ import zstandard
 from kafka.record.util import encode_varint
 from test_batches import batch, read, sealed
 
-from pipelines import unpacking
-from pipelines.unpacking import MOST_BYTES, MOST_HEADERS, MOST_HEADERS_EACH, MOST_RECORDS
+from pipelines.sources import unpacking
+from pipelines.sources.unpacking import MOST_BYTES, MOST_HEADERS, MOST_HEADERS_EACH, MOST_RECORDS
 
 _ATTRIBUTES_AT, _LENGTH_AT, _RECORDS_AT, _COUNT_AT = 22, 8, 61, 57
 

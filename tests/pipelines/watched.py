@@ -16,23 +16,23 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from step_plans import plans
 
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
+from pipelines.bounded.run import drain
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
 from pipelines.exporter.documents import Documents, WatchedDocuments
 from pipelines.exporter.health import Health, Readers
-from pipelines.projection import projection
-from pipelines.publication import documents_of, health_of
-from pipelines.published import parse
-from pipelines.results import of_state
-from pipelines.sinkdatabase import SinkDatabase
-from pipelines.sinktables import Advance, Keyed
-from sotto.brokers import Broker
-from sotto.log import LogWriter, now_ms
-from sotto.registry import Registry
-from sotto.sinktopics import SinkTopic
-from sotto.topics import ReportTopic
+from pipelines.sinks.database import SinkDatabase
+from pipelines.sinks.documents import parse
+from pipelines.sinks.projection import projection
+from pipelines.sinks.publication import documents_of, health_of
+from pipelines.sinks.results import of_state
+from pipelines.sinks.tables import Advance, Keyed
+from pipelines.storage.directory import StateDirectory
+from sotto.kafka.brokers import Broker
+from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import ReportTopic
+from sotto.log.writer import LogWriter, now_ms
+from sotto.plan.registry import Registry
 
 CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}
 

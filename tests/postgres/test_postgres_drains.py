@@ -15,9 +15,9 @@ from local_postgres import LocalPostgres
 from step_plans import plans
 from test_small_groups import FROM_PAYLOADS, colour_plan, colours
 
-from pipelines import results as results_module
-from pipelines.drain import drain
-from pipelines.results import ProjectionError, Results
+from pipelines.bounded.run import drain
+from pipelines.sinks import results as results_module
+from pipelines.sinks.results import ProjectionError, Results
 from sotto.cli import main
 from sotto.errors import DrainError
 

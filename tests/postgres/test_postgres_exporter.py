@@ -14,8 +14,8 @@ from watched import FakeDocuments, FakeStream, exposition, samples, sunk, value,
 
 from pipelines.exporter.database import Database
 from pipelines.exporter.sources import MissingError, Status, read
-from sotto.log import now_ms
-from sotto.registry import Registry
+from sotto.log.writer import now_ms
+from sotto.plan.registry import Registry
 
 pytestmark = pytest.mark.slow
 

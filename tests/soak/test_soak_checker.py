@@ -18,11 +18,11 @@ from benchmarks.soak.checker import Verdict, judge, spread, windows_of
 from benchmarks.soak.fleet import COLOUR, METRICS, RUNGS, SYMBOLS, Fleet, plan_of
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
-from pipelines.commit import StateDirectory
-from pipelines.drain import drain
-from sotto.log import LogWriter
-from sotto.registry import Registry
-from sotto.wire import Row, decode_message, encode_message
+from pipelines.bounded.run import drain
+from pipelines.storage.directory import StateDirectory
+from sotto.log.writer import LogWriter
+from sotto.plan.registry import Registry
+from sotto.wire.format import Row, decode_message, encode_message
 
 DEVICES = 300
 BASE = 1_750_000_000_000

@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.soak.decoded import UnexplainedError, windows_of
 from benchmarks.soak.fleet import RUNGS, SYMBOLS, Fleet, plan_of
-from pipelines.counts import Window, WindowKey
-from pipelines.estimates import rows_of_windows
-from pipelines.published import WindowDocument, parse, window_document
-from sotto.registry import Registry
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.estimation.rows import rows_of_windows
+from pipelines.sinks.documents import WindowDocument, parse, window_document
+from sotto.plan.registry import Registry
 
 
 @pytest.fixture(scope="module")

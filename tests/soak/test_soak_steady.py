@@ -11,9 +11,9 @@ from benchmarks.soak import load
 from benchmarks.soak.load import LATE, METRICS, RUNGS, Load, plan_of
 from benchmarks.soak.trend import trend
 from mechanisms.coins import shard_of
-from sotto.brokers import Broker
-from sotto.topics import ReportTopic
-from sotto.wire import decode_message
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import ReportTopic
+from sotto.wire.format import decode_message
 
 DEVICES = 100
 MINUTES = np.arange(0, 30 * 60, 10.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 
-from sotto.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan
 
 DAY = 86_400_000
 HOUR = 3_600_000

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from mechanisms.coins import shard_of
 from sotto.errors import FormatError
-from sotto.reasons import Reason
-from sotto.wire import Row, decode_message, encode_message
+from sotto.wire.format import Row, decode_message, encode_message
+from sotto.wire.reasons import Reason
 
 AcceptedRow = tuple[int, int, bytes, bytes, int, int, bytes]
 RejectedBytes = tuple[int, bytes, int, int]

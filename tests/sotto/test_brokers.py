@@ -12,8 +12,8 @@ import threading
 import pytest
 
 from deploy.kafka import certificates
-from sotto.brokers import Broker, require_version
 from sotto.errors import BrokerError, ParameterError
+from sotto.kafka.brokers import Broker, require_version
 
 
 def test_in_the_clear_or_over_tls():

@@ -12,9 +12,9 @@ import pytest
 from agreed_plans import PLAN_YAML
 
 from sotto import cli
-from sotto.compiled import CompiledPlan
 from sotto.errors import ParameterError
-from sotto.plan import parse_plan
+from sotto.plan.collection import parse_plan
+from sotto.plan.compiled import CompiledPlan
 
 #: It is of 640 and a week of it costs 9.5.
 SHORT = (
@@ -361,10 +361,10 @@ class Nothing:
         if name.split(".")[0] in ("numpy", "scipy", "yaml", "pydantic", "pyarrow", "apache_beam"):
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Nothing())
-from sotto.compiled import CompiledPlan
-from sotto.log import LogReader, LogWriter, lanes
-from sotto.registry import Registry
-from sotto.wire import Row, encode_message
+from sotto.plan.compiled import CompiledPlan
+from sotto.log.writer import LogReader, LogWriter, lanes
+from sotto.plan.registry import Registry
+from sotto.wire.format import Row, encode_message
 import sotto.cli
 plan = CompiledPlan.from_json(sys.stdin.buffer.read())
 with LogWriter(sys.argv[1], "a") as log:

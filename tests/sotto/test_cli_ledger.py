@@ -8,7 +8,7 @@ import pytest
 
 from clientsdk.testing import SeededClient, small_plan
 from sotto.cli import main
-from sotto.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan
 
 NAME = "0f" * 16
 
@@ -117,7 +117,7 @@ def test_mistakes_end_with_status_2_and_one_line(arguments, capsys, tmp_path, mo
 
 
 def test_a_pseudonym(monkeypatch, capsys):
-    ledger = pytest.importorskip("pipelines.ledger")
+    ledger = pytest.importorskip("pipelines.aggregation.ledger")
     line = ledger.ChainLine(
         chain="ab" * 16,
         plan="trial",

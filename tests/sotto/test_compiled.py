@@ -13,10 +13,10 @@ from agreed_plans import DAY, HOUR, LADDER, PLAN_YAML, canonical, compiled, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sotto.compiled import CompiledPlan
 from sotto.errors import PlanError, UnknownMetricError, ValueTypeError
-from sotto.plan import parse_plan
-from sotto.registry import Registry
+from sotto.plan.collection import parse_plan
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
 
 
 def test_a_plan_survives_being_written_and_read():
@@ -160,7 +160,7 @@ def test_a_damaged_compiled_plan_is_refused_or_another_plan(data):
 
 @pytest.mark.parametrize("name", ["sort", "certified"])
 def test_a_mechanism_that_costs_more_than_it_says_is_refused(monkeypatch, name):
-    from sotto import checks
+    from sotto.plan.collection import checks
 
     class Liar:
         payload_width, count_length = 1, 3

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.coins import shard_of
-from sotto import authentication, runs
-from sotto.compiled import CompiledPlan
-from sotto.decode import decode, encode_rows
 from sotto.errors import FormatError, ParameterError
-from sotto.reasons import Reason
-from sotto.registry import Registry
-from sotto.signatures import Signer, signed_pseudonym, unsigned_pseudonym
-from sotto.wire import MAX_MESSAGE, Row, decode_message, encode_message
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.decode import decode, encode_rows
+from sotto.wire.format import MAX_MESSAGE, Row, authentication, decode_message, encode_message
+from sotto.wire.format import groups as runs
+from sotto.wire.reasons import Reason
+from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 
 PLAN, OTHER = compiled(), compiled(version=2)
 REGISTRY = Registry([PLAN, OTHER])

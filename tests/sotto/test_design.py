@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from agreed_plans import PLAN_YAML
 
-from mechanisms.frequency import frequencies
-from mechanisms.precision import precision
-from mechanisms.targets import Assumed
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.planner.precision import precision
+from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
 from sotto import cli
 from sotto.cli.chart import LogChart, LogScale
-from sotto.design import Goal, design
+from sotto.design.metric import Goal, design
+from sotto.design.panels import Terms, in_panels
+from sotto.design.questions import affordable, question_of, question_of_metric
 from sotto.errors import ParameterError
-from sotto.paneling import Terms, in_panels
-from sotto.plan import parse_plan
-from sotto.questions import affordable, question_of, question_of_metric
+from sotto.plan.collection import parse_plan
 
 LADDER = [500_000, 1_000_000, 2_000_000]
 WEEK = 7 * 86_400_000

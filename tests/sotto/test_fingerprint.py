@@ -7,9 +7,9 @@ import json
 import pytest
 from agreed_plans import DAY, canonical, compiled, metric_document, plan_document
 
-from sotto.compiled import CompiledPlan
 from sotto.errors import PlanError
-from sotto.registry import Registry
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
 
 #: Fields of which plans may differ and be the same on the wire, and other values of them.
 OUTSIDE = {"owner": "someone@fleet.example", "expires": 1_900_000_000_001, "retention": DAY}

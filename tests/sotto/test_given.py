@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clientsdk.testing import small_plan
-from sotto.brokers import Broker
 from sotto.cli import given
+from sotto.kafka.brokers import Broker
 
 ELSE = {
     "aggregate": ["--topic", "reports-e1-p2", "--state", "s"],

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.coins import shard_of
-from sotto.compiled import CompiledPlan
-from sotto.decode import decode
-from sotto.log import LogReader, LogWriter, Record
-from sotto.plan import load_plan, parse_plan
-from sotto.registry import Registry
-from sotto.signatures import Signer, is_valid, signed_pseudonym
-from sotto.wire import TRAILER, Row, decode_message, encode_message
+from sotto.log.writer import LogReader, LogWriter, Record
+from sotto.plan.collection import load_plan, parse_plan
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.decode import decode
+from sotto.wire.format import TRAILER, Row, decode_message, encode_message
+from sotto.wire.signatures import Signer, is_valid, signed_pseudonym
 
 GOLDEN = Path(__file__).parent / "golden"
 PSEUDONYM = bytes(range(16))

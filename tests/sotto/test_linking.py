@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from agreed_plans import compiled, metric_document
 
-from mechanisms.laddered import VectorLadder
+from mechanisms.base import VectorLadder
 from mechanisms.testing import SeededSource
 from sotto.cli.linking import DEVICES, MUCH, recognized, warnings
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sotto import frames, logreader
 from sotto.errors import FormatError, ParameterError, PublishError
-from sotto.frames import HEADER, MAX_BODY, frame
-from sotto.log import Corrupt, LogReader, LogWriter, Record, lanes
-from sotto.logreader import segments
+from sotto.log.frames import HEADER, MAX_BODY, frame
+from sotto.log.reader import segments
+from sotto.log.writer import Corrupt, LogReader, LogWriter, Record, frames, lanes
+from sotto.log.writer import reader as logreader
 
 
 def write(directory, bodies, lane="a", **options):
@@ -343,7 +343,7 @@ def test_a_lane_without_records_that_is_removed_while_it_is_read_is_empty(
         writer.retire()
         return found
 
-    monkeypatch.setattr("sotto.logreader.segments", listed)
+    monkeypatch.setattr("sotto.log.reader.segments", listed)
     if not known:
         assert reader.end() == 0
     assert list(reader.records(0, end)) == []
@@ -361,7 +361,7 @@ def test_a_segment_that_is_removed_while_it_is_read_is_missing(tmp_path, monkeyp
         paths[1].unlink()
         return found
 
-    monkeypatch.setattr("sotto.logreader.segments", listed)
+    monkeypatch.setattr("sotto.log.reader.segments", listed)
     found = list(reader.records(0, end))
     assert [item.body for item in found] == [b"first", b"", b"third"]
     assert isinstance(found[1], Corrupt)
@@ -385,7 +385,8 @@ def test_one_writer_a_lane(tmp_path):
         with pytest.raises(PublishError, match="held by another writer"):
             LogWriter(tmp_path, "a")
         code = (
-            "import sys; from sotto.log import LogWriter; from sotto.errors import PublishError\n"
+            "import sys; from sotto.log.writer import LogWriter\n"
+            "from sotto.errors import PublishError\n"
             "try: LogWriter(sys.argv[1], 'a')\n"
             "except PublishError: sys.exit(7)"
         )
@@ -465,7 +466,7 @@ def test_a_disk_that_fills_up_at_a_new_segment_leaves_the_lane_valid(
 def test_a_file_size_limit_leaves_whole_records(tmp_path):
     code = (
         "import resource, sys\n"
-        "from sotto.log import LogWriter\n"
+        "from sotto.log.writer import LogWriter\n"
         "from sotto.errors import PublishError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "with LogWriter(sys.argv[1], 'a') as log:\n"
@@ -541,7 +542,7 @@ def test_when_bytes_are_forced_to_disk(tmp_path, monkeypatch, mode, forced):
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path):
     code = (
         "import sys\n"
-        "from sotto.log import LogWriter\n"
+        "from sotto.log.writer import LogWriter\n"
         "log = LogWriter(sys.argv[1], 'a', segment_bytes=5000)\n"
         "number = 0\n"
         "while True:\n"

@@ -10,10 +10,10 @@ from agreed_plans import DAY, canonical
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.items import estimate
-from sotto.compiled import CompiledPlan
+from pipelines.estimation.items import estimate
 from sotto.errors import PlanError, ValueTypeError
-from sotto.plan import parse_plan
+from sotto.plan.collection import parse_plan
+from sotto.plan.compiled import CompiledPlan
 
 PLAN = """\
 collector: fleet.example

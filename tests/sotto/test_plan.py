@@ -11,14 +11,14 @@ from agreed_plans import DAY, HOUR, PLAN_YAML
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sotto.chooser import choose_category, choose_number
-from sotto.compiled import CompiledPlan
-from sotto.defaults import Asked, spec_of
-from sotto.durations import duration_text, parse_duration
+from sotto.design.noise import noise_of
 from sotto.errors import ParameterError, PlanError
-from sotto.metrictypes import MECHANISMS
-from sotto.noise import noise_of
-from sotto.plan import load_plan, parse_plan
+from sotto.plan.chooser import choose_category, choose_number
+from sotto.plan.collection import load_plan, parse_plan
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.defaults import Asked, spec_of
+from sotto.plan.durations import duration_text, parse_duration
+from sotto.plan.types import MECHANISMS
 
 
 def test_a_plan_becomes_what_it_says():
@@ -237,7 +237,7 @@ class TestChooser:
     @given(st.integers(2, 60), st.integers(1, 60))
     @settings(max_examples=40, deadline=None)
     def test_no_candidate_is_better_than_the_chosen_one(self, size, tenths):
-        from mechanisms.ladders import build
+        from mechanisms.registry import build
 
         ladder = [tenths * 100_000]
         chosen = choose_category(category(size, *ladder)).spec["name"]

@@ -9,13 +9,13 @@ import pytest
 
 from clientsdk.testing import small_plan
 from mechanisms.frozen import replace
-from pipelines.lanes import EmbeddedLog
-from pipelines.storedplans import StoredPlans
+from pipelines.sources.base import EmbeddedLog
+from pipelines.storage.plans import StoredPlans
 from sotto.cli.planfolder import PlanFolder
-from sotto.compiled import CompiledPlan
-from sotto.documents import canonical, document_of
 from sotto.errors import BrokerError, ParameterError
-from sotto.registry import Registry
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.plan.serialization import canonical, document_of
 
 FIRST = small_plan()
 SECOND = replace(FIRST, version=FIRST.version + 1)

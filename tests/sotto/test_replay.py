@@ -25,13 +25,13 @@ from sotto.cli.recordings import (
     read_recordings,
 )
 from sotto.cli.replaying import AUDIT_HEAD, Replay, deal, subset, write_audit
-from sotto.compiled import CompiledPlan
-from sotto.decode import decode
 from sotto.errors import FormatError, ParameterError
-from sotto.log import LogReader, lanes
-from sotto.plan import parse_plan
-from sotto.registry import Registry
-from sotto.wire import decode_message
+from sotto.log.writer import LogReader, lanes
+from sotto.plan.collection import parse_plan
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.decode import decode
+from sotto.wire.format import decode_message
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -11,10 +11,10 @@ from sotto.cli.cells import milliseconds
 from sotto.cli.fleet import Played, Schedule
 from sotto.cli.recordings import Columns, Recordings, read_recordings
 from sotto.cli.replaying import Replay
-from sotto.compiled import CompiledPlan
-from sotto.log import LogReader, lanes
-from sotto.plan import parse_plan
-from sotto.wire import Row, decode_message
+from sotto.log.writer import LogReader, lanes
+from sotto.plan.collection import parse_plan
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.format import Row, decode_message
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from sotto.errors import ParameterError
-from sotto.sinktopics import KINDS, MAX_DOCUMENT, SinkTopic, Stay, faults, settings_for
-from sotto.topics import FoundTopic
+from sotto.kafka.sinktopics import KINDS, MAX_DOCUMENT, SinkTopic, Stay, faults, settings_for
+from sotto.kafka.topics import FoundTopic
 
 DAY = 86_400_000
 STAY = Stay(horizon=20 * DAY, retention=30 * DAY)

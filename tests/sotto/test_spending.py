@@ -3,8 +3,7 @@
 import pytest
 from agreed_plans import DAY, compiled, metric_document, plan_document
 
-from sotto.errors import ParameterError
-from sotto.spending import (
+from sotto.design.spending import (
     YEAR,
     Levels,
     daily,
@@ -14,6 +13,7 @@ from sotto.spending import (
     value_cost,
     warnings,
 )
+from sotto.errors import ParameterError
 
 #: Of the plan below at 2 a value.
 COST = 2_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sotto.errors import ParameterError
-from sotto.topicaccess import ROLES, grants
-from sotto.topics import ReportTopic
+from sotto.kafka.access import ROLES, grants
+from sotto.kafka.topics import ReportTopic
 
 TOPIC = ReportTopic("reports", 1, 8)
 PRINCIPALS = {role: f"User:{role}" for role in ROLES}

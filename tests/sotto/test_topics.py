@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sotto.errors import ParameterError
-from sotto.topics import FoundTopic, ReportTopic, faults, settings_for
-from sotto.wire import MAX_MESSAGE
+from sotto.kafka.topics import FoundTopic, ReportTopic, faults, settings_for
+from sotto.wire.format import MAX_MESSAGE
 
 DAY = 86_400_000
 TOPIC = ReportTopic("reports", epoch=1, partitions=8)

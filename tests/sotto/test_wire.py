@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sotto.errors import FormatError
-from sotto.wire import (
+from sotto.wire.format import (
     MAX_MESSAGE,
     Message,
     Row,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.bloom_regression import bloom_filters
-from mechanisms.decoding import decode
-from mechanisms.ladders import build
+from mechanisms.registry import build
+from mechanisms.string.bloom_regression import bloom_filters
+from mechanisms.string.decoding import decode
 from sotto import cli
 from sotto.cli.wording import detection_floor, influence, told
-from sotto.noise import Noise, noise_of
-from sotto.plan import parse_plan
+from sotto.design.noise import Noise, noise_of
+from sotto.plan.collection import parse_plan
 
 PLAN = """\
 collector: fleet.example

@@ -25,12 +25,12 @@ from mechanisms.audit.claims import (
 from mechanisms.audit.guessing import guess, key_of, score_key
 from mechanisms.audit.pairs import Pair, column_of, some_inputs, worst_pair
 from mechanisms.audit.views import Reader
+from mechanisms.chains.thresholds import FiniteDraw
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.ladders import REGISTRY, LadderedMechanism, build
-from mechanisms.relaxation import relaxation
+from mechanisms.papers.relaxation import relaxation
+from mechanisms.registry import REGISTRY, LadderedMechanism, build
 from mechanisms.testing import SeededSource
-from mechanisms.thresholds import FiniteDraw
 
 SEED = 20_250_611
 CLAIMS = pytest.mark.parametrize("claim", LIBRARY, ids=lambda claim: claim.name)

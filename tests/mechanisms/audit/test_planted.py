@@ -12,7 +12,7 @@ from mechanisms.audit.attack import attack
 from mechanisms.audit.claims import FALSE_ALARM, LIBRARY
 from mechanisms.audit.pairs import worst_pair
 from mechanisms.exact import MICRO
-from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.registry import LadderedMechanism, build
 from mechanisms.testing import SeededSource
 
 SEED = 20_260_701

@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.errors import ParameterError
-from mechanisms.gradual.attacks import (
+from mechanisms.papers.attacks import (
     ATTACKS,
     highest_frequency,
     least_error,
     maximum_likelihood,
     weighted_highest_frequency,
 )
-from mechanisms.relaxation import chain_probability
+from mechanisms.papers.relaxation import chain_probability
 
 LADDERS = [
     (2, [k / 10 for k in range(1, 9)]),

@@ -22,12 +22,12 @@ from small import (
 from sources import HighBits, exact_law
 from statistical import check_counts
 
-from mechanisms.bits import BitChain, BitLadder
+from mechanisms.chains.bits import BitChain, BitLadder
+from mechanisms.constant import COINLESS, ConstantResponse, supports_constant
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.gradual.constant import COINLESS, ConstantResponse, supports_constant
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.rungs import Rung
+from mechanisms.levels import Rung
+from mechanisms.registry import LadderedMechanism, build
 from mechanisms.testing import SeededSource
 
 SEED = 20260302

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.gradual.estimation import (
+from mechanisms.papers.estimation import (
     bit_noise,
     mixed_count,
     response_mean,

@@ -17,8 +17,8 @@ from vectors import Vector, vectors
 from mechanisms.channel import Channel, bit_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import loss_micro
-from mechanisms.gradual.general import ChannelLadder, channel_of, relaxable
-from mechanisms.relaxation import bit_degradation
+from mechanisms.papers.general import ChannelLadder, channel_of, relaxable
+from mechanisms.papers.relaxation import bit_degradation
 from mechanisms.testing import SeededSource
 
 SEED = 20260304

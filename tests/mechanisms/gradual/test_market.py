@@ -16,7 +16,7 @@ from statistical import check_normal
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import loss_micro
-from mechanisms.gradual.market import Catalogue
+from mechanisms.papers.market import Catalogue
 from mechanisms.testing import SeededSource
 
 SEED = 20260305

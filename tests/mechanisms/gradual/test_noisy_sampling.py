@@ -16,15 +16,15 @@ from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.gradual.estimation import bit_noise
-from mechanisms.gradual.instantaneous import instantaneous_epsilon
-from mechanisms.gradual.noisy_sampling import (
+from mechanisms.papers.estimation import bit_noise
+from mechanisms.papers.instantaneous import instantaneous_epsilon
+from mechanisms.papers.noisy_sampling import (
     NoisySampling,
     compare,
     noisy_sampling_epsilon,
     noisy_sampling_variance,
 )
-from mechanisms.rappor import differing_bits_epsilon
+from mechanisms.string.rappor import differing_bits_epsilon
 from mechanisms.testing import SeededSource
 
 SEED = 20260301

@@ -15,9 +15,9 @@ from small import SPECS, chain_law, head_law
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError
-from mechanisms.gradual.state import RelaxationState, RelaxationStateError
-from mechanisms.ladders import build
-from mechanisms.relaxation import relaxation
+from mechanisms.papers.relaxation import relaxation
+from mechanisms.papers.state import RelaxationState, RelaxationStateError
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 
 SEED = 20260303
@@ -133,7 +133,7 @@ def test_values_that_are_equal_are_the_same(name: str, symbol: Any, same: Any) -
 
 
 def test_tuples_and_values_that_none_takes() -> None:
-    from mechanisms.gradual.state import _canonical
+    from mechanisms.papers.state import _canonical
 
     assert _canonical((0.5, 1)) == _canonical(np.array([0.5, 1.0], dtype=object))
     assert _canonical((1, (2, 3))) != _canonical((1, 2, 3))

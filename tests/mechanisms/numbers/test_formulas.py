@@ -12,10 +12,10 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from vectors import Vector, vectors
 
-from mechanisms.allocation import bit_weights, split_epsilon
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_bounds
-from mechanisms.numbers.formulas import (
+from mechanisms.number.allocation import bit_weights, split_epsilon
+from mechanisms.number.formulas import (
     HYBRID_FROM,
     answer_noise,
     dithering_variance,

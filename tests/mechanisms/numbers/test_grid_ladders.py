@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from statistical import check_counts
 
 from mechanisms.errors import ParameterError, UnrelatedRungsError
-from mechanisms.ladders import build
-from mechanisms.numbers import designs
-from mechanisms.numbers.contributions import contributions, matrix
-from mechanisms.numbers.duchi import DuchiLadder
-from mechanisms.numbers.formulas import duchi_variance, hybrid_variance, piecewise_variance
-from mechanisms.numbers.gridded import GridLadder, hybrid_ladder
-from mechanisms.numbers.laws import Law, Shape, worst_variance
+from mechanisms.estimators.variance import grid_variance
+from mechanisms.number import designs
+from mechanisms.number.contributions import contributions, matrix
+from mechanisms.number.duchi import DuchiLadder
+from mechanisms.number.formulas import duchi_variance, hybrid_variance, piecewise_variance
+from mechanisms.number.gridded import GridLadder, hybrid_ladder
+from mechanisms.number.laws import Law, Shape, worst_variance
 from mechanisms.randomness import SystemSource
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
-from mechanisms.variance import grid_variance
 
 SEED = 20261121
 NAMES = ("duchi", "piecewise", "hybrid", "square_wave")

@@ -11,12 +11,12 @@ from replicas import replicate
 from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.estimate import SCORE_REPORTS
-from mechanisms.ladders import build
-from mechanisms.numbers.contributions import contributions, matrix
-from mechanisms.numbers.gridded import HybridMechanism
-from mechanisms.numeric import NumericEstimates, numeric
+from mechanisms.estimators.variance import grid_variance
+from mechanisms.number.contributions import contributions, matrix
+from mechanisms.number.gridded import HybridMechanism
+from mechanisms.number.numeric import NumericEstimates, numeric
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
-from mechanisms.variance import grid_variance
 
 SEED = 20261122
 RNG = np.random.default_rng(SEED)

@@ -9,7 +9,7 @@ import pytest
 from statistical import check_normal, check_variance
 
 from mechanisms.errors import ParameterError
-from mechanisms.numbers.originals import (
+from mechanisms.number.originals import (
     DuchiOriginal,
     HybridOriginal,
     LaplaceOriginal,

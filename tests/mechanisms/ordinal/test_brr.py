@@ -8,11 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.chains.finite import FiniteChain
 from mechanisms.degradation import degradation
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro
-from mechanisms.finite import FiniteChain
-from mechanisms.ladders import build
 from mechanisms.ordinal.brr import (
     BipartiteRandomizedResponse,
     best_subset_size,
@@ -27,6 +26,7 @@ from mechanisms.ordinal.brr import (
 from mechanisms.ordinal.losses import equidistant, jaccard
 from mechanisms.ordinal.search import equidistant_size
 from mechanisms.randomness import SystemSource
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 from tests.adapters.ordinal import ADAPTERS
 from tests.statistical import check_counts

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from mechanisms.chains.finite import FiniteChain
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro
-from mechanisms.finite import FiniteChain
 from mechanisms.ordinal.brr import equidistant_windows, probabilities, windows_of
 from mechanisms.ordinal.losses import Loss, equidistant, jaccard
 from mechanisms.ordinal.optimal import best_bipartite_size, optimal_channel

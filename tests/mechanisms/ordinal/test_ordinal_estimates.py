@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from mechanisms.category.grr import grr_ladder
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
-from mechanisms.frequency import frequencies
-from mechanisms.grr import grr_ladder
-from mechanisms.ladders import LadderedMechanism, build
+from mechanisms.estimators.frequency import frequencies
 from mechanisms.ordinal.brr import BrrLadder, brr_ladder
 from mechanisms.ordinal.estimates import channels, groups_of, ordinal, unbiased_shares
+from mechanisms.registry import LadderedMechanism, build
 from mechanisms.testing import SeededSource
 from tests.statistical import check_at_least, check_normal
 

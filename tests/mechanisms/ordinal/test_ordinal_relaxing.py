@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.chains.finite import FiniteChain
 from mechanisms.channel import Channel
 from mechanisms.degradation import degradation
 from mechanisms.errors import ParameterError, UnrelatedRungsError
-from mechanisms.finite import FiniteChain
 from mechanisms.ordinal.brr import (
     Windows,
     brr_ladder,

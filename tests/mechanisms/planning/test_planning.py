@@ -10,12 +10,12 @@ from replicas import replicate
 from statistical import check_variance
 
 from mechanisms.errors import ParameterError
-from mechanisms.frequency import frequencies
-from mechanisms.gradual.noisy_sampling import NoisySampling
-from mechanisms.ladders import LadderedMechanism, build
-from mechanisms.planning import epsilon_for, sampled_instead, steps
-from mechanisms.precision import precision
-from mechanisms.targets import Assumed
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.papers.noisy_sampling import NoisySampling
+from mechanisms.planner.planning import epsilon_for, sampled_instead, steps
+from mechanisms.planner.precision import precision
+from mechanisms.planner.targets import Assumed
+from mechanisms.registry import LadderedMechanism, build
 from mechanisms.testing import SeededSource
 
 SEED = 20261126

@@ -10,19 +10,19 @@ from replicas import replicate
 from scipy import stats
 from statistical import check_at_least, check_normal, check_variance
 
-from mechanisms.bloom_precision import string_variances
-from mechanisms.decoding import decode
 from mechanisms.errors import ParameterError
-from mechanisms.frequency import frequencies
-from mechanisms.ladders import build
-from mechanisms.numeric import numeric
+from mechanisms.estimators.frequency import frequencies
+from mechanisms.number.numeric import numeric
 from mechanisms.ordinal.estimates import ordinal
 from mechanisms.ordinal.precision import mean_bound_variance
-from mechanisms.precision import category_ends, precision
-from mechanisms.surveys.estimates import survey_share
-from mechanisms.targets import Assumed
-from mechanisms.vectors.means import vector_means
-from mechanisms.vectors.precision import coordinate_variance
+from mechanisms.planner.precision import category_ends, precision
+from mechanisms.planner.targets import Assumed
+from mechanisms.registry import build
+from mechanisms.string.bloom_precision import string_variances
+from mechanisms.string.decoding import decode
+from mechanisms.survey.estimates import survey_share
+from mechanisms.vector.means import vector_means
+from mechanisms.vector.precision import coordinate_variance
 
 SEED = 20261125
 LADDER = [500_000, 1_000_000, 2_000_000]

@@ -13,15 +13,15 @@ from statistical import check_counts
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.selection.exponential import exponential_pmf
-from mechanisms.selection.exponential_randomized_response import (
+from mechanisms.papers.exponential_randomized_response import (
     ExponentialRandomizedResponse,
     disclosure_risk,
     published_risk_bound,
     staircase,
 )
-from mechanisms.selection.mechanism import expected_error
 from mechanisms.testing import SeededSource
+from mechanisms.top_item.exponential import exponential_pmf
+from mechanisms.top_item.mechanism import expected_error
 
 SEED = 22360679
 

@@ -13,7 +13,7 @@ from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_bounds
-from mechanisms.selection.flipping import exact_flips, float_flips
+from mechanisms.top_item.flipping import exact_flips, float_flips
 
 SEED = 14142135
 

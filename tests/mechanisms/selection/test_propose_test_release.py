@@ -12,10 +12,10 @@ from statistical import check_counts
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, to_micro
-from mechanisms.rungs import GRAINS
-from mechanisms.selection.advice import advise
-from mechanisms.selection.propose_test_release import ProposeTestRelease, hockey_stick
+from mechanisms.levels import GRAINS
 from mechanisms.testing import SeededSource
+from mechanisms.top_item.advice import advise
+from mechanisms.top_item.propose_test_release import ProposeTestRelease, hockey_stick
 
 SEED = 26457513
 

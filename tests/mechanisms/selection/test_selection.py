@@ -15,14 +15,14 @@ from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, exp_micro, loss_micro
-from mechanisms.rungs import GRAINS
-from mechanisms.selection.errors import worst_case_errors
-from mechanisms.selection.exponential import ExponentialMechanism
-from mechanisms.selection.exponential_randomized_response import ExponentialRandomizedResponse
-from mechanisms.selection.mechanism import SelectionMechanism, expected_error
-from mechanisms.selection.permute_and_flip import PermuteAndFlip, permute_and_flip_pmf
-from mechanisms.selection.scores import Thresholds, exponents
+from mechanisms.levels import GRAINS
+from mechanisms.papers.exponential_randomized_response import ExponentialRandomizedResponse
 from mechanisms.testing import SeededSource
+from mechanisms.top_item.errors import worst_case_errors
+from mechanisms.top_item.exponential import ExponentialMechanism
+from mechanisms.top_item.mechanism import SelectionMechanism, expected_error
+from mechanisms.top_item.permute_and_flip import PermuteAndFlip, permute_and_flip_pmf
+from mechanisms.top_item.scores import Thresholds, exponents
 
 SEED = 17320508
 MECHANISMS = {"exponential": ExponentialMechanism, "permute-and-flip": PermuteAndFlip}

@@ -13,22 +13,22 @@ import pytest
 from sources import ScriptedSource
 from statistical import check_counts, check_normal, check_same_law
 
+from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.estimators.frequency import frequencies
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.frequency import frequencies
-from mechanisms.ladders import build
-from mechanisms.rungs import GRAINS
-from mechanisms.selection.flip_ladder import (
+from mechanisms.levels import GRAINS
+from mechanisms.registry import build
+from mechanisms.testing import SeededSource
+from mechanisms.top_item.flip_ladder import (
     PermuteAndFlipLadder,
     acceptance_table,
     extremes,
     last_threshold,
     permute_and_flip_ladder,
 )
-from mechanisms.selection.top_item import TopItemLadder, uniforms_below
-from mechanisms.selection.top_response import TopResponseLadder, top_response_ladder
-from mechanisms.symbols import SymbolDraw
-from mechanisms.testing import SeededSource
+from mechanisms.top_item.top_item import TopItemLadder, uniforms_below
+from mechanisms.top_item.top_response import TopResponseLadder, top_response_ladder
 
 SEED = 31622776
 LADDERS = {"one": (1_000_000,), "three": (500_000, 1_000_000, 2_000_000), "wide": (1, 9_000_000)}

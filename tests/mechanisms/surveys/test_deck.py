@@ -12,8 +12,8 @@ from adapters.surveys import ADAPTERS
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.surveys.christofides import Christofides
-from mechanisms.surveys.deck import ImprovedChristofides, census_size, deck_epsilon, deck_variance
+from mechanisms.papers.deck import ImprovedChristofides, census_size, deck_epsilon, deck_variance
+from mechanisms.survey.christofides import Christofides
 
 SEED = 24494897
 

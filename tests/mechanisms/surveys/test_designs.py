@@ -11,14 +11,14 @@ from adapters.surveys import ADAPTERS
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.surveys.christofides import Christofides, cards_epsilon, cards_of
-from mechanisms.surveys.designs import Simmons, SurveyDesign, Warner
-from mechanisms.surveys.tables import (
+from mechanisms.papers.tables import (
     EPSILONS,
     interval_table,
     sample_size_table,
     worse_interval,
 )
+from mechanisms.survey.christofides import Christofides, cards_epsilon, cards_of
+from mechanisms.survey.designs import Simmons, SurveyDesign, Warner
 
 DESIGNS: dict[str, SurveyDesign] = {
     "warner": Warner(Fraction(2, 3)),

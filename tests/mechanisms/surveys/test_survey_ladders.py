@@ -13,16 +13,16 @@ from statistical import check_at_least, check_counts, check_normal, check_varian
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
 from mechanisms.estimate import SCORE_REPORTS, ShareRegion, two_sided
 from mechanisms.exact import loss_micro
-from mechanisms.ladders import build
-from mechanisms.rungs import GRAINS
-from mechanisms.surveys.christofides import cards_of
-from mechanisms.surveys.estimates import (
+from mechanisms.levels import GRAINS
+from mechanisms.registry import build
+from mechanisms.survey.christofides import cards_of
+from mechanisms.survey.estimates import (
     contribution,
     estimate_share,
     of_population,
     survey_share,
 )
-from mechanisms.surveys.ladders import SurveyLadder, christofides_ladder
+from mechanisms.survey.ladders import SurveyLadder, christofides_ladder
 from mechanisms.testing import SeededSource
 
 SEED = 28284271

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from statistical import check_counts, check_normal
 from vectors import Vector, vectors
 
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.errors import ParameterError
 from mechanisms.exact import loss_micro
-from mechanisms.grr import GeneralizedRandomizedResponse
-from mechanisms.testing import SeededSource
-from mechanisms.vectors.bitrand import (
+from mechanisms.papers.bitrand import (
     FeatureRandomizedResponse,
     LabelRandomizedResponse,
     frr_epsilon,
@@ -26,6 +25,7 @@ from mechanisms.vectors.bitrand import (
     label_keeping,
     log_alpha,
 )
+from mechanisms.testing import SeededSource
 
 SEED = 20241105
 

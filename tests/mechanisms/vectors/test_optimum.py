@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from vectors import Vector, vectors
 
-from mechanisms.allocation import bit_weights, split_epsilon
 from mechanisms.errors import ParameterError
-from mechanisms.vectors.optimum import (
+from mechanisms.number.allocation import bit_weights, split_epsilon
+from mechanisms.vector.optimum import (
     answer_noise,
     k_push_variance,
     optimal_draws,

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from statistical import check_counts, check_same_law
 
+from mechanisms.chains.finite import FiniteChain, FiniteDraw
+from mechanisms.chains.symbols import SymbolChain
 from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import loss_micro
-from mechanisms.finite import FiniteChain, FiniteDraw
-from mechanisms.ladders import build
-from mechanisms.symbols import SymbolChain
+from mechanisms.number.sampled_bits import SampledBitsLadder
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
-from mechanisms.vectors.coordinates import CoordinatesLadder
-from mechanisms.vectors.draws import DrawsLadder, coin, coin_column
-from mechanisms.vectors.sampled_bits import SampledBitsLadder
-from mechanisms.vectors.sampled_hybrid import SampledHybridLadder
-from mechanisms.vectors.sampled_vector import SampledVectorLadder
+from mechanisms.vector.coordinates import CoordinatesLadder
+from mechanisms.vector.draws import DrawsLadder, coin, coin_column
+from mechanisms.vector.sampled_hybrid import SampledHybridLadder
+from mechanisms.vector.sampled_vector import SampledVectorLadder
 
 SEED = 20241106
 THREE = [500_000, 1_000_000, 2_000_000]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.errors import ParameterError
-from mechanisms.vectors.encoding import OffsetBinary, SignMagnitude
+from mechanisms.papers.encoding import OffsetBinary, SignMagnitude
 
 SHAPES = st.integers(2, 52).flatmap(lambda bits: st.tuples(st.just(bits), st.integers(0, bits - 1)))
 

@@ -12,22 +12,22 @@ from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import two_sided
-from mechanisms.ladders import build
-from mechanisms.numbers.gridmeans import grid_estimates
-from mechanisms.numbers.laws import worst_variance
-from mechanisms.numeric import NumericEstimates, numeric
+from mechanisms.estimators.variance import bit_means
+from mechanisms.number.gridmeans import grid_estimates
+from mechanisms.number.laws import worst_variance
+from mechanisms.number.numeric import NumericEstimates, numeric
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
-from mechanisms.variance import bit_means
-from mechanisms.vectors.draws import DrawsLadder
-from mechanisms.vectors.means import vector_estimates, vector_means
-from mechanisms.vectors.optimum import k_push_variance, sampled_vector_variance
-from mechanisms.vectors.sampled_hybrid import (
+from mechanisms.vector.draws import DrawsLadder
+from mechanisms.vector.means import vector_estimates, vector_means
+from mechanisms.vector.optimum import k_push_variance, sampled_vector_variance
+from mechanisms.vector.sampled_hybrid import (
     SampledHybrid,
     SampledHybridLadder,
     optimal_sampled_hybrid,
     sampled_hybrid_ladder,
 )
-from mechanisms.vectors.sampled_vector import SampledVector, SampledVectorLadder
+from mechanisms.vector.sampled_vector import SampledVector, SampledVectorLadder
 
 SEED = 20241107
 N, REPEATS = 1500, 200

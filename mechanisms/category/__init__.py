@@ -1,0 +1,1 @@
+"""Mechanisms for a category out of a fixed domain."""

@@ -1,0 +1,1 @@
+"""Chains: the outputs for one value at growing epsilons, drawn backward from the strongest."""

@@ -1,0 +1,251 @@
+"""Chains of independent bits, in integers over 2**64.
+
+Every weaker rung is the next stronger one with each bit flipped with a probability that does not
+depend on it: symmetric and optimized unary encoding, Bloom filters and split bits all degrade in
+this way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mechanisms.chains.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
+from mechanisms.channel import Channel, bit_channel
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.exact import ceil_fraction, exp_bounds
+from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS, Rung
+from mechanisms.randomness import Source
+from mechanisms.sampling import choose
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HALF = GRAINS // 2
+#: Bits of a word in the vectorised draws, whose thresholds are those of one word.
+LANE = 64
+
+
+@frozen
+class BitLadder:
+    """The thresholds and exact probabilities of one bit at every rung, weakest first.
+
+    ``one`` and ``zero`` are the grains, of 2**64, with which the strongest rung reports a 1 and
+    a 0 as 1; ``flips[k]`` those with which rung k differs from rung k + 1.
+    """
+
+    one: int
+    zero: int
+    flips: tuple[int, ...]
+    rungs: tuple[Rung, ...]
+
+    def channel(self, level: int) -> Channel:
+        """Return the exact channel of a rung."""
+        return bit_channel(*self.rungs[level])
+
+    def ratios(self) -> tuple[Fraction, ...]:
+        """Largest likelihood ratio when two bits change, one up and one down, by rung."""
+        return tuple(rung.p * (1 - rung.q) / (rung.q * (1 - rung.p)) for rung in self.rungs)
+
+    def bit_ratios(self) -> tuple[Fraction, ...]:
+        """Largest likelihood ratio when this one bit changes, by rung."""
+        return tuple(max(rung.p / rung.q, (1 - rung.q) / (1 - rung.p)) for rung in self.rungs)
+
+
+def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
+    """Build the ladder of a bit that is flipped whichever it is.
+
+    Parameters
+    ----------
+    exponents : sequence of Fraction
+        The epsilon of the bit at each rung, increasing.
+
+    Raises
+    ------
+    ParameterError
+        An amount is too small for 64-bit thresholds.
+    UnrelatedRungsError
+        A rung is not below the realised rung above it.
+    """
+    flip = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
+    return _degrade(GRAINS - flip, flip, exponents)
+
+
+def one_sided_bit(exponents: Sequence[Fraction]) -> BitLadder:
+    """Build the ladder of a bit of optimized unary encoding: a 1 is reported as 1 half the time.
+
+    Parameters, errors: as :func:`symmetric_bit`; the exponents are those of the whole vector.
+    """
+    zero = ceil_fraction(GRAINS / (exp_bounds(exponents[-1])[0] + 1))
+    return _degrade(HALF, zero, exponents)
+
+
+def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
+    """Add weaker rungs, each the smallest flip of the exact one above that honours its amount.
+
+    Both kinds of bit cost (1 - q)/q, so that q must come up to 1 / (1 + e**exponent), and a flip
+    s makes q + s (1 - 2 q) of it.
+    """
+    number = len(exponents)
+    rungs = [Rung(Fraction(one, GRAINS), Fraction(zero, GRAINS))]
+    if not zero < one:
+        raise ParameterError(f"rung {number}: its epsilon is too small for 64-bit thresholds")
+    flips: list[int] = []
+    for exponent in reversed(exponents[:-1]):
+        number -= 1
+        above = rungs[0]
+        lack = 1 / (1 + exp_bounds(exponent)[0]) - above.q
+        if not lack > 0:
+            raise UnrelatedRungsError(
+                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            )
+        flip = ceil_fraction(GRAINS * lack / (1 - 2 * above.q))
+        if not flip < HALF:
+            raise ParameterError(f"rung {number}: its epsilon is too small for 64-bit thresholds")
+        s = Fraction(flip, GRAINS)
+        rungs.insert(0, Rung(*(side + s * (1 - 2 * side) for side in above)))
+        flips.insert(0, flip)
+    return BitLadder(one, zero, tuple(flips), tuple(rungs))
+
+
+@frozen
+class BitChain:
+    """A ladder of independently randomized bits.
+
+    Parameters
+    ----------
+    width : int
+        The number of bits.
+    ladders : tuple of BitLadder
+        One for each bit, or a single one for all.
+    """
+
+    width: int
+    ladders: tuple[BitLadder, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.ladders) not in (1, self.width):
+            raise ParameterError(f"{len(self.ladders)} ladders do not fit {self.width} bits")
+        if len(self.ladders) > LANE:
+            raise ParameterError(f"at most {LANE} bits can have ladders of their own")
+
+    @property
+    def levels(self) -> int:
+        """The number of rungs."""
+        return len(self.ladders[0].rungs)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether the strongest rung too flips a bit whichever it is."""
+        return all(ladder.one + ladder.zero == GRAINS for ladder in self.ladders)
+
+    @cached_property
+    def zero_planes(self) -> tuple[int, ...]:
+        """Planes of the probability that the strongest rung reports a 0 as 1."""
+        return planes_of([ladder.zero for ladder in self.ladders], self.width)
+
+    @cached_property
+    def one_planes(self) -> tuple[int, ...]:
+        """Planes of the probability that the strongest rung reports a 1 as 1."""
+        return planes_of([ladder.one for ladder in self.ladders], self.width)
+
+    @cached_property
+    def flip_planes(self) -> tuple[tuple[int, ...], ...]:
+        """Planes of the flips between rung k + 1 and rung k, strongest first."""
+        return tuple(
+            planes_of([ladder.flips[level] for ladder in self.ladders], self.width)
+            for level in range(self.levels - 2, -1, -1)
+        )
+
+    def draw(self, bits: int, source: Source) -> list[int]:
+        """Draw a chain backward from a vector of bits; return it weakest rung first."""
+        width = self.width
+        if bits >> width:
+            raise ParameterError(f"a vector must have {width} bits")
+        current = bernoulli_mask(self.zero_planes, width, source)
+        if self.symmetric:
+            current ^= bits
+        else:
+            current = current & ~bits | bernoulli_mask(self.one_planes, width, source) & bits
+        return [*self.weaker(current, source), current]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the vectors of all rungs but the last, weakest first, from that of the last."""
+        out = []
+        for planes in self.flip_planes:
+            last ^= bernoulli_mask(planes, self.width, source)
+            out.append(last)
+        out.reverse()
+        return out
+
+    def randomize(self, bits: NDArray[np.uint64], source: Source) -> list[NDArray[np.uint64]]:
+        """Draw chains for ``(n, lanes)`` packed vectors; one such array a rung, weakest first."""
+        n, lanes = bits.shape
+        current = bernoulli_lanes(self.zero_planes, lanes, n, source)
+        if self.symmetric:
+            current ^= bits
+        else:
+            current &= ~bits
+            current |= bernoulli_lanes(self.one_planes, lanes, n, source) & bits
+        out = [current]
+        for planes in self.flip_planes:
+            current = current ^ bernoulli_lanes(planes, lanes, n, source)
+            out.append(current)
+        out.reverse()
+        return out
+
+    def forward(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
+    ) -> int:
+        """Draw the output of ``level`` given that of the level below, by exact weights.
+
+        Parameters
+        ----------
+        prior : sequence of (bits, weight)
+            The vector, or where it is itself drawn at random, its possible values.
+        previous : int
+            The output at ``level - 1``.
+        level : int
+        source : Source
+        """
+        bits = prior[0][0]
+        if len(prior) > 1:
+            bits = choose(self.posterior_weights(prior, previous, level - 1), source)
+        out = 0
+        for index in range(self.width):
+            weights = self.bit_weights(index, bits >> index & 1, previous >> index & 1, level)
+            out |= choose(weights, source) << index
+        return out
+
+    def bit_weights(self, index: int, bit: int, previous: int, level: int) -> dict[int, int]:
+        """Integer weights, ``C2[x, o2] * T[o2, o1]``, of one output bit of ``level``."""
+        if not 1 <= level < self.levels:
+            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
+        ladder = self.ladders[index % len(self.ladders)]
+        stronger = ladder.rungs[level].p if bit else ladder.rungs[level].q
+        flip = ladder.flips[level - 1]
+        one = stronger.numerator
+        zero = stronger.denominator - one
+        return {
+            0: zero * (flip if previous else GRAINS - flip),
+            1: one * (GRAINS - flip if previous else flip),
+        }
+
+    def posterior_weights(
+        self, prior: Sequence[tuple[int, int]], output: int, level: int
+    ) -> dict[int, int]:
+        """Integer weights of the vectors of ``prior`` given the output of ``level``."""
+        exact: dict[int, Fraction] = {}
+        for bits, weight in prior:
+            exact[bits] = Fraction(weight)
+            for index in range(self.width):
+                rung = self.ladders[index % len(self.ladders)].rungs[level]
+                one = rung.p if bits >> index & 1 else rung.q
+                exact[bits] *= one if output >> index & 1 else 1 - one
+        scale = math.lcm(*(value.denominator for value in exact.values()))
+        return {bits: int(value * scale) for bits, value in exact.items()}

@@ -1,0 +1,318 @@
+"""Any finite mechanism as a relaxable chain, in integers over 2**64.
+
+The strongest rung is drawn from the input by a table of integer weights, every weaker one from
+the output of the next stronger, by a degradation that never sees the input. Exact probabilities
+of a rung are products of those integers, kept as integers over a power of 2**64.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import cached_property
+from operator import mul
+from typing import TYPE_CHECKING
+
+from mechanisms.base import SymbolLadder
+from mechanisms.chains.symbols import SymbolDraw, chains_below, weaker_outputs
+from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
+from mechanisms.channel import Channel
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS, Rung
+from mechanisms.randomness import Source
+from mechanisms.sampling import choose
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["FiniteChain", "FiniteDraw", "FiniteLadder", "Step", "finite_chain", "rounded"]
+
+#: A degradation: any, or uniform noise.
+Step = FiniteDraw | SymbolDraw
+
+
+@frozen
+class FiniteChain:
+    """A ladder of any finite mechanism.
+
+    Parameters
+    ----------
+    strongest : FiniteDraw
+        Draws the strongest rung from the input.
+    steps : tuple of FiniteDraw or SymbolDraw
+        ``steps[k]`` draws rung k from the output of rung k + 1. All rungs have the same outputs,
+        of which some may never occur.
+
+    Raises
+    ------
+    ParameterError
+        A step has other inputs or outputs than the strongest rung has outputs.
+    """
+
+    strongest: FiniteDraw
+    steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        for number, step in enumerate(self.steps, start=1):
+            shape = _shape(step)
+            if shape != (self.size, self.size):
+                raise ParameterError(
+                    f"rung {number}: its step must have {self.size} inputs and outputs, not {shape}"
+                )
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs."""
+        return self.strongest.inputs
+
+    @property
+    def size(self) -> int:
+        """The number of outputs."""
+        return self.strongest.outputs
+
+    @property
+    def levels(self) -> int:
+        """The number of rungs."""
+        return len(self.steps) + 1
+
+    def table(self, level: int) -> tuple[list[Row], int]:
+        """Return the exact channel of a rung as integer rows and what every row sums to."""
+        rows, total = list(self.strongest.weights), GRAINS
+        for step in reversed(self._steps_to(level)):
+            rows, total = _through(rows, total, step), total * GRAINS
+        return rows, total
+
+    def channel(self, level: int) -> Channel:
+        """Return the exact channel of a rung."""
+        rows, total = self.table(level)
+        return Channel(tuple(tuple(Fraction(entry, total) for entry in row) for row in rows))
+
+    def matrix(self, level: int) -> NDArray[np.float64]:
+        """Return the channel of a rung as floats, ``(inputs, size)``, each correctly rounded."""
+        import numpy as np
+
+        rows, total = self.table(level)
+        return np.array([[entry / total for entry in row] for row in rows])
+
+    @cached_property
+    def rungs(self) -> tuple[Rung, ...]:
+        """Of every rung the probabilities, largest and smallest, of the output that certifies it.
+
+        Raises
+        ------
+        ParameterError
+            An output is possible for one input and impossible for another: no epsilon covers it.
+        """
+        rows: list[Row] = list(dict.fromkeys(self.strongest.weights))
+        total, found = GRAINS, []
+        for done in range(self.levels):
+            columns = list(zip(*rows, strict=True))
+            most, least = tuple(map(max, columns)), tuple(map(min, columns))
+            found.append(_widest(most, least, total))
+            left = self.steps[: len(self.steps) - done]
+            if left:
+                if all(isinstance(step, SymbolDraw) for step in left):
+                    # Uniform noise keeps the order within a column: its extremes are enough.
+                    rows = [most, least]
+                rows, total = _through(rows, total, left[-1]), total * GRAINS
+        return tuple(reversed(found))
+
+    def ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a rung, exactly; 1 if it says nothing."""
+        rung = self.rungs[level]
+        return rung.p / rung.q
+
+    def draw(self, symbol: int, source: Source) -> list[int]:
+        """Draw a chain backward; return its outputs, weakest rung first."""
+        if not 0 <= symbol < self.inputs:
+            raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
+        words = source.bits(64 * self.levels)
+        last = self.strongest.apply(symbol, words & (GRAINS - 1))
+        return [*weaker_outputs(last, self.steps, words >> 64), last]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
+        if not 0 <= last < self.size:
+            raise ParameterError(f"an output must lie in [0, {self.size})")
+        return weaker_outputs(last, self.steps, source.bits(64 * len(self.steps)))
+
+    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest rung first."""
+        if len(symbols) and not (symbols.min() >= 0 and symbols.max() < self.inputs):
+            raise ParameterError(f"symbols must lie in [0, {self.inputs})")
+        return chains_below(self.strongest.draw_many(symbols, source), self.steps, source)
+
+    def forward_weights(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int
+    ) -> dict[int, int]:
+        """Integer weights of the outputs of ``level`` given that of the level below.
+
+        Parameters
+        ----------
+        prior : sequence of (symbol, weight)
+            The symbol, or where it is itself drawn at random, its possible values.
+        previous : int
+            The output at ``level - 1``.
+        level : int
+
+        Returns
+        -------
+        dict
+            Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
+
+        Raises
+        ------
+        ParameterError
+            There is no such level, or the previous output is impossible for the prior.
+        """
+        if not 1 <= level < self.levels:
+            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
+        weights = [0] * self.size
+        for symbol, share in prior:
+            rows, total = [self.strongest.weights[symbol]], GRAINS
+            for step in reversed(self._steps_to(level)):
+                rows, total = _through(rows, total, step), total * GRAINS
+            weights = [have + share * more for have, more in zip(weights, rows[0], strict=True)]
+        step = self.steps[level - 1]
+        joint = {o: have * _weight(step, o, previous) for o, have in enumerate(weights)}
+        if not any(joint.values()):
+            raise ParameterError("the previous output is impossible for this value")
+        return joint
+
+    def forward(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
+    ) -> int:
+        """Draw the output of ``level`` given that of the level below, by exact weights."""
+        return choose(self.forward_weights(prior, previous, level), source)
+
+    def _steps_to(self, level: int) -> tuple[Step, ...]:
+        if not 0 <= level < self.levels:
+            raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
+        return self.steps[level:]
+
+
+@frozen
+class FiniteLadder(SymbolLadder):
+    """A ladder of any finite mechanism, whose reports are counted by output."""
+
+    chain: FiniteChain
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name in a plan."""
+
+    @property
+    def count_length(self) -> int:
+        """One count an output."""
+        return self.chain.size
+
+    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count a report at its output."""
+        return reports
+
+
+def finite_chain(
+    strongest: FiniteDraw, ladder: Sequence[int], steps: Sequence[Step] | None = None
+) -> FiniteChain:
+    """Build the chain below a strongest rung.
+
+    Parameters
+    ----------
+    strongest : FiniteDraw
+        Honours the last amount of the ladder.
+    ladder : sequence of int
+        Nominal micro-epsilons, increasing.
+    steps : sequence of FiniteDraw or SymbolDraw, optional
+        The degradations, weakest first. By default each keeps the output or replaces it by a
+        uniform one, with the least noise for which the exact product honours the weaker amount.
+
+    Raises
+    ------
+    ParameterError
+        The steps do not fit, or an amount is too small for 64-bit thresholds.
+    UnrelatedRungsError
+        A rung exceeds its amount, or is not below the realised rung above it.
+    """
+    if steps is None:
+        chain = _noisy_chain(strongest, ladder)
+    else:
+        if len(steps) != len(ladder) - 1:
+            raise ParameterError(f"{len(ladder)} rungs need {len(ladder) - 1} steps")
+        chain = FiniteChain(strongest, tuple(steps))
+    for number, micro in enumerate(ladder, start=1):
+        ratio = chain.ratio(number - 1)
+        if not ratio <= exp_micro(micro)[0]:
+            raise UnrelatedRungsError(f"rung {number}: its channel exceeds {micro} micro-epsilon")
+        if number > 1 and not chain.ratio(number - 2) < ratio:
+            raise UnrelatedRungsError(f"rung {number - 1} is not below rung {number}")
+    return chain
+
+
+def _noisy_chain(strongest: FiniteDraw, ladder: Sequence[int]) -> FiniteChain:
+    """Build the chain whose weaker rungs add uniform noise."""
+    size = strongest.outputs
+    columns = list(zip(*dict.fromkeys(strongest.weights), strict=True))
+    rows, total = [tuple(map(max, columns)), tuple(map(min, columns))], GRAINS
+    steps: list[Step] = []
+    for number in range(len(ladder) - 1, 0, -1):
+        bound = exp_micro(ladder[number - 1])[0]
+        excess = max(most - bound * least for most, least in zip(*rows, strict=True)) / total
+        if excess <= 0:
+            raise UnrelatedRungsError(
+                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            )
+        other = ceil_fraction(GRAINS * excess / (size * excess + bound - 1))
+        keep = GRAINS - (size - 1) * other
+        if not other < keep:
+            raise ParameterError(
+                f"rung {number}: its epsilon is too small for {size} outputs and 64-bit thresholds"
+            )
+        step = SymbolDraw(size, keep, other)
+        steps.insert(0, step)
+        rows, total = _through(rows, total, step), total * GRAINS
+    return FiniteChain(strongest, tuple(steps))
+
+
+def _shape(step: Step) -> tuple[int, int]:
+    if isinstance(step, SymbolDraw):
+        return step.size, step.size
+    return step.inputs, step.outputs
+
+
+def _weight(step: Step, x: int, output: int) -> int:
+    if isinstance(step, SymbolDraw):
+        return step.keep if x == output else step.other
+    return step.weight(x, output)
+
+
+def _through(rows: Iterable[Row], total: int, step: Step) -> list[Row]:
+    """Return what rows that sum to ``total`` become after a step: they sum to total * 2**64."""
+    if isinstance(step, SymbolDraw):
+        stays, noise = step.keep - step.other, step.other * total
+        return [tuple([entry * stays + noise for entry in row]) for row in rows]
+    columns = list(zip(*step.weights, strict=True))
+    given = list(rows)
+    # Equal rows, of which there are many where windows share an edge, cost only once.
+    after = {
+        row: tuple([sum(map(mul, row, column)) for column in columns])
+        for row in dict.fromkeys(given)
+    }
+    return [after[row] for row in given]
+
+
+def _widest(most: Row, least: Row, total: int) -> Rung:
+    """Return the extremes of the column with the largest ratio."""
+    high, low = 1, 1
+    for one, other in zip(most, least, strict=True):
+        if one and not other:
+            raise ParameterError("an output tells inputs apart with certainty")
+        if one * low > high * other:
+            high, low = one, other
+    if high == low == 1:
+        high = low = max(most)
+    return Rung(Fraction(high, total), Fraction(low, total))

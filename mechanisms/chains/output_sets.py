@@ -1,0 +1,144 @@
+"""The output sets of Hadamard response, the chain over them, and the transform that counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.frozen import frozen
+from mechanisms.levels import Rung
+from mechanisms.randomness import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@frozen
+class HadamardChain(SupportChain):
+    """A ladder of places in ``blocks`` blocks of ``order`` places, both powers of two."""
+
+    domain_size: int
+    blocks: int
+    order: int
+
+    @property
+    def inputs(self) -> int:
+        """The number of categories."""
+        return self.domain_size
+
+    @property
+    def size(self) -> int:
+        """The number of places."""
+        return self.blocks * self.order
+
+    @property
+    def total(self) -> int:
+        """The number of places."""
+        return self.size
+
+    @property
+    def share(self) -> Fraction:
+        """The share of places in an output set."""
+        return Fraction(1, 2 * self.blocks)
+
+    def outputs(self) -> Iterable[int]:
+        """All places."""
+        return range(self.size)
+
+    def place(self, x: int) -> tuple[int, int]:
+        """Return the block of a category, and its row in the matrix, from 1 on."""
+        row, block = divmod(x, self.blocks)
+        return block, row + 1
+
+    def supports(self, x: int, output: int) -> bool:
+        """Return whether a place is in the output set of a category."""
+        block, row = self.place(x)
+        return output // self.order == block and (output & row).bit_count() % 2 == 0
+
+    def rung(self, p: Fraction) -> Rung:
+        """Return the probabilities of the output set, and of the rest of the block."""
+        return Rung(p, (1 - p) / (2 * self.blocks - 1))
+
+    def uniform(self, source: Source) -> int:
+        """Draw a uniform place."""
+        return source.bits(self.size.bit_length() - 1)
+
+    def uniform_within(self, x: int, supporting: bool, source: Source) -> int:
+        """Draw a uniform place in, or outside, the output set of a category."""
+        if not supporting:
+            while self.supports(x, output := self.uniform(source)):
+                pass
+            return output
+        block, row = self.place(x)
+        column = source.bits(self.order.bit_length() - 1)
+        if (column & row).bit_count() % 2:
+            # Flipping a bit of the row maps the negative places onto the positive ones.
+            column ^= row & -row
+        return block * self.order + column
+
+    def uniform_many(self, n: int, source: Source) -> NDArray[np.int64]:
+        """Draw ``(n,)`` uniform places."""
+        import numpy as np
+
+        return (source.words(n) & np.uint64(self.size - 1)).astype(np.int64)
+
+    def uniform_within_many(
+        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
+    ) -> NDArray[np.int64]:
+        """Draw places in, or outside, the output set of each row's category."""
+        import numpy as np
+
+        row, block = np.divmod(xs, self.blocks)
+        row += 1
+        out = self.uniform_many(len(xs), source)
+        inside = out & (self.order - 1)
+        inside ^= np.where(np.bitwise_count(inside & row) & 1, row & -row, 0)
+        out = np.where(supporting, block * self.order + inside, out)
+        left = np.flatnonzero(~supporting)
+        while left.size:
+            there = out[left]
+            own = there // self.order == block[left]
+            left = left[own & (np.bitwise_count(there & row[left]) % 2 == 0)]
+            out[left] = self.uniform_many(len(left), source)
+        return out
+
+
+def block_order(domain_size: int, blocks: int) -> int:
+    """Return the smallest power of two with a row for each category of a block, and one more."""
+    return 1 << (-(-domain_size // blocks)).bit_length()
+
+
+def walsh_hadamard(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the Walsh-Hadamard transform of integers along the last axis.
+
+    Parameters
+    ----------
+    values : ndarray, shape (..., b), int64
+        b a power of two.
+
+    Returns
+    -------
+    ndarray, shape (..., b), int64
+        Entry r is the sum of the values times row r of the Hadamard matrix, whose entry at c is
+        −1 to the number of bits that r and c share.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> walsh_hadamard(np.array([1, 2, 3, 4]))
+    array([10, -2, -4,  0])
+    """
+    import numpy as np
+
+    shape = values.shape
+    out = values.astype(np.int64)
+    half = 1
+    while half < shape[-1]:
+        pairs = out.reshape(*shape[:-1], -1, 2, half)
+        upper, lower = pairs[..., 0, :], pairs[..., 1, :]
+        out = np.stack([upper + lower, upper - lower], axis=-2).reshape(shape)
+        half *= 2
+    return out

@@ -1,0 +1,139 @@
+"""Uniform subsets of categories, and the chain that draws those with, or without, the true one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from math import comb, perm
+from typing import TYPE_CHECKING
+
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.frozen import frozen
+from mechanisms.levels import Rung
+from mechanisms.randomness import Source
+from mechanisms.sampling import uniform_below
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Random keys that are held at once.
+_KEYS = 1 << 20
+#: Where a category's own key goes: nowhere (0), among those taken, or behind all others.
+_IN, _OUT = 1, 2
+
+
+@frozen
+class SubsetChain(SupportChain):
+    """A ladder of subsets of ``k`` of ``width`` categories, as integers of so many bits."""
+
+    width: int
+    k: int
+
+    @property
+    def inputs(self) -> int:
+        """The number of categories."""
+        return self.width
+
+    @property
+    def total(self) -> int:
+        """The number of subsets."""
+        return comb(self.width, self.k)
+
+    @property
+    def share(self) -> Fraction:
+        """The share of subsets that have a given category."""
+        return Fraction(self.k, self.width)
+
+    def outputs(self) -> Iterable[int]:
+        """All subsets."""
+        return (sum(1 << i for i in chosen) for chosen in combinations(range(self.width), self.k))
+
+    def supports(self, x: int, output: int) -> bool:
+        """Return whether a category is in a subset."""
+        return bool(output >> x & 1)
+
+    def rung(self, p: Fraction) -> Rung:
+        """Return the probabilities that the category, and that another, is in the subset."""
+        return Rung(p, (self.k - p) / (self.width - 1))
+
+    def uniform(self, source: Source) -> int:
+        """Draw a uniform subset of ``k``."""
+        return sum(1 << i for i in uniform_subset(self.width, self.k, source))
+
+    def uniform_within(self, x: int, supporting: bool, source: Source) -> int:
+        """Draw a uniform subset with, or without, a category."""
+        others = uniform_subset(self.width - 1, self.k - supporting, source)
+        return sum((1 << (i + (i >= x)) for i in others), supporting << x)
+
+    def uniform_many(self, n: int, source: Source) -> NDArray[np.uint8]:
+        """Draw packed subsets, ``(n, ceil(width / 8))``."""
+        import numpy as np
+
+        none = np.zeros(n, dtype=np.int64)
+        return self._packed(none, np.zeros(n, dtype=np.uint8), source)
+
+    def uniform_within_many(
+        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
+    ) -> NDArray[np.uint8]:
+        """Draw packed subsets with, or without, each row's category."""
+        import numpy as np
+
+        return self._packed(xs, np.where(supporting, _IN, _OUT).astype(np.uint8), source)
+
+    def _packed(
+        self, xs: NDArray[np.int64], place: NDArray[np.uint8], source: Source
+    ) -> NDArray[np.uint8]:
+        """Take the ``k`` smallest of random keys; a category's own key is moved to one end.
+
+        Rows in which the last key taken equals another are drawn again. What remains treats all
+        other categories alike, so that the subset is exactly uniform.
+        """
+        import numpy as np
+
+        n, width = len(xs), self.width
+        out = np.empty((n, -(-width // 8)), dtype=np.uint8)
+        some = max(1, _KEYS // width)
+        left = [np.arange(start, min(start + some, n)) for start in range(0, n, some)]
+        while left:
+            rows = left.pop()
+            words = source.words(-(-len(rows) * width // 4)).view(np.uint16)
+            keys = words[: len(rows) * width].reshape(-1, width).copy()
+            for end, key in ((_IN, 0), (_OUT, 2**16 - 1)):
+                moved = np.flatnonzero(place[rows] == end)
+                keys[moved, xs[rows[moved]]] = key
+            last = np.partition(keys, self.k - 1, axis=1)[:, self.k - 1]
+            taken = keys <= last[:, None]
+            good = taken.sum(axis=1) == self.k
+            out[rows[good]] = np.packbits(taken[good], axis=1, bitorder="little")
+            if not good.all():
+                left.append(rows[~good])
+        return out
+
+
+def uniform_subset(n: int, k: int, source: Source) -> set[int]:
+    """Draw a uniform subset of ``k`` of ``n`` numbers from one uniform integer, by Floyd's method.
+
+    References
+    ----------
+    J. Bentley, B. Floyd, "Programming Pearls: A Sample of Brilliance", CACM 30(9), 1987.
+
+    Examples
+    --------
+    >>> from mechanisms.randomness import SystemSource
+    >>> len(uniform_subset(10, 4, SystemSource()))
+    4
+    """
+    chosen: set[int] = set()
+    left = uniform_below(_orders(n, k), source)
+    for last in range(n - k, n):
+        left, index = divmod(left, last + 1)
+        chosen.add(last if index in chosen else index)
+    return chosen
+
+
+@lru_cache(maxsize=256)
+def _orders(n: int, k: int) -> int:
+    return perm(n, k)

@@ -1,0 +1,235 @@
+"""Chains of mechanisms whose every output supports some inputs, all of them equally many outputs.
+
+Subset selection and Hadamard response are of this kind: with probability p the output is a uniform
+one of those that support the input, else a uniform one of the others. A weaker rung keeps the
+output, or replaces it by a uniform one of all: K ρ + u (1 − ρ) is of the same kind again, its p
+closer to the share of outputs that support an input. All draws are exact; thresholds are integers
+over 2**64.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.channel import Channel
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.exact import exp_micro
+from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS, Rung
+from mechanisms.randomness import Source
+from mechanisms.sampling import choose
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@frozen
+class SupportChain(ABC):
+    """A ladder of such a mechanism.
+
+    Parameters
+    ----------
+    threshold : int
+        The strongest rung's output supports the input for so many of 2**64 random words.
+    keeps : tuple of int
+        For ``keeps[k]`` of 2**64 words rung k is the output of rung k + 1, else uniform.
+    """
+
+    threshold: int
+    keeps: tuple[int, ...]
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """The number of inputs."""
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """The number of outputs."""
+
+    @property
+    @abstractmethod
+    def share(self) -> Fraction:
+        """The share of outputs that support any given input."""
+
+    @abstractmethod
+    def outputs(self) -> Iterable[int]:
+        """All outputs; for the enumeration of small ones."""
+
+    @abstractmethod
+    def supports(self, x: int, output: int) -> bool:
+        """Return whether an output supports an input."""
+
+    @abstractmethod
+    def uniform(self, source: Source) -> int:
+        """Draw a uniform output."""
+
+    @abstractmethod
+    def uniform_within(self, x: int, supporting: bool, source: Source) -> int:
+        """Draw a uniform output of those that support an input, or of those that do not."""
+
+    @abstractmethod
+    def uniform_many(self, n: int, source: Source) -> NDArray[Any]:
+        """Vectorised :meth:`uniform`: an output a row."""
+
+    @abstractmethod
+    def uniform_within_many(
+        self, xs: NDArray[np.int64], supporting: NDArray[np.bool_], source: Source
+    ) -> NDArray[Any]:
+        """Vectorised :meth:`uniform_within`."""
+
+    @abstractmethod
+    def rung(self, p: Fraction) -> Rung:
+        """Return the probabilities of a rung of which the input is supported with ``p``."""
+
+    @cached_property
+    def supported(self) -> tuple[Fraction, ...]:
+        """The exact probability that the output supports the input, weakest rung first."""
+        found = [Fraction(self.threshold, GRAINS)]
+        for keep in reversed(self.keeps):
+            found.append(self.share + (found[-1] - self.share) * Fraction(keep, GRAINS))
+        return tuple(reversed(found))
+
+    @cached_property
+    def rungs(self) -> tuple[Rung, ...]:
+        """The exact probabilities of every rung."""
+        return tuple(self.rung(p) for p in self.supported)
+
+    @property
+    def levels(self) -> int:
+        """The number of rungs."""
+        return len(self.keeps) + 1
+
+    def ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a rung, exactly."""
+        p = self.supported[level]
+        return p * (1 - self.share) / ((1 - p) * self.share)
+
+    def probability(self, x: int, output: int, level: int) -> Fraction:
+        """Return the exact probability of an output."""
+        p = self.supported[level]
+        if self.supports(x, output):
+            return p / (self.share * self.total)
+        return (1 - p) / ((1 - self.share) * self.total)
+
+    def channel(self, level: int) -> Channel:
+        """Return the exact channel of a rung, over :meth:`outputs`; for small ones."""
+        outputs = tuple(self.outputs())
+        return Channel(
+            tuple(
+                tuple(self.probability(x, output, level) for output in outputs)
+                for x in range(self.inputs)
+            )
+        )
+
+    def draw(self, symbol: int, source: Source) -> list[int]:
+        """Draw a chain backward; return its outputs, weakest rung first."""
+        if not 0 <= symbol < self.inputs:
+            raise ParameterError(f"a symbol must lie in [0, {self.inputs})")
+        last = self.uniform_within(symbol, source.bits(64) < self.threshold, source)
+        return [*self.weaker(last, source), last]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
+        out = []
+        for keep in reversed(self.keeps):
+            if source.bits(64) >= keep:
+                last = self.uniform(source)
+            out.append(last)
+        out.reverse()
+        return out
+
+    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[Any]:
+        """Draw chains for ``(n,)`` symbols; return ``(n, levels, ...)``, weakest rung first."""
+        import numpy as np
+
+        n = len(symbols)
+        supporting = source.words(n) < np.uint64(self.threshold)
+        current = self.uniform_within_many(symbols, supporting, source)
+        drawn = [current]
+        for keep in reversed(self.keeps):
+            moved = np.flatnonzero(source.words(n) >= np.uint64(keep))
+            current = current.copy()
+            current[moved] = self.uniform_many(len(moved), source)
+            drawn.append(current)
+        return np.stack(drawn[::-1], axis=1)
+
+    def forward_weights(self, symbol: int, previous: int, level: int) -> dict[int, int]:
+        """Integer weights of keeping the output of the level below (1), and of a new draw (0).
+
+        The law of the stronger output o2 is C2[x, o2] T[o2, o1] / C1[x, o1], and T a mixture of
+        the identity and a constant: o2 is o1, or drawn as if the level were alone.
+        """
+        if not 1 <= level < self.levels:
+            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
+        keep = self.keeps[level - 1]
+        same = self.probability(symbol, previous, level) * keep
+        new = Fraction(GRAINS - keep, self.total)
+        scale = same.denominator * new.denominator
+        return {1: int(same * scale), 0: int(new * scale)}
+
+    def forward(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
+    ) -> int:
+        """Draw the output of ``level`` given that of the level below, by exact weights."""
+        [(symbol, _)] = prior
+        if choose(self.forward_weights(symbol, previous, level), source):
+            return previous
+        p = self.supported[level]
+        rest = p.denominator - p.numerator
+        supporting = choose({1: p.numerator, 0: rest}, source) == 1
+        return self.uniform_within(symbol, supporting, source)
+
+
+def support_thresholds(share: Fraction, ladder: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    """Return the threshold and the keeps that honour a ladder in micro-epsilon.
+
+    Parameters
+    ----------
+    share : Fraction in (0, 1)
+        The share of outputs that support an input.
+    ladder : sequence of int
+
+    Raises
+    ------
+    ParameterError
+        An amount is too small, or too large, for 64-bit thresholds.
+    UnrelatedRungsError
+        A rung is not below the realised rung above it.
+
+    Examples
+    --------
+    >>> threshold, keeps = support_thresholds(Fraction(1, 2), [1_000_000, 2_000_000])
+    >>> round(threshold / 2**64, 4), round(keeps[0] / 2**64, 4)
+    (0.8808, 0.6068)
+    """
+    number = len(ladder)
+    threshold = int(_honest(share, ladder[-1]) * GRAINS)
+    above = Fraction(threshold, GRAINS)
+    if not share < above < 1:
+        raise ParameterError(
+            f"rung {number}: 64-bit thresholds cannot honour {ladder[-1]} micro-epsilon"
+        )
+    keeps: list[int] = []
+    for micro in reversed(ladder[:-1]):
+        number -= 1
+        keep = int((_honest(share, micro) - share) / (above - share) * GRAINS)
+        if not 0 < keep < GRAINS:
+            raise UnrelatedRungsError(
+                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            )
+        keeps.insert(0, keep)
+        above = share + (above - share) * Fraction(keep, GRAINS)
+    return threshold, tuple(keeps)
+
+
+def _honest(share: Fraction, micro: int) -> Fraction:
+    """Return the probability of support at which the likelihood ratio is e^epsilon."""
+    grown = share * exp_micro(micro)[0]
+    return grown / (grown + 1 - share)

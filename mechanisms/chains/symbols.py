@@ -1,0 +1,267 @@
+"""Chains of generalized randomized response, in integers over 2**64.
+
+The strongest rung is drawn from the symbol, every weaker one from the next stronger by a
+degradation that never sees the symbol. Both are the same kind of draw: of the 2**64 values of one
+random word, the first ``keep`` keep the symbol and ``other`` go to each other symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from mechanisms.channel import Channel, symbol_channel
+from mechanisms.errors import ParameterError, UnrelatedRungsError, check_int
+from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS, Rung
+from mechanisms.randomness import Source
+from mechanisms.sampling import choose
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Largest number of symbols: thresholds of 64 bits then still honour one micro-epsilon.
+MAX_SYMBOLS = 1 << 20
+#: So many draws at once are worth a table of what the 16 leading bits of a word decide, of so many
+#: symbols that these bits nearly always decide.
+TABLE_DRAWS, TABLE_SYMBOLS = 1 << 14, 1 << 12
+#: A random word, of the bits that were drawn.
+WORD = GRAINS - 1
+#: In such a table: the symbol is kept; the bits that follow decide.
+_KEPT, _OPEN = -1, -2
+
+
+@frozen
+class SymbolDraw:
+    """One random word decides: keep a symbol, or move to one of the others.
+
+    ``keep + (size - 1) * other == 2**64`` and ``0 < other <= keep``.
+    """
+
+    size: int
+    keep: int
+    other: int
+
+    @property
+    def rung(self) -> Rung:
+        """The exact probabilities of keeping and of each other symbol."""
+        return Rung(Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS))
+
+    def apply(self, symbol: int, word: int) -> int:
+        """Return the symbol that a random word turns ``symbol`` into."""
+        if word < self.keep:
+            return symbol
+        index = (word - self.keep) // self.other
+        return index if index < symbol else index + 1
+
+    def apply_many(
+        self, symbols: NDArray[np.int64], words: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
+        import numpy as np
+
+        moved = np.flatnonzero(words >= np.uint64(self.keep))
+        out = symbols.copy()
+        index = (words[moved] - np.uint64(self.keep)) // np.uint64(self.other)
+        other = index.astype(np.int64)
+        other += other >= symbols[moved]
+        out[moved] = other
+        return out
+
+    def draw_many(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Do what :meth:`apply_many` does with words drawn here, of most only the leading bits.
+
+        Outcomes are intervals of the 2**64 words, so that where both ends of the words with the
+        same 16 leading bits have one outcome, no further bit is drawn. The law is the same.
+        """
+        import numpy as np
+
+        if len(symbols) < TABLE_DRAWS or self.size > TABLE_SYMBOLS:
+            return self.apply_many(symbols, source.words(len(symbols)))
+        heads = source.words(-(-len(symbols) // 4)).view(np.uint16)[: len(symbols)]
+        drawn = self._outcomes[heads]
+        out = drawn.astype(np.int64)
+        out += out >= symbols
+        kept = np.flatnonzero(drawn == _KEPT)
+        out[kept] = symbols[kept]
+        still = np.flatnonzero(drawn == _OPEN)
+        words = heads[still].astype(np.uint64) << np.uint64(48)
+        words |= source.words(len(still)) >> np.uint64(16)
+        out[still] = self.apply_many(symbols[still], words)
+        return out
+
+    @cached_property
+    def _outcomes(self) -> NDArray[np.int16]:
+        """What the 16 leading bits of a word decide: a move, :data:`_KEPT` or :data:`_OPEN`."""
+        import numpy as np
+
+        first = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
+        low, high = (self._indices(words) for words in (first, first | np.uint64(2**48 - 1)))
+        return np.where(low == high, low, _OPEN).astype(np.int16)
+
+    def _indices(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return to which of the others, counted without the symbol, words move; or that none."""
+        import numpy as np
+
+        keep, other = np.uint64(self.keep), np.uint64(self.other)
+        moved = (np.maximum(words, keep) - keep) // other
+        return np.where(words < keep, _KEPT, moved.astype(np.int64))
+
+
+class Degradation(Protocol):
+    """Draws a weaker rung from the output of the next stronger one, without the value."""
+
+    def apply(self, symbol: int, word: int) -> int:
+        """Return the output that a random word turns ``symbol`` into."""
+        ...
+
+    def draw_many(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Draw ``(n,)`` outputs from as many."""
+        ...
+
+
+def weaker_outputs(last: int, steps: Sequence[Degradation], words: int) -> list[int]:
+    """Return the outputs below the last rung's, weakest first; a word of 64 bits a step."""
+    out = []
+    for step in reversed(steps):
+        last = step.apply(last, words & WORD)
+        out.append(last)
+        words >>= 64
+    out.reverse()
+    return out
+
+
+def chains_below(
+    last: NDArray[np.int64], steps: Sequence[Degradation], source: Source
+) -> NDArray[np.int64]:
+    """Return ``(n, levels)`` chains, weakest rung first, that end in ``last``."""
+    import numpy as np
+
+    out = np.empty((len(last), len(steps) + 1), dtype=np.int64)
+    out[:, -1] = current = last
+    for level in range(len(steps) - 1, -1, -1):
+        current = steps[level].draw_many(current, source)
+        out[:, level] = current
+    return out
+
+
+@frozen
+class SymbolChain:
+    """A ladder of generalized randomized response.
+
+    ``strongest`` is drawn from the symbol; ``degradations[k]`` draws rung k from rung k + 1.
+    ``rungs`` are the exact products, weakest first.
+    """
+
+    size: int
+    strongest: SymbolDraw
+    degradations: tuple[SymbolDraw, ...]
+    rungs: tuple[Rung, ...]
+
+    def channel(self, level: int) -> Channel:
+        """Return the exact channel of a rung."""
+        return symbol_channel(self.size, *self.rungs[level])
+
+    def draw(self, symbol: int, source: Source) -> list[int]:
+        """Draw a chain backward; return its symbols, weakest rung first."""
+        if not 0 <= symbol < self.size:
+            raise ParameterError(f"a symbol must lie in [0, {self.size})")
+        words = source.bits(64 * len(self.rungs))
+        last = self.strongest.apply(symbol, words & WORD)
+        return [*weaker_outputs(last, self.degradations, words >> 64), last]
+
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the outputs of all rungs but the last, weakest first, from that of the last."""
+        if not 0 <= last < self.size:
+            raise ParameterError(f"an output must lie in [0, {self.size})")
+        words = source.bits(64 * len(self.degradations))
+        return weaker_outputs(last, self.degradations, words)
+
+    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest rung first."""
+        return chains_below(self.strongest.draw_many(symbols, source), self.degradations, source)
+
+    def forward_weights(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int
+    ) -> dict[int, int]:
+        """Integer weights of the outputs of ``level`` given that of the level below.
+
+        Parameters
+        ----------
+        prior : sequence of (symbol, weight)
+            The symbol, or where it is itself drawn at random, its possible values.
+        previous : int
+            The output at ``level - 1``.
+        level : int
+
+        Returns
+        -------
+        dict
+            Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
+        """
+        if not 1 <= level < len(self.rungs):
+            raise ParameterError(f"level must lie in [1, {len(self.rungs)}), not {level}")
+        rung, step = self.rungs[level], self.degradations[level - 1]
+        scale = rung.p.denominator * rung.q.denominator
+        p, q = int(rung.p * scale), int(rung.q * scale)
+        weights: dict[int, int] = {}
+        for out in range(self.size):
+            stronger = sum(weight * (p if x == out else q) for x, weight in prior)
+            weights[out] = stronger * (step.keep if out == previous else step.other)
+        return weights
+
+    def forward(
+        self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
+    ) -> int:
+        """Draw the output of ``level`` given that of the level below, by exact weights."""
+        weights = self.forward_weights(prior, previous, level)
+        return choose(weights, source)
+
+
+def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
+    """Build the chain whose rungs honour the nominal amounts of ``ladder``, in micro-epsilon.
+
+    The strongest rung has ``other = ceil(2**64 / (e**eps + size - 1))``. A degradation has the
+    smallest ``other`` for which the exact product stays within the weaker rung's amount.
+
+    Raises
+    ------
+    ParameterError
+        The domain is too small or too large, or the amounts too small for it.
+    UnrelatedRungsError
+        A rung is not below the realised rung above it.
+    """
+    check_int("domain_size", size, 2, MAX_SYMBOLS)
+    number = len(ladder)
+    draw = _draw(size, GRAINS / (exp_micro(ladder[-1])[0] + size - 1), number)
+    rungs = [draw.rung]
+    steps: list[SymbolDraw] = []
+    for micro in reversed(ladder[:-1]):
+        number -= 1
+        bound = exp_micro(micro)[0]
+        above = rungs[0]
+        excess = above.p - bound * above.q
+        if excess <= 0:
+            raise UnrelatedRungsError(
+                f"rung {number}: 64-bit thresholds cannot place it below rung {number + 1}"
+            )
+        step = _draw(size, GRAINS * excess / (size * excess + bound - 1), number)
+        kept = step.rung
+        shrink = kept.p - kept.q
+        rungs.insert(0, Rung(above.p * shrink + kept.q, above.q * shrink + kept.q))
+        steps.insert(0, step)
+    return SymbolChain(size, draw, tuple(steps), tuple(rungs))
+
+
+def _draw(size: int, other: Fraction, number: int) -> SymbolDraw:
+    grains = ceil_fraction(other)
+    keep = GRAINS - (size - 1) * grains
+    if not grains < keep:
+        raise ParameterError(
+            f"rung {number}: its epsilon is too small for {size} symbols and 64-bit thresholds"
+        )
+    return SymbolDraw(size, keep, grains)

@@ -1,0 +1,211 @@
+"""A draw from a row of integer weights over 2**64, and the rounding of a channel to such rows."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from mechanisms.errors import ParameterError
+from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS
+from mechanisms.randomness import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Largest number of inputs, and of outputs.
+MAX_SYMBOLS = 1024
+
+Row = tuple[int, ...]
+#: Rows are rounded from integers over this.
+_FINE = GRAINS * GRAINS
+#: More of the uniform than this is not rounding, but another mechanism.
+MAX_SHARE = Fraction(1, 1 << 16)
+#: Covers what is lost beyond the whole grain, at most, that rounding moves an entry by.
+_SLACK = 1 + Fraction(1, 1 << 30)
+
+
+@frozen
+class FiniteDraw:
+    """One random word decides: an output by the integer weights of the input's row.
+
+    Parameters
+    ----------
+    weights : tuple of tuple of int
+        ``weights[x][o]`` of the 2**64 values of a random word turn ``x`` into ``o``; every row
+        sums to 2**64. An output of weight zero is never drawn.
+
+    Raises
+    ------
+    ParameterError
+        There are no rows, or more than 1024 rows or columns, or they differ in length, or a row
+        has a negative weight or another sum.
+
+    Examples
+    --------
+    >>> draw = FiniteDraw(((2**64, 0), (2**63, 2**63)))
+    >>> draw.apply(0, 2**64 - 1), draw.apply(1, 2**63 - 1), draw.apply(1, 2**63)
+    (0, 0, 1)
+    """
+
+    weights: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        if not (1 <= len(self.weights) <= MAX_SYMBOLS and 1 <= self.outputs <= MAX_SYMBOLS):
+            raise ParameterError(f"a finite draw has 1 to {MAX_SYMBOLS} rows and columns")
+        for row in self.weights:
+            if not (len(row) == self.outputs and min(row) >= 0 and sum(row) == GRAINS):
+                raise ParameterError("the weights of every row must be of one length, sum 2**64")
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs."""
+        return len(self.weights)
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return len(self.weights[0]) if self.weights else 0
+
+    def weight(self, x: int, output: int) -> int:
+        """Return how many of 2**64 values turn ``x`` into ``output``."""
+        return self.weights[x][output]
+
+    def apply(self, x: int, word: int) -> int:
+        """Return the output that a random word turns ``x`` into."""
+        return bisect_right(self._totals[x], word)
+
+    def apply_many(self, xs: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Vectorised :meth:`apply`: ``(n,)`` in, a new ``(n,)`` ``int64`` out."""
+        import numpy as np
+
+        out = np.empty(len(xs), dtype=np.int64)
+        order = np.argsort(xs.astype(np.uint16), kind="stable")
+        ends = np.cumsum(np.bincount(xs, minlength=self.inputs)).tolist()
+        start = 0
+        for totals, end in zip(self._totals, ends, strict=True):
+            if start < end:
+                places = order[start:end]
+                table = np.frombuffer(totals, dtype=np.uint64) if totals else words[:0]
+                out[places] = np.searchsorted(table, words[places], side="right")
+            start = end
+        return out
+
+    def draw_many(self, xs: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Do what :meth:`apply_many` does with words drawn here."""
+        return self.apply_many(xs, source.words(len(xs)))
+
+    @cached_property
+    def _totals(self) -> tuple[array[int], ...]:
+        # All rows at once: a table of the rows in use would tell which values were recorded.
+        # A total of 2**64 is above every word and left out.
+        return tuple(
+            array("Q", [total for total in accumulate(row) if total < GRAINS])
+            for row in self.weights
+        )
+
+
+def rounded(rows: Sequence[Sequence[Fraction]], micro: int) -> FiniteDraw:
+    """Round a channel to integers over 2**64 whose largest exact ratio is within e^epsilon.
+
+    A tiny share of the uniform law over the possible outputs is mixed in first, just enough for
+    the rounding, by less than a grain an entry, never to exceed the amount. Equal rows stay equal
+    and impossible outputs impossible.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of Fraction
+        The probabilities, a row an input. They may exceed the amount by as little as the
+        mixing takes back.
+    micro : int
+        The amount, in micro-epsilon.
+
+    Returns
+    -------
+    FiniteDraw
+
+    Raises
+    ------
+    ParameterError
+        The rows are no distributions, or exceed the amount by so much, or the amount is so
+        large or so small, that more than 2**-16 of the uniform would be needed.
+
+    Examples
+    --------
+    >>> rows = [[Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]]
+    >>> draw = rounded(rows, 1_098_613)
+    >>> round(draw.weights[0][0] / 2**64, 12)
+    0.75
+    """
+    fine = [[_fine(entry) for entry in row] for row in rows]
+    width = len(fine[0]) if fine else 0
+    for row in fine:
+        if not (len(row) == width and min(row) >= 0 and _FINE - width <= sum(row) <= _FINE):
+            raise ParameterError("rows must be distributions of one length")
+    bound = int(exp_micro(micro)[0] * _FINE)
+    columns = list(zip(*fine, strict=True))
+    used = [any(column) for column in columns]
+    excess = max((max(column) << 128) - bound * min(column) for column in columns)
+    share = _share(Fraction(excess, _FINE * GRAINS), Fraction(bound, _FINE), sum(used))
+    weights = {row: _round(row, used, share) for row in map(tuple, fine)}
+    draw = FiniteDraw(tuple(weights[tuple(row)] for row in fine))
+    for column in zip(*draw.weights, strict=True):
+        if max(column) << 128 > bound * min(column):
+            raise ParameterError(f"thresholds of 64 bits cannot honour {micro} micro-epsilon")
+    return draw
+
+
+def to_grains(row: Sequence[Fraction]) -> Row:
+    """Round a single distribution to integers that sum to 2**64; zeros stay zeros.
+
+    Examples
+    --------
+    >>> sum(to_grains([Fraction(1, 3)] * 3)) == 2**64
+    True
+    """
+    fine = tuple(_fine(entry) for entry in row)
+    if not (fine and min(fine) >= 0 and _FINE - len(fine) <= sum(fine) <= _FINE):
+        raise ParameterError("a row must be a distribution")
+    return _round(fine, [entry > 0 for entry in fine], 0)
+
+
+def _fine(entry: Fraction) -> int:
+    return entry.numerator * _FINE // entry.denominator
+
+
+def _share(excess: Fraction, bound: Fraction, used: int) -> int:
+    """Return, over 2**128, the share of the uniform that an excess in grains needs."""
+    lack = excess + (bound + 1) * _SLACK
+    if lack <= 0:
+        return 0
+    share = lack / (excess + GRAINS * (bound - 1) / used) if bound > 1 else Fraction(1)
+    if not 0 < share <= MAX_SHARE:
+        raise ParameterError(
+            "the rows exceed the amount, or thresholds of 64 bits cannot honour it: "
+            f"a share of {float(share):.3g} of the uniform would be needed"
+        )
+    return ceil_fraction(share * _FINE)
+
+
+def _round(row: Row, used: Sequence[bool], share: int) -> Row:
+    """Mix a row with the uniform and round it, by largest remainders."""
+    noise = share // sum(used)
+    mixed = [
+        entry * (_FINE - share) // _FINE + noise if place else 0
+        for entry, place in zip(row, used, strict=True)
+    ]
+    grains = [entry >> 64 for entry in mixed]
+    by_remainder = sorted(
+        (number for number, place in enumerate(used) if place),
+        key=lambda number: (-(mixed[number] & (GRAINS - 1)), number),
+    )
+    for number in by_remainder[: GRAINS - sum(grains)]:
+        grains[number] += 1
+    return tuple(grains)

@@ -1,0 +1,1 @@
+"""Estimators that several mechanisms share."""

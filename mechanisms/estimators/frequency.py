@@ -1,0 +1,262 @@
+"""Shares of categories, from the counts of any "pure" protocol.
+
+A report *supports* some categories: with probability p_c at level c the true one, with q_c each
+other one. So it contributes (o − q_c)/(p_c − q_c) to a category, o being 1 if it supports it and
+0 if not. The contributions of all levels are averaged with equal weights: the result is unbiased
+for exactly these clients, whatever their levels have to do with their values. (Weights by inverse
+variance would be biased as soon as clients with a certain value release more.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+from mechanisms.errors import ParameterError
+from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.registry import LadderedMechanism
+
+
+@runtime_checkable
+class PureProtocol(Protocol):
+    """What a ladder for categories offers besides being a ladder."""
+
+    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many reports support each category, and how many there are, by level.
+
+        Parameters
+        ----------
+        table : ndarray, shape (levels, count_length), int64
+
+        Returns
+        -------
+        ones : ndarray, shape (levels, m), int64
+        reports : ndarray, shape (levels,), int64
+        """
+        ...
+
+    def support_pairs(self) -> NDArray[np.float64]:
+        """Return (p, q) of every level, shape ``(levels, 2)``.
+
+        The probability that a report supports a category that is true, and one that is not.
+        """
+        ...
+
+
+class Concerned(NamedTuple):
+    """The reports that say something about a category at all.
+
+    Parameters
+    ----------
+    reports : ndarray, shape (levels, m), int64
+    likely : ndarray, shape (levels,), float64
+        The probability that a report is one of them if the category is true.
+    least : ndarray, shape (levels,), float64
+        The smallest such probability, whatever is true.
+    """
+
+    reports: NDArray[np.int64]
+    likely: NDArray[np.float64]
+    least: NDArray[np.float64]
+
+
+@runtime_checkable
+class BlockProtocol(PureProtocol, Protocol):
+    """A ladder of which some reports say nothing at all about a category.
+
+    Such a report adds nothing to it, and the pair (p, q) is that of an equivalent pure protocol
+    in which it would support the category with probability q = 1/2.
+    """
+
+    def concerned(self, table: NDArray[np.int64]) -> Concerned:
+        """Return how many reports say something about each category, by level."""
+        ...
+
+
+def frequencies(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimate]:
+    """Estimate the share of each category among the accepted reports.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+        One for categories: ``grr``, ``sue``, ``oue``, ``local_hashing``, ``subset``, ``hadamard``.
+    counts : array_like, shape (levels, count_length), integers
+        Counts of the newest reports, by level, as the mechanism's ``accumulate`` lays them out.
+
+    Returns
+    -------
+    list of Estimate
+        A share for each of the categories, in order; they need not be in [0, 1] nor sum to one.
+        Below 200 reports the interval inverts a test of the share (see
+        :class:`~mechanisms.estimate.ShareRegion`).
+
+    Raises
+    ------
+    ParameterError
+        The mechanism has no categories, or the counts have the wrong shape.
+
+    Notes
+    -----
+    The variance, given the values, is the sum over reports of
+    [K p(1−p) + (n−K) q(1−q)]/(p−q)², K the reports of the category at the level; K is
+    estimated and kept within [0, n].
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. "Locally Differentially Private Protocols for Frequency
+    Estimation", USENIX Security 2017, sections 3 and 4.
+
+    Examples
+    --------
+    >>> from mechanisms.registry import build
+    >>> grr = build({"name": "grr", "domain_size": 5}, [1_000_000], "colour")
+    >>> [round(e.value, 4) for e in frequencies(grr, [[310, 290, 300, 320, 280]])]
+    [0.2261, 0.1739, 0.2, 0.2521, 0.1479]
+    """
+    table = count_table(mechanism, counts)
+    if not isinstance(mechanism, PureProtocol):
+        raise ParameterError(f"{mechanism.name} has no categories; use numeric or decode")
+    ones, reports = mechanism.supports(table)
+    concerned = mechanism.concerned(table) if isinstance(mechanism, BlockProtocol) else None
+    return shares(ones, reports, mechanism.support_pairs(), concerned)
+
+
+def shares(
+    ones: NDArray[np.int64],
+    reports: NDArray[np.int64],
+    pairs: NDArray[np.float64],
+    concerned: Concerned | None = None,
+) -> list[Estimate]:
+    """Estimate shares from the positive answers at each level.
+
+    Parameters
+    ----------
+    ones : ndarray, shape (levels, m)
+        Reports that answer "yes" to each of m questions.
+    reports : ndarray, shape (levels,)
+        All reports.
+    pairs : ndarray, shape (levels, 2)
+        Probability of "yes" for a client of whom it is true, and for one of whom it is not.
+    concerned : Concerned, optional
+        The reports that answer each question at all; by default all of them do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [estimate] = shares(np.array([[700]]), np.array([1000]), np.array([[0.75, 0.25]]))
+    >>> round(estimate.value, 3), round(estimate.standard_error, 4)
+    (0.9, 0.0274)
+    """
+    import numpy as np
+
+    by_level = tuple(int(n) for n in reports)
+    n = sum(by_level)
+    if n == 0:
+        return [nothing(by_level)] * ones.shape[1]
+    p, q = pairs.T
+    gap = p - q
+    answers = reports[:, None] if concerned is None else concerned.reports
+    holders = (ones - answers * q[:, None]) / gap[:, None]
+    values = holders.sum(axis=0) / n
+    # Each level's true holders are estimated, but kept where they can be.
+    within = np.clip(holders, 0, reports[:, None])
+    slopes = (1 - p - q) / gap
+    unit = q * (1 - q) / gap**2
+    bases = np.broadcast_to(unit @ answers, values.shape)
+    spread = np.maximum(bases + slopes @ within, 0.0)
+    step = 1 / float(gap[reports > 0].min())
+    least = None
+    if concerned is not None:
+        # How many answer is known, and how many of them are holders is not: their variance at a
+        # given share must not depend on what is estimated, or it is least where the error is large.
+        fewest = unit * concerned.least
+        extra = slopes + unit * concerned.likely - fewest
+        spread = np.maximum(spread, (fewest @ reports + extra @ within))
+        weights = tuple(zip(by_level, extra.tolist(), strict=True))
+        least = ShareNoise(n, float(fewest @ reports), weights, step)
+    errors = np.sqrt(spread) / n
+    weights = tuple(zip(by_level, slopes.tolist(), strict=True))
+    by_base = {base: ShareNoise(n, base, weights, step, least) for base in set(bases.tolist())}
+    noises = [by_base[base] for base in bases.tolist()]
+    return [
+        Estimate(
+            value,
+            error,
+            n,
+            by_level,
+            detection_floor=noise.detection_floor,
+            region=ShareRegion(value, noise) if n < SCORE_REPORTS else None,
+        )
+        for value, error, noise in zip(values.tolist(), errors.tolist(), noises, strict=True)
+    ]
+
+
+def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
+    """Return the closest non-negative values with a given sum (Norm-Sub).
+
+    The same amount is taken from all, and what would become negative is zero. The result is
+    consistent and biased: it stands beside the estimates and never replaces them, and intervals
+    do not belong to it. What values that nobody has gain is taken from all others in equal parts,
+    so that frequent values are biased downward; see :mod:`mechanisms.estimators.consistency` for
+    its kin.
+
+    Parameters
+    ----------
+    values : array_like, shape (m,)
+        Finite.
+    total : float, at least 0
+
+    Returns
+    -------
+    ndarray, shape (m,), float64
+
+    References
+    ----------
+    T. Wang, M. Lopuhaä-Zwakenberg, Z. Li, B. Skoric, N. Li. "Locally Differentially Private
+    Frequency Estimation with Consistency", NDSS 2020, section 4.
+
+    Examples
+    --------
+    >>> norm_sub([0.7, 0.5, -0.2])
+    array([0.6, 0.4, 0. ])
+    """
+    import numpy as np
+
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim != 1 or not np.isfinite(given).all():
+        raise ParameterError("values must be one row of finite numbers")
+    if not total >= 0:
+        raise ParameterError(f"total must be at least 0, got {total}")
+    if not given.size:
+        return given.copy()
+    falling = np.sort(given)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, given.size + 1)
+    # The values that stay positive are the largest ones, as many as exceed what they must give.
+    kept = int(np.flatnonzero(falling >= excess)[-1])
+    nearest: NDArray[np.float64] = np.maximum(given - excess[kept], 0.0)
+    return nearest
+
+
+def count_table(mechanism: LadderedMechanism, counts: ArrayLike) -> NDArray[np.int64]:
+    """Return counts as ``(levels, count_length)`` ``int64``, after a check of their shape."""
+    import numpy as np
+
+    table = np.asarray(counts, dtype=np.int64)
+    shape = (mechanism.levels, mechanism.count_length)
+    if table.shape != shape:
+        raise ParameterError(f"counts must have shape {shape}, got {table.shape}")
+    if (table < 0).any():
+        raise ParameterError("counts must not be negative")
+    return table
+
+
+def channel_pairs(mechanism: LadderedMechanism, channel: int) -> NDArray[np.float64]:
+    """Return (p, q) of one independent channel at every level, shape ``(levels, 2)``."""
+    import numpy as np
+
+    levels = range(mechanism.levels)
+    return np.array([mechanism.rung_probabilities(level)[channel] for level in levels])

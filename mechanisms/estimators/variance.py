@@ -1,0 +1,190 @@
+"""Closed-form variances of the estimates, for plans, documents and benchmarks.
+
+All are of one report: divide by n for the variance of the estimate from n reports. Values are
+fixed and the randomization is random. Numbers lie in [0, 1]; on a range of another length the
+variance is multiplied by the square of the length (by 4 on [-1, 1], as the papers have it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.number.duchi import DuchiLadder
+    from mechanisms.number.gridded import GridLadder
+
+
+def share_variance(p: float, q: float, share: float) -> float:
+    """Return the variance of an estimated share.
+
+    Parameters
+    ----------
+    p, q : float, p > q
+        Probability of "yes" for a client who has the value, and for one who has not.
+    share : float in [0, 1]
+        Share of the clients who have it.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. "Locally Differentially Private Protocols for Frequency
+    Estimation", USENIX Security 2017, equation 4 with the population fixed.
+
+    Examples
+    --------
+    >>> share_variance(0.75, 0.25, 0.1)
+    0.75
+    """
+    return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+
+
+def one_bit_variance(p: float, q: float, value: float) -> float:
+    """Return the variance of one-bit response to a number (Duchi, Jordan, Wainwright).
+
+    It is that of a random threshold and of a sampled bit too, if they are not stratified.
+
+    Examples
+    --------
+    >>> one_bit_variance(0.75, 0.25, 0.5)
+    1.0
+    """
+    return share_variance(p, q, value) + value * (1 - value)
+
+
+def threshold_variance(p: float, q: float, values: ArrayLike, strata: int | None = None) -> float:
+    """Return the variance of the stratified mean of random thresholds, to leading order.
+
+    Parameters
+    ----------
+    p, q : float, p > q
+        Probability that the answer is "above" for a value above the threshold, and below it.
+    values : array_like, shape (n,)
+        In [0, 1].
+    strata : int, optional
+        How many equal strata there are; by default, as many as one likes. Then the variance is
+        the noise of the answer, plus half of E|X − X'|, less Var(X), at most noise plus 1/12.
+
+    Examples
+    --------
+    >>> round(threshold_variance(0.75, 0.25, [0.0, 0.5, 1.0]), 4)
+    0.8056
+    >>> round(threshold_variance(0.75, 0.25, [0.0, 0.5, 1.0], strata=1), 4)
+    0.8333
+    """
+    import numpy as np
+
+    x = np.sort(np.asarray(values, dtype=np.float64))
+    if strata is None:
+        ranks = 2 * np.arange(1, x.size + 1) - x.size - 1
+        between = float(ranks @ x) / x.size**2
+    else:
+        above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
+        between = float((above * (1 - above)).mean())
+    return share_variance(p, q, float(x.mean())) + between - float(x.var())
+
+
+def sampled_bit_variance(p: float, q: float, values: ArrayLike, bits: int) -> float:
+    """Return the variance of the mean of sampled bits, stratified by bit, to leading order.
+
+    The noise of the answer, plus the sum of w π (1 − π) over the bits, w being their weights and
+    π their means, less Var(X).
+
+    Examples
+    --------
+    >>> round(sampled_bit_variance(0.75, 0.25, [0.0, 1.0], 8), 4)
+    0.75
+    """
+    import numpy as np
+
+    x = np.asarray(values, dtype=np.float64)
+    means = bit_means(x, bits)
+    weights = np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
+    between = float(weights @ (means * (1 - means)))
+    return share_variance(p, q, float(x.mean())) + between - float(x.var())
+
+
+def split_bits_variance(pairs: Sequence[tuple[float, float]], values: ArrayLike) -> float:
+    """Return the variance of the mean of split bits, ``pairs`` being (p, q) of each bit.
+
+    The sum of w² times the noise of each bit, plus what rounding to the grid of the bits adds.
+
+    Examples
+    --------
+    >>> round(split_bits_variance([(0.75, 0.25), (0.75, 0.25)], [0.0, 1.0]), 4)
+    0.4167
+    """
+    import numpy as np
+
+    x, bits = np.asarray(values, dtype=np.float64), len(pairs)
+    means = bit_means(x, bits)
+    weights = np.exp2(np.arange(bits - 1, -1, -1)) / (2.0**bits - 1)
+    noise = sum(
+        float(w) ** 2 * share_variance(p, q, float(mean))
+        for w, (p, q), mean in zip(weights, pairs, means, strict=True)
+    )
+    rest = np.modf(x * (2.0**bits - 1))[0]
+    return noise + float((rest * (1 - rest)).mean()) / (2.0**bits - 1) ** 2
+
+
+def grid_variance(
+    mechanism: GridLadder | DuchiLadder, level: int, values: ArrayLike, missing: float = 0.0
+) -> float:
+    """Return the variance of the mean of a mechanism on a grid, from its realised probabilities.
+
+    Parameters
+    ----------
+    mechanism : GridLadder or DuchiLadder
+    level : int
+        The rung that all report.
+    values : array_like, shape (n,)
+        Those present, in [0, 1].
+    missing : float in [0, 1)
+        Share of the reports whose value is missing; the variance is that of one report of any kind.
+
+    Examples
+    --------
+    >>> from mechanisms.registry import build
+    >>> duchi = build({"name": "duchi", "missing": False}, [1_000_000], "delay")
+    >>> round(grid_variance(duchi, 0, [0.5, 0.5]), 6)
+    1.170674
+    """
+    import numpy as np
+
+    from mechanisms.number.contributions import contributions, matrix
+
+    x = np.asarray(values, dtype=np.float64)
+    shape, law = mechanism.shape, mechanism.laws[level]
+    exact, channel = contributions(shape, law), matrix(shape, law)
+    centre = float(x.mean()) - 0.5
+    each = np.array(exact.value, dtype=float) - centre * np.array(exact.present, dtype=float)
+    squares = channel @ each**2
+    inputs = np.linspace(0.0, 1.0, shape.points)
+    present = np.interp(x, inputs, squares[: shape.points]).mean() - x.var()
+    gone = float(squares[-1]) if missing else 0.0
+    return ((1 - missing) * float(present) + missing * gone) / (1 - missing) ** 2
+
+
+def bit_means(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+    """Return how often each bit of numbers in [0, 1] is set, most significant first.
+
+    Numbers are rounded at random to one of 2**bits points such that they keep their mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bit_means(np.array([0.0, 0.5, 1.0]), 2)
+    array([0.5, 0.5])
+    """
+    import numpy as np
+
+    scaled = values * (2.0**bits - 1)
+    below = np.floor(scaled)
+    rest = scaled - below
+    above = np.minimum(below + 1, 2.0**bits - 1)
+    shifts = np.arange(bits - 1, -1, -1)[:, None]
+    low, high = (point.astype(np.int64) >> shifts & 1 for point in (below, above))
+    means: NDArray[np.float64] = ((1 - rest) * low + rest * high).mean(axis=1)
+    return means

@@ -1,0 +1,1 @@
+"""Mechanisms for a number in a range, and estimates from their reports."""

@@ -1,0 +1,183 @@
+"""The strongest rung: how wide a window is, how much the ends get, and the integers over 2**64.
+
+All decisions are taken in exact rational numbers, so that a device and the aggregator take the
+same ones.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO, ceil_fraction, exp_micro
+from mechanisms.levels import GRAINS
+from mechanisms.number.laws import POINTS, Law, Shape
+
+_COARSE = 1 << 32
+
+
+class Design(NamedTuple):
+    """A shape, the share of the cells in it, and the variance of a report that is made least."""
+
+    shape: Shape
+    share: Fraction
+    variance: Fraction
+
+
+class Grains(NamedTuple):
+    """The integer probabilities of a strongest rung, of 2**64.
+
+    ``inside`` and ``outside`` of a cell; ``low`` of an end at its least, with ``step`` more for
+    every input.
+    """
+
+    inside: int
+    outside: int
+    low: int
+    step: int
+
+
+def check_points(points: int) -> None:
+    """Refuse a number of inputs that is not one more than a power of two."""
+    if points not in POINTS:
+        allowed = ", ".join(map(str, POINTS))
+        raise ParameterError(f"points must be one of {allowed}, not {points}")
+
+
+def least_variance_design(points: int, missing: bool, micro: int, mixed: bool) -> Design:
+    """Return the design with the least variance at one epsilon.
+
+    Parameters
+    ----------
+    points : int
+    missing : bool
+    micro : int
+        The nominal amount.
+    mixed : bool
+        Whether some of the probability may go to the ends (the Hybrid Mechanism): then the variance
+        is the worst case's. Otherwise all is the cells' (the Piecewise Mechanism), and the
+        variance is that of uniform numbers.
+
+    Notes
+    -----
+    For every odd width, the cells alone have the variance P + (1/g − 1) y² at x = 1/2 + y, where
+    g is by how much the window is likelier than the same cells are otherwise; the ends alone have
+    D − y². Answers by the cells with probability g make the variance g P + (1 − g) D whatever the
+    number is. Wang et al. choose the width so that P is least.
+    """
+    check_points(points)
+    steps = points - 1
+    exp = _coarse_exp(micro)
+    symbols = 2 + missing
+    ends = (exp + 1) * (exp + symbols - 1) / (4 * (exp - 1) ** 2)
+    best = Design(Shape(points, 0, True, missing), Fraction(0), ends) if mixed else None
+    for width in range(1, steps + 1, 2):
+        shape = Shape(points, width, True, missing)
+        whole = shape.rest + width * exp
+        gain = width * (exp - 1) / whole
+        cells = shape.cells
+        scatter = cells * (cells**2 - 1) + (exp - 1) * width * (width**2 - 1)
+        middle = scatter / (12 * whole * (steps * gain) ** 2)
+        found = [Design(shape, Fraction(1), middle + (1 / gain - 1) / (4 if mixed else 12))]
+        if mixed and middle < ends:
+            found.append(Design(shape, gain, gain * middle + (1 - gain) * ends))
+        for design in found:
+            if best is None or design.variance < best.variance:
+                best = design
+    assert best is not None
+    return best
+
+
+def square_wave_shape(points: int, missing: bool, micro: int) -> Shape:
+    """Return the shape whose window is closest to the square wave's.
+
+    Its half-width is b = (ε e^ε − e^ε + 1) / (2 e^ε (e^ε − 1 − ε)).
+
+    References
+    ----------
+    Z. Li, T. Wang, M. Lopuhaä-Zwakenberg, N. Li, B. Škorić, "Estimating Numerical Distributions
+    under Local Differential Privacy", SIGMOD 2020, section 5.
+    """
+    check_points(points)
+    epsilon = Fraction(micro, MICRO)
+    exp = exp_micro(micro)[0]
+    half = (epsilon * exp - exp + 1) / (2 * exp * (exp - 1 - epsilon))
+    cells = (half * (points - 1) + Fraction(1, 2)).__floor__()
+    return Shape(points, 2 * cells + 1, False, missing)
+
+
+def strongest(shape: Shape, share: Fraction, micro: int) -> Grains:
+    """Return the integers of the strongest rung; the largest likelihood ratio is within e^ε.
+
+    Parameters
+    ----------
+    shape : Shape
+    share : Fraction
+        How much of the probability is the cells'; what the integers leave over is added to it.
+    micro : int
+        The nominal amount.
+
+    Raises
+    ------
+    ParameterError
+        64-bit thresholds cannot tell the inputs apart at so small an amount.
+    """
+    bound = exp_micro(micro)[0]
+    low = step = 0
+    symbols = 2 + shape.missing
+    if shape.ends and share < 1:
+        target = (1 - share) * GRAINS
+        low = ceil_fraction(target / (symbols + bound - 1))
+        if not shape.cells:
+            low += (
+                (GRAINS - symbols * low) * pow(symbols, -1, shape.steps) % shape.steps
+                if shape.missing
+                else -low % (shape.steps // 2)
+            )
+        step = int((target - symbols * low) // shape.steps)
+    inside = outside = 0
+    if shape.cells:
+        left = GRAINS - symbols * low - shape.steps * step
+        outside = ceil_fraction(left / (shape.rest + shape.width * bound))
+        over = (left - shape.rest * outside) % shape.width
+        outside += over * pow(shape.rest, -1, shape.width) % shape.width
+        inside = (left - shape.rest * outside) // shape.width
+    if not (inside > outside if shape.cells else step > 0):
+        raise ParameterError("the epsilon is too small for these inputs and 64-bit thresholds")
+    return Grains(inside, outside, low, step)
+
+
+def rows_of(shape: Shape, grains: Grains) -> tuple[tuple[int, ...], ...]:
+    """Return the rows of the strongest rung, one an input; each sums to 2**64."""
+    rows = []
+    for x in range(shape.points):
+        row = [grains.outside] * shape.cells
+        row[x : x + shape.width] = [grains.inside] * shape.width
+        if shape.ends:
+            up = x * grains.step
+            row += [grains.low + shape.steps * grains.step - up, grains.low + up]
+        if shape.missing:
+            row.append(shape.width * grains.outside + grains.low)
+        rows.append(tuple(row))
+    if shape.missing:
+        gone = shape.width * grains.inside + grains.low + shape.steps * grains.step
+        ends = [grains.low] * (2 * shape.ends)
+        rows.append((*[grains.outside] * shape.cells, *ends, gone))
+    return tuple(rows)
+
+
+def law_of(shape: Shape, grains: Grains) -> Law:
+    """Return the exact law of the strongest rung."""
+    high = grains.low + shape.steps * grains.step
+    gone = shape.width * grains.inside + high
+    here = shape.width * grains.outside + grains.low
+    values = (grains.inside, grains.outside, grains.outside, high, grains.low, grains.low)
+    both = (gone, here) if shape.missing else (0, 0)
+    return Law(*(Fraction(value, GRAINS) for value in (*values, *both)))
+
+
+def _coarse_exp(micro: int) -> Fraction:
+    """Return e^ε in so few digits that exact arithmetic with it is fast."""
+    exact = exp_micro(micro)[0]
+    return Fraction(exact.numerator * _COARSE // exact.denominator, _COARSE)

@@ -1,0 +1,209 @@
+"""What the finite mechanisms for a number have in common: windows of cells, two ends, missing.
+
+A number is rounded at random to one of ``points`` equally spaced inputs. An output is one of a
+row of *cells*, one of two *ends* or, where a value can be missing, *gone*:
+
+- The cells of an input's window are likelier than the others. The window has ``width`` cells and
+  moves by one cell an input, so that there are ``points - 1 + width`` of them. This is the
+  Piecewise Mechanism on a grid, and the square wave.
+- The probability of the upper end rises linearly with the input, that of the lower end falls:
+  Duchi's one-bit response.
+- What one end is to the numbers 0 and 1, and a whole window to the numbers inside and outside,
+  "gone" is to a missing value and to all numbers.
+
+So the law of a rung has seven probabilities, whatever the numbers of inputs and outputs; and a
+degradation of the kind of :mod:`mechanisms.number.steps` gives such a law again. On the input
+grid the mean of a cell's position, and of the end's sign, is exactly linear in the number.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+from typing import NamedTuple
+
+from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
+
+#: Numbers of inputs: one more than a power of two, so that halves and quarters are among them.
+POINTS = (3, 5, 9, 17, 33, 65, 129, 257)
+_ROOT_BITS = 64
+
+
+@frozen
+class Shape:
+    """The inputs and outputs of a mechanism.
+
+    Outputs are numbered: the cells in the order of the numbers, the lower and the upper end,
+    gone. Input ``points`` is a missing value.
+
+    Parameters
+    ----------
+    points : int
+        Inputs, one of :data:`POINTS`.
+    width : int
+        Cells of a window, odd; 0 if there are no cells.
+    ends : bool
+    missing : bool
+        Whether a value can be missing.
+    """
+
+    points: int
+    width: int
+    ends: bool
+    missing: bool
+
+    @property
+    def steps(self) -> int:
+        """Steps between the inputs for 0 and for 1."""
+        return self.points - 1
+
+    @property
+    def cells(self) -> int:
+        """The number of cells."""
+        return self.width + self.steps if self.width else 0
+
+    @property
+    def size(self) -> int:
+        """The number of outputs."""
+        return self.cells + 2 * self.ends + self.missing
+
+    @property
+    def rest(self) -> int:
+        """How many cells' worth of probability lies outside of a window."""
+        return self.steps + self.width * self.missing
+
+
+class Extremes(NamedTuple):
+    """The largest and the smallest probability of an output over all inputs."""
+
+    largest: Fraction
+    smallest: Fraction
+
+
+class Law(NamedTuple):
+    """The exact probabilities of one rung.
+
+    Attributes
+    ----------
+    inside, outside : Fraction
+        Of a cell within the window of a number, and outside of it.
+    blank : Fraction
+        Of a cell for a missing value.
+    high, low : Fraction
+        Of the upper end for the numbers 1 and 0; of the lower end, for 0 and 1.
+    middle : Fraction
+        Of an end for a missing value.
+    gone, here : Fraction
+        Of gone for a missing value, and for a number.
+    """
+
+    inside: Fraction
+    outside: Fraction
+    blank: Fraction
+    high: Fraction
+    low: Fraction
+    middle: Fraction
+    gone: Fraction
+    here: Fraction
+
+    def columns(self, shape: Shape) -> tuple[Extremes, Extremes, Extremes]:
+        """Return the extremes of a cell, of an end and of gone."""
+        cell, end = [self.inside, self.outside], [self.high, self.low]
+        if shape.missing:
+            cell.append(self.blank)
+            end.append(self.middle)
+        return (
+            Extremes(max(cell), min(cell)),
+            Extremes(max(end), min(end)),
+            Extremes(self.gone, self.here),
+        )
+
+    def worst(self, shape: Shape) -> Extremes:
+        """Return the extremes of the output with the largest likelihood ratio."""
+        possible = [column for column in self.columns(shape) if column.largest]
+        if not all(column.smallest for column in possible):
+            raise ParameterError("an output tells inputs apart with certainty")
+        return max(possible, key=lambda column: column.largest / column.smallest)
+
+    def rounded(self) -> Law:
+        """Return the probabilities rounded down to grains of 2**-64, for choices among laws."""
+        return Law(
+            *(Fraction((value.numerator << 64) // value.denominator, 1 << 64) for value in self)
+        )
+
+
+class Moments(NamedTuple):
+    """First and second moments of the outputs, by a number x = 1/2 + y.
+
+    A cell's position t, counted from the middle, has mean ``slope * y`` and second moment
+    ``base + curve * y**2``; the sign of an end, 0 elsewhere, has mean ``end_slope * y`` and second
+    moment ``end_base``. Both are 0 in the mean for a missing value. ``known`` is 1 where all
+    values are present: of the variance ``known * y**2`` goes off, since reports are compared
+    with the estimated share of values present.
+    """
+
+    slope: Fraction
+    base: Fraction
+    curve: Fraction
+    end_slope: Fraction
+    end_base: Fraction
+    known: Fraction
+
+
+def moments(shape: Shape, law: Law) -> Moments:
+    """Return the moments of a rung."""
+    width, cells, steps = shape.width, shape.cells, shape.steps
+    excess = (law.inside - law.outside) * width
+    base = law.outside * Fraction(cells * (cells**2 - 1), 12)
+    base += excess * Fraction(width**2 - 1, 12)
+    known = Fraction(1)
+    if shape.missing:
+        gap = law.gone - law.here
+        square = law.gone**2 * (1 - law.here) + (1 - law.gone) ** 2 * law.here
+        known = 2 * law.gone / gap - square / gap**2
+    return Moments(
+        excess * steps,
+        base,
+        excess * steps**2,
+        2 * (law.high - law.low),
+        law.high + law.low,
+        known,
+    )
+
+
+def balance(given: Moments) -> Fraction:
+    """Return how much of a number is read from the cells, the rest being read from the ends.
+
+    Any part is unbiased; this one has the least variance at the number where that is largest, up
+    to the rounding of a square root.
+    """
+    if not given.end_slope:
+        if not given.slope:
+            raise ParameterError("the outputs say nothing about the number")
+        return Fraction(1)
+    if not given.slope:
+        return Fraction(0)
+    ends = given.end_base / given.end_slope**2
+    middle = given.base / given.slope**2
+    edge = middle + given.curve / (4 * given.slope**2)
+    equal = _root(max(given.known, Fraction(0)) * given.slope**2 / given.curve)
+    return min(ends / (middle + ends), max(ends / (edge + ends), equal))
+
+
+def worst_variance(shape: Shape, law: Law) -> Fraction:
+    """Return n times the variance of the mean if all have the number where that is largest.
+
+    All values are present and on the input grid.
+    """
+    given = moments(shape, law)
+    part = balance(given)
+    cells = part**2 / given.slope**2 if part else Fraction(0)
+    ends = (1 - part) ** 2 * given.end_base / given.end_slope**2 if part != 1 else Fraction(0)
+    middle = cells * given.base + ends
+    return max(middle, middle + (cells * given.curve - given.known) / 4)
+
+
+def _root(value: Fraction) -> Fraction:
+    scaled = (value.numerator << (2 * _ROOT_BITS)) // value.denominator
+    return Fraction(isqrt(scaled), 1 << _ROOT_BITS)

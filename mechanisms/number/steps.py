@@ -1,0 +1,224 @@
+"""Degradations of a rung into the next weaker one, in integers over 2**64.
+
+An output of the rung above is moved, without another look at the value, in three ways. A cell
+goes to one of the ends with some probability, to the upper end the likelier the higher the cell
+is: what had been a position becomes a bit of the same mean. Gone becomes one of the ends (a cell
+where there are no ends), either alike, with some probability. Then the output is replaced, with
+some probability, by a draw whose law gives every output what it lacks to come within the
+weaker amount. Both probabilities are chosen for the least worst-case variance of the mean. All
+cells moved to the ends is Duchi's mechanism at the weaker amount, wherever that is a degradation at
+all; none moved is plain noise, ρI + (1 − ρ)u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.exact import ceil_fraction, exp_micro
+from mechanisms.levels import GRAINS
+from mechanisms.number.laws import Law, Shape, worst_variance
+
+#: Probabilities of moving are multiples of one over this.
+_PARTS = 32
+#: Rounding to 2**-64 moves a likelihood ratio by far less than this.
+_MARGIN = 1 - Fraction(1, 1 << 50)
+_COARSE = 1 << 40
+
+#: How many of :data:`_PARTS` of the cells, and of gone, are moved.
+Parts = tuple[int, int]
+
+
+class Step(NamedTuple):
+    """A degradation, in grains of 2**64.
+
+    ``cell``, ``end`` and ``gone`` are what every output gives to each cell, to each end and to
+    gone. A cell besides gives ``lift`` to each end, ``slope`` times its position more to the
+    upper one and less to the lower one, positions being odd or even integers around zero; gone
+    gives ``stray`` to each end, or cell. The rest stays.
+    """
+
+    cell: int
+    end: int
+    gone: int
+    lift: int = 0
+    slope: int = 0
+    stray: int = 0
+
+
+def kept(shape: Shape, step: Step) -> int:
+    """Return the grains with which an end stays what it is."""
+    noise = shape.cells * step.cell + 2 * shape.ends * step.end + shape.missing * step.gone
+    return GRAINS - noise
+
+
+def steps_below(
+    shape: Shape, law: Law, ladder: Sequence[int]
+) -> tuple[tuple[Step, ...], tuple[Law, ...]]:
+    """Return the steps below the strongest rung and the laws of all rungs, weakest first."""
+    steps: list[Step] = []
+    laws = [law]
+    for micro in reversed(ladder[:-1]):
+        step = degrade(shape, laws[0], micro)
+        steps.insert(0, step)
+        laws.insert(0, after(shape, laws[0], step))
+    return tuple(steps), tuple(laws)
+
+
+def degrade(shape: Shape, law: Law, micro: int) -> Step:
+    """Return the step to the rung of a weaker amount.
+
+    Parameters
+    ----------
+    shape : Shape
+    law : Law
+        Of the rung above.
+    micro : int
+        The nominal amount of the weaker rung.
+
+    Raises
+    ------
+    ParameterError, UnrelatedRungsError
+        64-bit thresholds cannot place the rung below the one above.
+    """
+    bound = exp_micro(micro)[0]
+    largest, smallest = law.worst(shape)
+    if not bound * smallest < largest:
+        raise UnrelatedRungsError("64-bit thresholds cannot place a rung below the one above it")
+    rough, coarse = law.rounded(), Fraction(int(bound * _COARSE), _COARSE)
+
+    def variance(parts: Parts) -> Fraction | None:
+        step = _step(shape, rough, coarse, parts)
+        return step and _variance(shape, after(shape, rough, step).rounded())
+
+    step = _step(shape, law, bound * _MARGIN, _search(shape, law, variance))
+    if step is None:
+        raise ParameterError("the epsilon is too small for these inputs and 64-bit thresholds")
+    return step
+
+
+def after(shape: Shape, law: Law, step: Step) -> Law:
+    """Return the exact law of a rung after a step."""
+    stays = kept(shape, step)
+    cell_stays = stays - 2 * step.lift
+    gone_stays = stays - _places(shape) * step.stray
+    excess = (law.inside - law.outside) * shape.width
+    lift = step.lift * (shape.cells * law.outside + excess)
+    slope = step.slope * excess * shape.steps
+    blank_lift = step.lift * shape.cells * law.blank
+    stray_cell, stray_end = (0, step.stray) if shape.ends else (step.stray, 0)
+
+    def whole(grains: Fraction | int) -> Fraction:
+        return Fraction(grains) / GRAINS
+
+    cell, end = step.cell + law.here * stray_cell, step.end + lift + law.here * stray_end
+    return Law(
+        inside=whole(law.inside * cell_stays + cell),
+        outside=whole(law.outside * cell_stays + cell),
+        blank=whole(law.blank * cell_stays + step.cell + law.gone * stray_cell),
+        high=whole(law.high * stays + end + slope),
+        low=whole(law.low * stays + end - slope),
+        middle=whole(law.middle * stays + step.end + blank_lift + law.gone * stray_end),
+        gone=whole(law.gone * gone_stays + step.gone),
+        here=whole(law.here * gone_stays + step.gone),
+    )
+
+
+def rows_of(shape: Shape, step: Step) -> tuple[tuple[int, ...], ...]:
+    """Return the rows of a step, one an output of the rung above; each sums to 2**64."""
+    cells, stays = shape.cells, kept(shape, step)
+    noise = [step.cell] * cells + [step.end] * (2 * shape.ends) + [step.gone] * shape.missing
+    rows = []
+    for output in range(shape.size):
+        row = noise.copy()
+        row[output] += stays
+        if output < cells and step.lift:
+            tilt = step.slope * (2 * output - (cells - 1))
+            row[output] -= 2 * step.lift
+            row[cells] += step.lift - tilt
+            row[cells + 1] += step.lift + tilt
+        rows.append(row)
+    if step.stray:
+        first = cells if shape.ends else 0
+        for place in range(first, first + _places(shape)):
+            rows[-1][place] += step.stray
+        rows[-1][-1] -= _places(shape) * step.stray
+    return tuple(tuple(row) for row in rows)
+
+
+def _places(shape: Shape) -> int:
+    """Return how many outputs gone can be moved to."""
+    return 2 if shape.ends else shape.cells
+
+
+def _variance(shape: Shape, law: Law) -> Fraction | None:
+    """Return what the search looks at; None where the outputs say nothing."""
+    if shape.missing and not law.gone > law.here:
+        return None
+    if not (law.inside > law.outside or law.high > law.low):
+        return None
+    return worst_variance(shape, law)
+
+
+def _search(shape: Shape, law: Law, variance: Callable[[Parts], Fraction | None]) -> Parts:
+    """Return the parts with the least variance that is found by going downhill."""
+    most = (_PARTS * (shape.ends and law.inside > 0), (_PARTS - 1) * shape.missing)
+    tried: dict[Parts, Fraction | None] = {}
+
+    def worse(parts: Parts) -> tuple[bool, Fraction]:
+        if parts not in tried:
+            tried[parts] = variance(parts)
+        found = tried[parts]
+        return found is None, found or Fraction(0)
+
+    corners = {(cells, gone) for cells in (0, most[0]) for gone in (0, most[1] // 2)}
+    best = min(sorted(corners | {(most[0] // 2, most[1] // 8)}), key=worse)
+    stride = _PARTS // 4
+    while stride:
+        near = [
+            (best[0] + right, best[1] + up)
+            for right, up in ((0, 0), (stride, 0), (-stride, 0), (0, stride), (0, -stride))
+            if 0 <= best[0] + right <= most[0] and 0 <= best[1] + up <= most[1]
+        ]
+        found = min(near, key=worse)
+        stride, best = (stride // 2 if found == best else stride), found
+    return best
+
+
+def _step(shape: Shape, law: Law, bound: Fraction, parts: Parts) -> Step | None:
+    """Return the step that moves parts of the cells and of gone, with the least noise then."""
+    lifted, strayed = (Fraction(part, _PARTS) for part in parts)
+    moved = _moved(shape, law, lifted, strayed)
+    needs = [largest - bound * smallest for largest, smallest in moved.columns(shape)]
+    cell, end, gone = (max(need, Fraction(0)) for need in needs)
+    total = shape.cells * cell + 2 * shape.ends * end + shape.missing * gone + bound - 1
+    grains = [2 * ceil_fraction(GRAINS * need / total / 2) for need in (cell, end, gone)]
+    step = Step(*grains)
+    stays = kept(shape, step)
+    if not stays > 0:
+        return None
+    lift = int(lifted * stays / 2)
+    slope = lift // max(shape.cells - 1, 1)
+    return step._replace(lift=lift, slope=slope, stray=int(strayed * stays / _places(shape)))
+
+
+def _moved(shape: Shape, law: Law, lifted: Fraction, strayed: Fraction) -> Law:
+    """Return the law after parts of the cells and of gone are moved."""
+    excess = (law.inside - law.outside) * shape.width
+    lift = lifted / 2 * (shape.cells * law.outside + excess)
+    slope = lifted / 2 * excess * shape.steps / max(shape.cells - 1, 1)
+    blank_lift = lifted / 2 * shape.cells * law.blank
+    stray = strayed / _places(shape)
+    stray_cell, stray_end = (Fraction(0), stray) if shape.ends else (stray, Fraction(0))
+    return Law(
+        inside=law.inside * (1 - lifted) + law.here * stray_cell,
+        outside=law.outside * (1 - lifted) + law.here * stray_cell,
+        blank=law.blank * (1 - lifted) + law.gone * stray_cell,
+        high=law.high + lift + slope + law.here * stray_end,
+        low=law.low + lift - slope + law.here * stray_end,
+        middle=law.middle + blank_lift + law.gone * stray_end,
+        gone=law.gone * (1 - strayed),
+        here=law.here * (1 - strayed),
+    )

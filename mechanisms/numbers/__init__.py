@@ -1,1 +1,0 @@
-"""Numbers on a fixed grid, by finite channels, and the float mechanisms that they replace."""

@@ -1,0 +1,1 @@
+"""Systems of published papers, reproduced: for comparison and audits only."""

@@ -1,0 +1,319 @@
+"""BitRand: randomized response to all bits of a vector, and to its label, as published."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mechanisms.category.grr import GrrLadder, grr_ladder
+from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO, decimal_context
+from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS
+from mechanisms.papers.encoding import MAX_ENCODED_BITS, SignMagnitude
+from mechanisms.randomness import Source
+from mechanisms.single import CategoryMechanism
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+_CONTEXT = decimal_context(60)
+#: Vectors have at most so many features, and a nominal amount is at most so much.
+MAX_FEATURES, MAX_NOMINAL = 1 << 20, 700
+
+
+def log_alpha(epsilon: float, features: int, bits: int) -> float:
+    """Return the logarithm of the largest α that the paper's Theorem 2 allows.
+
+    α = sqrt((ε + r l) / (2 r Σ_i exp(2 ε i / l))), i from 0 to l − 1.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 700], the nominal amount.
+    features, bits : int
+        r, and l a feature.
+
+    Examples
+    --------
+    >>> round(math.exp(log_alpha(1.0, 1, 10)), 10)
+    0.4365706219
+    """
+    _check(epsilon, features, bits)
+    top = 2 * epsilon * (bits - 1) / bits
+    total = math.fsum(math.exp(2 * epsilon * i / bits - top) for i in range(bits))
+    return (math.log((epsilon + features * bits) / (2 * features)) - math.log(total) - top) / 2
+
+
+def frr_losses(epsilon: float, features: int, bits: int) -> list[float]:
+    """Return ln(q_i/p_i) = ln α + i ε/l of each bit of a feature; positive where bits invert.
+
+    Parameters: as :func:`log_alpha`.
+
+    Examples
+    --------
+    >>> [round(loss, 4) for loss in frr_losses(1.0, 1, 2)]
+    [-0.4539, 0.0461]
+    """
+    start = log_alpha(epsilon, features, bits)
+    return [start + i * epsilon / bits for i in range(bits)]
+
+
+def frr_keeping(epsilon: float, features: int, bits: int) -> list[float]:
+    """Return p_i, the probability that bit i of a feature is reported as it is.
+
+    Parameters: as :func:`log_alpha`.
+
+    Examples
+    --------
+    >>> [round(p, 4) for p in frr_keeping(1.0, 1, 2)]
+    [0.6116, 0.4885]
+    """
+    return [1 / (1 + math.exp(loss)) for loss in frr_losses(epsilon, features, bits)]
+
+
+def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
+    """Return what f-RR really costs: r Σ_i |ln(p_i/q_i)|, the worst case, attained.
+
+    Parameters: as :func:`log_alpha`.
+
+    Examples
+    --------
+    >>> round(frr_epsilon(1.0, 1000, 10))
+    4311
+    """
+    return features * math.fsum(map(abs, frr_losses(epsilon, features, bits)))
+
+
+@frozen
+class FeatureRandomizedResponse:
+    """f-RR of BitRand, as published: not ε-LDP. All bits of a vector by randomized response.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 700]: what the paper calls the privacy budget, of the whole vector. It is not what
+        the mechanism costs, see ``certified_epsilon``.
+    features : int
+        In [1, 2**20], the number r of features.
+    bits : int
+        In [2, 52], the number l of bits of a feature.
+    integer_bits : int
+        In [0, bits − 1], how many of them stand before the point.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    Any two vectors are neighbours. Bits are independent and all of them can change, so that the
+    loss is r Σ_i |ln(p_i/q_i)|: 4311 for the nominal 1 at r = 1000, l = 10. The proof of Theorem 2
+    bounds the logarithm of the reciprocal ratio from above, and an expectation in the place of the
+    worst output; its condition is met by every α down to 0, which is no noise at all.
+    No plan can choose this mechanism.
+
+    Relaxation
+    ----------
+    None in general: the loss of a low bit is not monotone in ε.
+
+    Utility
+    -------
+    A debiased bit has variance p q/(p−q)². Where q > ½ (``inverted_bits``) a bit is reported
+    inverted more often than not, which decoding as published takes as it comes.
+
+    Use
+    ---
+    To compare with the paper only; :class:`~mechanisms.vector.sampled_vector.SampledVector` is
+    certified.
+
+    References
+    ----------
+    "Bit-aware Randomized Response for Local Differential Privacy in Federated
+    Learning" (BitRand), submitted to ICLR 2022, equation 2, Theorem 2, Algorithm 1.
+
+    Examples
+    --------
+    >>> frr = FeatureRandomizedResponse(epsilon=1.0, features=1, bits=10, integer_bits=5)
+    >>> frr.epsilon, round(frr.certified_epsilon, 4), frr.inverted_bits
+    (1.0, 3.9304, (9,))
+    """
+
+    epsilon: float
+    features: int
+    bits: int
+    integer_bits: int
+
+    def __post_init__(self) -> None:
+        _check(self.epsilon, self.features, self.bits)
+        SignMagnitude(self.bits, self.integer_bits)
+
+    @property
+    def encoding(self) -> SignMagnitude:
+        """How a feature becomes bits."""
+        return SignMagnitude(self.bits, self.integer_bits)
+
+    @property
+    def alpha(self) -> float:
+        """The largest α of Theorem 2."""
+        return math.exp(log_alpha(self.epsilon, self.features, self.bits))
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """p_i, by the place of a bit within its feature; q_i = 1 − p_i."""
+        return tuple(frr_keeping(self.epsilon, self.features, self.bits))
+
+    @property
+    def inverted_bits(self) -> tuple[int, ...]:
+        """The places of bits that are reported inverted more often than not."""
+        losses = frr_losses(self.epsilon, self.features, self.bits)
+        return tuple(place for place, loss in enumerate(losses) if loss > 0)
+
+    @cached_property
+    def flips(self) -> tuple[int, ...]:
+        """How many of the 2**64 values of a random word flip a bit, by place."""
+        losses = frr_losses(self.epsilon, self.features, self.bits)
+        exact = (round(Fraction(1 / (1 + math.exp(-loss))) * GRAINS) for loss in losses)
+        return tuple(min(max(flips, 1), GRAINS - 1) for flips in exact)
+
+    @cached_property
+    def certified(self) -> int:
+        """The worst-case loss of a vector from the realised thresholds, in micro-epsilon."""
+        ratio = math.prod(
+            Fraction(max(flips, GRAINS - flips), min(flips, GRAINS - flips)) for flips in self.flips
+        )
+        loss = _CONTEXT.ln(_CONTEXT.divide(ratio.numerator, ratio.denominator))
+        # The 60 digits leave far more than the micro-epsilon that is added for the rounding.
+        return int(_CONTEXT.multiply(loss, self.features * MICRO)) + 1
+
+    @property
+    def certified_epsilon(self) -> float:
+        """The same as an epsilon; the float is above the exact amount."""
+        return math.nextafter(self.certified / MICRO, math.inf)
+
+    def randomize(self, values: ArrayLike, source: Source) -> NDArray[np.uint8]:
+        """Randomize vectors.
+
+        Parameters
+        ----------
+        values : array_like, shape (n, features)
+            Finite; clipped to what the encoding holds.
+        source : Source
+
+        Returns
+        -------
+        ndarray, shape (n, features, bits), uint8
+        """
+        import numpy as np
+
+        given = np.asarray(values, dtype=np.float64)
+        if given.ndim != 2 or given.shape[1] != self.features:
+            raise ParameterError(f"values must have shape (n, {self.features}), not {given.shape}")
+        bits = self.encoding.encode(given)
+        words = source.words(bits.size).reshape(bits.shape)
+        bits ^= words < np.array(self.flips, dtype=np.uint64)
+        return bits
+
+    def decode(self, reports: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return randomized bits as numbers, as published: biased. ``(n, features)``."""
+        return self.encoding.decode(reports)
+
+    def debiased(self, reports: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return unbiased estimates of the encoded numbers, ``(n, features)``.
+
+        Infinite or NaN where a bit is reported by a fair coin.
+        """
+        import numpy as np
+
+        flip = np.array(self.flips, dtype=np.float64) / float(GRAINS)
+        return self.encoding.decode((reports - flip) / (1 - 2 * flip))
+
+
+def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
+    """Return the probability of the true label, and of each other one.
+
+    e^β/(1+e^β) and 1/((1+e^β)(C−1)) with the largest β of Theorem 3, ε − ln(C−1).
+
+    Parameters
+    ----------
+    epsilon : float, positive
+    labels : int
+        At least 2, the number C of labels.
+
+    Examples
+    --------
+    >>> [round(chance, 6) for chance in label_keeping(1.0, 10)]
+    [0.231969, 0.085337]
+    """
+    if not epsilon > 0:
+        raise ParameterError(f"epsilon must be positive, not {epsilon}")
+    if not labels >= 2:
+        raise ParameterError(f"labels must be at least 2, not {labels}")
+    small = math.exp(-epsilon)
+    return 1 / (1 + (labels - 1) * small), small / (1 + (labels - 1) * small)
+
+
+@frozen
+class LabelRandomizedResponse(CategoryMechanism):
+    """label-RR of BitRand: report the true label, or each of the others with a smaller probability.
+
+    Parameters
+    ----------
+    epsilon : float
+        In [1e-6, 40], the nominal amount.
+    labels : int
+        In [2, 2**20], the number C of labels.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    Any two labels are neighbours. With the largest β of Theorem 3, ε − ln(C−1), this is exactly
+    generalized randomized response and exactly ε-LDP for the label; the features are another
+    matter.
+
+    Relaxation
+    ----------
+    As generalized randomized response, whose ladder it is.
+
+    Utility
+    -------
+    As :class:`~mechanisms.category.grr.GeneralizedRandomizedResponse`.
+
+    Use
+    ---
+    For labels beside randomized features; with many labels and a small epsilon
+    :class:`~mechanisms.category.unary.OptimizedUnaryEncoding` has less noise.
+
+    References
+    ----------
+    "Bit-aware Randomized Response for Local Differential Privacy in Federated
+    Learning" (BitRand), submitted to ICLR 2022, equation 3, Theorem 3.
+
+    Examples
+    --------
+    >>> label = LabelRandomizedResponse(epsilon=1.0, labels=10)
+    >>> round(label.p, 4), round(label.q, 4), label.certified
+    (0.232, 0.0853, 1000000)
+    """
+
+    labels: int
+
+    def _build(self, micro: int) -> GrrLadder:
+        return grr_ladder(self.labels, [micro], "")
+
+
+def _check(epsilon: float, features: int, bits: int) -> None:
+    if not 0 < epsilon <= MAX_NOMINAL:
+        raise ParameterError(f"epsilon must lie in (0, {MAX_NOMINAL}], not {epsilon}")
+    if not 1 <= features <= MAX_FEATURES:
+        raise ParameterError(f"features must lie in [1, {MAX_FEATURES}], not {features}")
+    if not 1 <= bits <= MAX_ENCODED_BITS:
+        raise ParameterError(f"bits must lie in [1, {MAX_ENCODED_BITS}], not {bits}")

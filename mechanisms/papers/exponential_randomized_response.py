@@ -1,0 +1,262 @@
+"""Exponential randomized response, as published: not private, kept for comparison and audits.
+
+Its proof supposes that the set of "true" candidates is the same for neighbours. It is not, and the
+loss grows without bound in the number of items: about εn/2 along a staircase of scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
+from math import exp, expm1, fsum, inf, log, log1p
+
+from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
+from mechanisms.levels import GRAINS
+from mechanisms.randomness import Source
+from mechanisms.sampling import choose, uniform_below
+from mechanisms.top_item.exponential import exponential_pmf
+from mechanisms.top_item.scores import exponents
+
+
+@frozen
+class ExponentialRandomizedResponse:
+    """With probability p one of the items near the best at random, else the exponential mechanism.
+
+    Parameters
+    ----------
+    p : float
+        In [0, 1], the "truth" probability.
+    epsilon : float
+        At least 0, the nominal amount; for what the mechanism costs see ``certified_epsilon``.
+    sensitivity : float
+        Positive, Δ.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Privacy
+    -------
+    *Not ε-differentially private*, whatever p > 0 (Theorem 1 is false). Scores (2, 0) and (1, 0)
+    are neighbours, with p = 0.5 and ε = 0.1 they lose 0.732; :meth:`loss` gives the loss of any
+    pair and :meth:`worst_loss` that of a finite domain. With p = 1 it is infinite. Neither the
+    bound on the disclosure risk (Theorem 2) nor monotonicity (Lemma 2) holds.
+
+    Relaxation
+    ----------
+    None; no plan can choose it.
+
+    Utility
+    -------
+    Expected error Σ (q* − q_r) P(r); for scores (v, …, v, 0) equations 15 and 16. Below that of
+    the exponential mechanism if a single item is near the best (Theorem 3).
+
+    Use
+    ---
+    Never for privacy. :class:`.PermuteAndFlip` is what it was to improve on.
+
+    References
+    ----------
+    G. Munilla Garrido, F. Matthes, "Exponential Randomized Response: Boosting Utility in
+    Differentially Private Selection", Lemma 1, Algorithm 3.
+
+    Examples
+    --------
+    >>> published = ExponentialRandomizedResponse(p=0.5, epsilon=0.1)
+    >>> [round(x, 4) for x in published.pmf([5, 4, 1])]
+    [0.4305, 0.4217, 0.1478]
+    >>> [round(x, 4) for x in published.algorithm_pmf([5, 4, 1])]
+    [0.4218, 0.4119, 0.1663]
+    >>> round(published.loss([2, 0], [1, 0]), 3)
+    0.732
+    """
+
+    p: float
+    epsilon: float
+    sensitivity: float = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise ParameterError(f"p must lie in [0, 1], not {self.p}")
+        exponents([0], self.epsilon, self.sensitivity)
+
+    @property
+    def certified_epsilon(self) -> float:
+        """What covers any number of items: nothing, unless p is 0."""
+        return self.epsilon if self.p == 0 else inf
+
+    def candidates(self, scores: Sequence[float]) -> frozenset[int]:
+        """Return the "true" candidates: from the best down, no step larger than Δ."""
+        order = sorted(range(len(scores)), key=lambda place: -scores[place])
+        near = {order[0]}
+        for above, below in pairwise(order):
+            if not scores[above] - scores[below] <= self.sensitivity:
+                break
+            near.add(below)
+        return frozenset(near)
+
+    def pmf(self, scores: Sequence[float]) -> list[float]:
+        """Return the probabilities of the items by Lemma 1, ``(n,)``."""
+        return self._mixture(scores, self.p, 1 - self.p)
+
+    def algorithm_pmf(self, scores: Sequence[float]) -> list[float]:
+        """Return those with which Algorithm 3 as written ends.
+
+        Its first phase takes a candidate with probability 1 − (1 − p/t)^t, not p, which differs as
+        soon as there are t >= 2. With p = 1 and t >= 2 they do not sum to one: with probability
+        :meth:`endless` its second phase never ends.
+        """
+        size = len(self.candidates(scores))
+        missed = exp(size * log1p(-self.p / size)) if self.p < size else 0.0
+        taken = -expm1(size * log1p(-self.p / size)) if self.p < size else 1.0
+        return self._mixture(scores, taken, missed if self.p < 1 else 0.0)
+
+    def endless(self, scores: Sequence[float]) -> float:
+        """Return the probability that Algorithm 3 as written never ends."""
+        size = len(self.candidates(scores))
+        return (1 - 1 / size) ** size if self.p == 1 else 0.0
+
+    def select(self, scores: Sequence[float], source: Source) -> int:
+        """Return the place of an item by Algorithm 3 as written, for audits of it.
+
+        Raises
+        ------
+        ParameterError
+            p is 1 and there are several candidates: it may never end.
+        """
+        if self.endless(scores):
+            raise ParameterError("p must be below 1 where there are several candidates")
+        left = sorted(self.candidates(scores))
+        taken = int(self.p / len(left) * GRAINS)
+        while left:
+            place = left.pop(uniform_below(len(left), source))
+            if source.bits(64) < taken:
+                return place
+        powers = exponents(scores, self.epsilon, self.sensitivity)
+        weights = {place: int(exp(power) * GRAINS) for place, power in enumerate(powers)}
+        return choose(weights, source)
+
+    def _mixture(self, scores: Sequence[float], true: float, false: float) -> list[float]:
+        near = self.candidates(scores)
+        law = exponential_pmf(scores, self.epsilon, self.sensitivity)
+        return [
+            (true / len(near) if place in near else 0.0) + false * share
+            for place, share in enumerate(law)
+        ]
+
+    def log_pmf(self, scores: Sequence[float]) -> list[float]:
+        """Return the logarithms of :meth:`pmf`, which do not underflow."""
+        near, powers = self.candidates(scores), exponents(scores, self.epsilon, self.sensitivity)
+        total = log(fsum(exp(power) for power in powers))
+        law = []
+        for place, power in enumerate(powers):
+            if place in near and self.p > 0:
+                law.append(log(self.p / len(near) + (1 - self.p) * exp(power - total)))
+            else:
+                law.append(log1p(-self.p) + power - total if self.p < 1 else -inf)
+        return law
+
+    def loss(self, scores: Sequence[float], others: Sequence[float]) -> float:
+        """Return the largest absolute log-likelihood ratio between two score vectors."""
+        if len(scores) != len(others):
+            raise ParameterError(f"{len(scores)} and {len(others)} scores do not compare")
+        pairs = zip(self.log_pmf(scores), self.log_pmf(others), strict=True)
+        return max(0.0 if one == other else abs(one - other) for one, other in pairs)
+
+    def worst_loss(self, items: int, largest: int) -> WorstLoss:
+        """Return the certified loss on a finite domain, by enumeration.
+
+        Parameters
+        ----------
+        items : int
+            At least 1.
+        largest : int
+            Scores are integers in [0, largest], and neighbours differ by at most 1 in each.
+
+        Returns
+        -------
+        WorstLoss
+            The first of the worst pairs. No epsilon below its loss covers the domain.
+
+        Examples
+        --------
+        >>> worst = ExponentialRandomizedResponse(p=0.5, epsilon=0.1).worst_loss(2, 4)
+        >>> round(worst.loss, 3), worst.scores, worst.others
+        (0.758, (4, 1), (3, 2))
+        """
+        found = WorstLoss(0.0, (0,) * items, (0,) * items)
+        laws: dict[tuple[int, ...], list[float]] = {}
+        for scores, others in neighbours(items, largest):
+            for one in (scores, others):
+                if one not in laws:
+                    laws[one] = self.log_pmf(one)
+            pairs = zip(laws[scores], laws[others], strict=True)
+            loss = max(0.0 if one == other else abs(one - other) for one, other in pairs)
+            if loss > found.loss:
+                found = WorstLoss(loss, scores, others)
+        return found
+
+
+@frozen
+class WorstLoss:
+    """The largest loss of a finite domain, and two neighbours that have it."""
+
+    loss: float
+    scores: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+def neighbours(items: int, largest: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield all pairs of integer scores in [0, largest] that differ by at most 1 in each.
+
+    Up to the order of the items: the first of a pair does not increase.
+    """
+    for scores in product(range(largest, -1, -1), repeat=items):
+        if all(one >= other for one, other in pairwise(scores)):
+            nearby = [range(max(0, q - 1), min(largest, q + 1) + 1) for q in scores]
+            for others in product(*nearby):
+                yield scores, others
+
+
+def staircase(items: int) -> tuple[list[int], list[int]]:
+    """Return the neighbours along which the loss grows without bound, about as εn/2.
+
+    Examples
+    --------
+    >>> published = ExponentialRandomizedResponse(p=0.5, epsilon=1.0)
+    >>> [round(published.loss(*staircase(n)), 2) for n in (2, 10, 100)]
+    [1.18, 3.4, 46.05]
+    """
+    below = list(range(items - 2, -1, -1))
+    return [items, *below], [items - 1, *below]
+
+
+def disclosure_risk(laws: Sequence[Sequence[float]]) -> float:
+    """Return the largest posterior belief in one of several worlds (Definitions 4 and 5).
+
+    Parameters
+    ----------
+    laws : sequence of sequence of float, shape (worlds, items)
+        The probabilities of the items in each; all worlds are equally likely before.
+
+    Examples
+    --------
+    >>> published = ExponentialRandomizedResponse(p=0.9, epsilon=0.1)
+    >>> round(disclosure_risk([published.pmf([2, 0]), published.pmf([1, 0])]), 3)
+    0.913
+    >>> round(published_risk_bound(2, 0.1), 3)
+    0.525
+    """
+    risks: list[float] = []
+    for column in zip(*laws, strict=True):
+        if max(column) > 0:
+            risks.append(max(column) / fsum(column))
+    return max(risks)
+
+
+def published_risk_bound(worlds: int, epsilon: float) -> float:
+    """Return the bound of equation 3, true of what is ε-differentially private."""
+    bound: float = 1 / (1 + (worlds - 1) * exp(-epsilon))
+    return bound

@@ -1,0 +1,1 @@
+"""Predicted errors of mechanisms, and the choice between them."""

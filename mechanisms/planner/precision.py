@@ -1,0 +1,206 @@
+"""How precise the estimates of a rung will be with so many reports, whatever the mechanism.
+
+All variances come from realised probabilities. Values are fixed and the randomization is random;
+all reports are of one rung, and no value is missing. What is not said of the data is assumed to be
+as bad as it can be.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from mechanisms.errors import ParameterError
+from mechanisms.estimators.frequency import PureProtocol
+from mechanisms.number.random_threshold import ThresholdLadder
+from mechanisms.number.sampled_bit import SampledBitLadder
+from mechanisms.number.sampled_bits import SampledBitsLadder
+from mechanisms.ordinal.brr import BrrLadder
+from mechanisms.planner.predictions import mean_variance, share_variances
+from mechanisms.planner.targets import Assumed, Precision
+from mechanisms.string.bloom_precision import string_variances
+from mechanisms.string.rappor import RapporLadder
+from mechanisms.survey.ladders import SurveyLadder
+from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
+from mechanisms.top_item.top_response import TopResponseLadder
+from mechanisms.vector.coordinates import CoordinatesLadder
+
+if TYPE_CHECKING:
+    from mechanisms.registry import LadderedMechanism
+
+
+def precision(
+    mechanism: LadderedMechanism,
+    level: int,
+    assumed: Assumed | None = None,
+    *,
+    scale: float = 1.0,
+) -> Precision:
+    """Return how precise the main estimate of a rung will be.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+    level : int
+    assumed : Assumed, optional
+        By default the worst of all data.
+    scale : float
+        The length of the range, of a number, an ordinal value or a coordinate.
+
+    Returns
+    -------
+    Precision
+        Of the share of a category, of yes, of a candidate string or of the devices whose most
+        frequent item it is; of the mean of a number or of a coordinate; of ordinal values that of
+        the wider of the two bounds of the mean.
+
+    Raises
+    ------
+    ParameterError
+        The level is no rung, the filters of candidate strings cannot be told apart, or nothing
+        can be said of the mechanism.
+
+    Examples
+    --------
+    >>> from mechanisms.registry import build
+    >>> grr = build({"name": "grr", "domain_size": 4}, [1_000_000, 2_000_000], "colour")
+    >>> rare = precision(grr, 1, Assumed(share=0.01))
+    >>> round(rare.width(10_000), 4), rare.reports("width", 0.02)
+    (0.0189, 8957)
+    >>> round(rare.floor(10_000), 4)
+    0.0135
+    """
+    if not 0 <= level < mechanism.levels:
+        raise ParameterError(f"level must lie in [0, {mechanism.levels}), not {level}")
+    told = assumed or Assumed()
+    if isinstance(mechanism, RapporLadder):
+        return _of_string(mechanism, level, told)
+    if isinstance(mechanism, SurveyLadder):
+        part = mechanism.contributions[level]
+        return _of_share("the share of yes", (part.no, part.yes), told)
+    if isinstance(mechanism, CoordinatesLadder):
+        return _of_coordinate(mechanism, level, told, scale)
+    if isinstance(mechanism, BrrLadder):
+        return ordinal_mean(mechanism, level, told, scale=scale)
+    if isinstance(mechanism, PermuteAndFlipLadder):
+        raise ParameterError(
+            "what permute_and_flip selects is near the most frequent item by chance, so that the "
+            "error of its shares depends on the counts and is not predicted; top_response's is"
+        )
+    if isinstance(mechanism, PureProtocol):
+        what = "the share of a category"
+        if isinstance(mechanism, TopResponseLadder):
+            what = "the share of devices whose most frequent item it is"
+        return _of_share(what, category_ends(mechanism, level), told)
+    return _of_number(mechanism, level, told, scale)
+
+
+def category_ends(mechanism: LadderedMechanism, level: int) -> tuple[float, float]:
+    """Return n times the variance of a category's share, at true shares of 0 and of 1.
+
+    Where reports are about a block of categories each, the larger one of those for which all
+    others are in the category's own block, or none is.
+
+    Examples
+    --------
+    >>> from mechanisms.registry import build
+    >>> oue = build({"name": "oue", "domain_size": 9}, [1_000_000], "colour")
+    >>> [round(end, 4) for end in category_ends(oue, 0)]
+    [3.6827, 4.6827]
+    """
+    import numpy as np
+
+    if not isinstance(mechanism, PureProtocol):
+        raise ParameterError(f"{mechanism.name} has no categories")
+    empty = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+    corners = np.eye(mechanism.supports(empty)[0].shape[1])
+    none = (share_variances(mechanism, level, corners[other])[0] for other in (1, -1))
+    return float(max(none)), float(share_variances(mechanism, level, corners[0])[0])
+
+
+def _of_share(what: str, ends: tuple[float, float], assumed: Assumed) -> Precision:
+    share = assumed.share
+    data = f"a true share of {100 * share:g} %" if share is not None else ""
+    if share is None:
+        share = 1.0 if ends[1] > ends[0] else 0.0
+        data = f"the worst true share, {100 * share:g} %"
+    unit = ends[0] + share * (ends[1] - ends[0])
+    return Precision(what, data, lambda n: unit, ends=ends, floors=True)
+
+
+def _of_number(
+    mechanism: LadderedMechanism, level: int, assumed: Assumed, scale: float
+) -> Precision:
+    data = "the values given" if assumed.values is not None else "the worst values"
+    if isinstance(mechanism, ThresholdLadder | SampledBitLadder | SampledBitsLadder):
+
+        def variance(n: int) -> float:
+            return mean_variance(mechanism, level, assumed.values, n)
+
+    else:
+        unit = mean_variance(mechanism, level, assumed.values)
+
+        def variance(n: int) -> float:
+            return unit
+
+    return Precision("the mean", data, variance, scale)
+
+
+def _of_coordinate(
+    mechanism: CoordinatesLadder, level: int, assumed: Assumed, scale: float
+) -> Precision:
+    from mechanisms.vector.precision import coordinate_variance
+
+    data = "the values given" if assumed.values is not None else "the worst values"
+
+    def variance(n: int) -> float:
+        return coordinate_variance(mechanism, level, assumed.values, n)
+
+    return Precision("the mean of a coordinate", data, variance, scale)
+
+
+def ordinal_mean(
+    mechanism: LadderedMechanism,
+    level: int,
+    assumed: Assumed | None = None,
+    *,
+    scale: float = 1.0,
+) -> Precision:
+    """Return how precise the bounds of the mean of ordinal values will be: the wider of the two.
+
+    Parameters
+    ----------
+    mechanism : LadderedMechanism
+        ``brr`` or ``grr``.
+    level : int
+    assumed : Assumed, optional
+        ``values`` are points in [0, 1].
+    scale : float
+        The length of the range.
+    """
+    from mechanisms.ordinal.precision import mean_bound_variance
+
+    told = assumed or Assumed()
+    unit = mean_bound_variance(mechanism, level, told.values)
+    data = "the values given" if told.values is not None else "the worst values"
+    return Precision("a bound of the mean", data, lambda n: unit, scale)
+
+
+def _of_string(mechanism: RapporLadder, level: int, assumed: Assumed) -> Precision:
+    if not assumed.candidates:
+        raise ParameterError("strings need candidates: how many there are, or which")
+    number = len(assumed.candidates)
+    share = 1 / number if assumed.share is None else assumed.share
+    rest = (1 - share) / max(number - 1, 1)
+    variances = string_variances(
+        mechanism, level, assumed.candidates, [share] + [rest] * (number - 1)
+    )
+    unit = max(variances[:-1])
+    if not isfinite(unit):
+        raise ParameterError(
+            f"{number} candidates cannot all be told apart by {mechanism.cohorts} cohorts of "
+            f"{mechanism.bits} bits: fewer of them could, or more cohorts or bits"
+        )
+    data = f"{number} candidates and no other strings, the worst of them, "
+    data += "all with equal shares" if assumed.share is None else f"one with {100 * share:g} %"
+    return Precision("the share of a candidate string", data, lambda n: unit, floors=True)

@@ -1,0 +1,1 @@
+"""Mechanisms for strings, and the decoding of their reports."""

@@ -1,0 +1,264 @@
+"""The least squares behind the decoding of Bloom filters.
+
+Debiased and divided by the reports of its cohort, the sum of a bit has as mean the share of
+clients whose string sets it. With X the filters of the candidates, a row a cohort and bit, and d
+the density of a random filter,
+
+    y − d = (X − d) π + noise,
+
+π being the candidates' shares: what no candidate explains, a share 1 − Σπ, is taken to set each
+bit with probability d, which is true on average over the hashes of unlisted strings. π is
+estimated by least squares, weighted by the known noise of each cohort's mix of levels.
+
+The variance of a share is that of the known noise, but a frequent unlisted string sets bits of
+its own, some of which are a candidate's too, and the residuals scatter more than the noise does.
+On average over the hashes, that multiplies the variance by the mean excess of the residuals: this
+is the variance of an estimate. Whether a candidate that nobody has happens to share several bits
+with such a string is another matter: the fit then lies on few of its bits, which its own
+residuals show, so that tests use a variance from those (HC3, less what it adds to plain noise)
+where it is larger. The random assignment of clients to cohorts adds a little to both.
+
+References
+----------
+J. G. MacKinnon, H. White. "Some heteroskedasticity-consistent covariance matrix estimators with
+improved finite sample properties", Journal of Econometrics 29, 1985.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mechanisms import coins
+from mechanisms.estimators.frequency import channel_pairs
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mechanisms.string.rappor import RapporLadder
+
+#: A candidate of which a larger part lies in the null space is not determined.
+UNDETERMINED = 1e-8
+#: Eigenvalues below this part of the largest one are taken to be zero.
+_SINGULAR = 1e-10
+#: A leverage is taken to be at most so much.
+_LEVERAGE = 1 - 1e-6
+#: The most frequent candidates, which stand for all in the small variance between cohorts.
+_FREQUENT = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Debiased bit sums of the cohorts that have reports.
+
+    Attributes
+    ----------
+    cohorts : ndarray, shape (C,)
+        Their numbers.
+    reports : ndarray, shape (C,)
+    bits : ndarray, shape (C, k)
+        Estimated share of a cohort's reports with each bit set.
+    weights, cumulants : ndarray, shape (C,)
+        One over the noise variance of such a share, and the third cumulant of its noise.
+    density : float
+        Probability that a random filter sets a bit.
+    """
+
+    cohorts: NDArray[np.intp]
+    reports: NDArray[np.int64]
+    bits: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    cumulants: NDArray[np.float64]
+    density: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A solution of the least squares for S candidates.
+
+    Attributes
+    ----------
+    shares : ndarray, shape (S,)
+    inverse : ndarray, shape (S, S)
+        Inverse of the normal matrix, or its pseudo-inverse.
+    residuals : ndarray, shape (C, k)
+    null : ndarray, shape (S, z)
+        Orthonormal basis of what the filters cannot tell; z is 0 if they tell everything.
+    excess : float
+        The residuals' mean square over that of the known noise, at least 1.
+    freedom : int
+        Degrees of freedom of the residuals.
+    """
+
+    shares: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    null: NDArray[np.float64]
+    excess: float
+    freedom: int
+
+
+class Errors(NamedTuple):
+    """Errors of the shares of S candidates and, last, of the unexplained share.
+
+    ``variances`` are those of the estimates, ``testing`` those for tests, ``skews`` the skewness
+    of the noise; each has shape ``(S + 1,)``.
+    """
+
+    variances: NDArray[np.float64]
+    testing: NDArray[np.float64]
+    skews: NDArray[np.float64]
+
+
+def observe(mechanism: RapporLadder, cells: NDArray[np.int64]) -> Observed:
+    """Debias bit sums at each level and add the levels, all reports with equal weights.
+
+    Parameters
+    ----------
+    mechanism : RapporLadder
+    cells : ndarray, shape (levels, cohorts, k + 1)
+        Bit sums and, last, reports; some are not zero.
+    """
+    import numpy as np
+
+    p, q = channel_pairs(mechanism, 0).T[:, :, None]
+    gap = p - q
+    ones, by_level = cells[:, :, :-1], cells[:, :, -1]
+    reports = by_level.sum(axis=0)
+    cohorts = np.flatnonzero(reports)
+    n = reports[cohorts]
+    sums = ((ones - (by_level * q)[:, :, None]) / gap[:, :, None]).sum(axis=0)
+    noise = (by_level * q * (1 - q) / gap**2).sum(axis=0)
+    third = (by_level * q * (1 - q) * (1 - 2 * q) / gap**3).sum(axis=0)
+    return Observed(
+        cohorts,
+        n,
+        sums[cohorts] / n[:, None],
+        n.astype(np.float64) ** 2 / noise[cohorts],
+        third[cohorts] / n.astype(np.float64) ** 3,
+        1 - (1 - 1 / mechanism.bits) ** mechanism.hashes,
+    )
+
+
+@lru_cache(maxsize=8)
+def bloom_filters(names: tuple[str, ...], bits: int, hashes: int, cohorts: int) -> Any:
+    """Return the candidates' filters, a sparse ``(cohorts * bits, S)`` matrix of zeros and ones."""
+    import numpy as np
+    from scipy import sparse
+
+    strings = [name.encode() for name in names]
+    positions = np.array(
+        [
+            [coins.bloom_positions(string, cohort, hashes, bits) for string in strings]
+            for cohort in range(cohorts)
+        ]
+    )
+    rows = positions + bits * np.arange(cohorts)[:, None, None]
+    columns = np.broadcast_to(np.arange(len(names))[None, :, None], rows.shape)
+    matrix = sparse.coo_array(
+        (np.ones(rows.size), (rows.reshape(-1), columns.reshape(-1))),
+        shape=(cohorts * bits, len(names)),
+    ).tocsr()
+    # Positions of one string may coincide; the bit is set all the same.
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def fit(observed: Observed, filters: Any) -> Fit:
+    """Solve the weighted least squares by its normal equations."""
+    import numpy as np
+
+    d, (_, width) = observed.density, observed.bits.shape
+    used = filters
+    if len(observed.cohorts) * width < filters.shape[0]:
+        used = filters[(observed.cohorts[:, None] * width + np.arange(width)).reshape(-1)]
+    weights = np.repeat(observed.weights, width)
+    target = observed.bits.reshape(-1) - d
+    weighted = used.multiply(weights[:, None]).tocsr()
+    lengths = weighted.sum(axis=0)
+    normal = (used.T @ weighted).toarray()
+    normal -= d * (lengths[:, None] + (lengths - d * weights.sum())[None, :])
+    inverse, null = _invert(normal)
+    shares = inverse @ (weighted.T @ target - d * (weights @ target))
+    residuals = target - (used @ shares - d * shares.sum())
+    freedom = len(target) - len(shares) + null.shape[1]
+    squares = float(weights @ residuals**2)
+    excess = max(1.0, squares / freedom) if freedom > 0 else 1.0
+    return Fit(shares, inverse, residuals.reshape(-1, width), null, excess, freedom)
+
+
+def _invert(normal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the inverse, or the pseudo-inverse and a basis of the null space."""
+    import numpy as np
+    from scipy import linalg
+
+    factor, failed = linalg.lapack.dpotrf(normal, lower=1)
+    if not failed:
+        norm = np.abs(normal).sum(axis=0).max()
+        reciprocal, _ = linalg.lapack.dpocon(factor, norm, uplo="L")
+        if reciprocal > _SINGULAR:
+            lower, _ = linalg.lapack.dpotri(factor, lower=1)
+            lower = np.tril(lower)
+            return lower + np.tril(lower, -1).T, np.empty((len(normal), 0))
+    values, vectors = linalg.eigh(normal)
+    kept = values > _SINGULAR * max(values[-1], 0.0)
+    inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    return inverse, vectors[:, ~kept]
+
+
+def estimate_errors(
+    observed: Observed,
+    filters: Any,
+    solved: Fit,
+    display: NDArray[np.float64],
+    design_effect: float,
+) -> Errors:
+    """Estimate the errors of all shares; infinite where the filters do not determine one.
+
+    A share is a sum a·y over cohorts and bits. Its noise is that of y. To it comes that the true
+    shares of a cohort are those of a random part of the clients: by Neyman's result their
+    covariance is that of one client, H Γ Hᵀ / n_c a cohort, less Γ / n for what all cohorts
+    together have fixed, H being what a makes of each candidate.
+
+    Parameters
+    ----------
+    observed, filters, solved
+        What was fitted, and the fit.
+    display : ndarray, shape (S,)
+        The shares made non-negative.
+    design_effect : float
+        Multiplies the variance between cohorts.
+    """
+    import numpy as np
+
+    d, (_, width) = observed.density, observed.bits.shape
+    linear = np.column_stack((solved.inverse, -solved.inverse.sum(axis=1)))
+    totals = linear.sum(axis=0)
+    frequent = np.argsort(display)[::-1][:_FREQUENT]
+    shares = display[frequent]
+    noise, robust, third, spread = np.zeros((4, len(totals)))
+    for row, cohort in enumerate(observed.cohorts):
+        matrix = filters[cohort * width : (cohort + 1) * width]
+        a = observed.weights[row] * (matrix @ linear - d * totals)
+        squares = a**2
+        noise += squares.sum(axis=0) / observed.weights[row]
+        third += np.einsum("js,js->s", squares, a) * observed.cumulants[row]
+        leverage = matrix.multiply(a[:, :-1]).sum(axis=1) - d * a[:, :-1].sum(axis=1)
+        rest = 1 - np.minimum(leverage, _LEVERAGE)
+        squared = (solved.residuals[row] / rest) ** 2
+        robust += (squared - (1 / rest - 1) / observed.weights[row]) @ squares
+        effect = matrix[:, frequent].T @ a - d * a.sum(axis=0)
+        spread += (shares @ effect**2 - (shares @ effect) ** 2) / observed.reports[row]
+    explained = float(display.sum())
+    spread *= explained / max(float(shares.sum()), 1e-300)
+    own = np.append(display, explained)
+    spread -= own * (1 - own) / observed.reports.sum()
+    spread = design_effect * np.maximum(spread, 0.0)
+    noise *= solved.excess
+    errors = Errors(noise + spread, np.maximum(noise, robust) + spread, third / noise**1.5)
+    loose = np.append((solved.null**2).sum(axis=1), (solved.null.sum(axis=0) ** 2).sum())
+    errors.variances[loose > UNDETERMINED] = math.inf
+    return errors

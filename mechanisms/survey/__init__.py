@@ -1,0 +1,1 @@
+"""Survey designs for one sensitive yes-or-no question."""

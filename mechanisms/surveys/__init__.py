@@ -1,1 +1,0 @@
-"""Surveys on one sensitive yes-or-no question: Warner, Simmons, Christofides, and the deck."""

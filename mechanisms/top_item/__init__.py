@@ -1,0 +1,1 @@
+"""Mechanisms for a device's most frequent item, and selection by score."""

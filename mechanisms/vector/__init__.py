@@ -1,0 +1,1 @@
+"""Mechanisms for vectors of numbers."""

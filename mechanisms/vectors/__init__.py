@@ -1,1 +1,0 @@
-"""Bits of numbers and of vectors: encodings, several sampled answers a report, BitRand."""

@@ -1,0 +1,1 @@
+"""Aggregation: from decoded rows to counts and budgets."""

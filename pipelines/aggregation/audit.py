@@ -1,0 +1,197 @@
+"""What pseudonyms cost in a budget period, audited twice: as counted and as seen.
+
+*Accepted* is what the counts contain. *Observed* is what a collector who keeps every payload
+can use: late rows, rows of revoked pseudonyms and contradicting ones included. A chain costs
+its newest rung, since weaker rungs are degradations of it; every further payload at a rung is a
+fresh randomization of the value and costs that rung again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.groups import opens
+from sotto.errors import ParameterError
+from sotto.wire.reasons import Reason
+
+if TYPE_CHECKING:
+    from pipelines.aggregation.state import State
+
+#: Of a mask of rungs: the newest one, counted from one; 0 for none.
+NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
+#: Of a mask of rungs: how many they are.
+RUNGS = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Columns over the P pseudonyms of one shard and period, sorted by pseudonym.
+
+    Attributes
+    ----------
+    pseudonym : (P, 2) uint64
+    chains : (P,) int64
+        Distinct chains; one with two metrics or event times counts as two.
+    accepted, observed : (P,) int64
+        Micro-epsilon.
+    reason : (P,) uint8
+        Why the pseudonym is revoked, a :class:`~sotto.wire.reasons.Reason`; 0 where it is not.
+    """
+
+    pseudonym: NDArray[np.uint64]
+    chains: NDArray[np.int64]
+    accepted: NDArray[np.int64]
+    observed: NDArray[np.int64]
+    reason: NDArray[np.uint8]
+
+    @property
+    def revoked(self) -> NDArray[np.bool_]:
+        """Which pseudonyms are revoked."""
+        revoked: NDArray[np.bool_] = self.reason != 0
+        return revoked
+
+
+@dataclass(frozen=True)
+class Totals:
+    """An audit in few numbers; amounts in micro-epsilon, sums and the most of one pseudonym."""
+
+    pseudonyms: int
+    over_budget: int
+    equivocation: int
+    chains: int
+    accepted: int
+    observed: int
+    most_accepted: int
+    most_observed: int
+
+    @property
+    def revoked(self) -> int:
+        """Revoked pseudonyms, for either reason."""
+        return self.over_budget + self.equivocation
+
+
+@dataclass(frozen=True)
+class ChainRecord:
+    """One chain of one pseudonym, for a person who asks.
+
+    Attributes
+    ----------
+    chain : bytes
+        16 bytes.
+    metric : int
+        Registered id.
+    event : int
+        Milliseconds.
+    payloads : tuple of int
+        How many different payloads were seen at each rung.
+    counted : int or None
+        The rung that counts.
+    """
+
+    chain: bytes
+    metric: int
+    event: int
+    payloads: tuple[int, ...]
+    counted: int | None
+
+
+def audit(state: State) -> Audit:
+    """Return what each pseudonym of a state costs; a function of the set of rows seen."""
+    pseudonyms, found = state.pseudonyms, _costs(state)
+    order = np.lexsort((pseudonyms["high"], pseudonyms["low"]))
+    return Audit(
+        pseudonym=np.stack([pseudonyms["low"], pseudonyms["high"]], axis=1)[order],
+        chains=found.chains[order],
+        accepted=pseudonyms["accepted"][order],
+        observed=found.observed[order],
+        reason=pseudonyms["reason"][order],
+    )
+
+
+class _Costs(NamedTuple):
+    """Of each pseudonym, in the order of the state: chains, micro-epsilon seen."""
+
+    chains: NDArray[np.int64]
+    observed: NDArray[np.int64]
+
+
+def _costs(state: State) -> _Costs:
+    pseudonyms, entries = state.pseudonyms, state.entries
+    certified, owner = state.catalog.certified, entries["pseudonym"]
+    observed = np.zeros(pseudonyms.size, dtype=np.int64)
+    np.add.at(observed, owner, certified[entries["metric"], NEWEST[entries["seen"]]])
+    chains = np.bincount(owner, minlength=pseudonyms.size).astype(np.int64)
+    at, cost, opens = _conflicts(state)
+    np.add.at(observed, owner[at], cost)
+    np.add.at(chains, owner[at], opens)
+    return _Costs(chains, observed)
+
+
+def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+    """Return of each conflicting row its entry, what it adds to observed, and to the chains."""
+    rows, entries = state.conflicts, state.entries
+    columns = [rows[name] for name in ("level", "event", "metric", "entry")]
+    order = np.lexsort(columns)
+    level, event, metric, entry = (column[order] for column in columns)
+    elsewhere = (entries["metric"][entry] != metric) | (entries["event"][entry] != event)
+    new_chain = opens(entry, metric, event)
+    new_level = opens(entry, metric, event, level)
+    newest = np.append(new_chain[1:], np.ones(min(order.size, 1), dtype=np.bool_))
+    # A second payload of a rung costs the rung. The first of a rung costs nothing of its own, but
+    # a chain costs its newest rung; for a chain that has an entry, both are counted there.
+    times = 1 + elsewhere * (newest.astype(np.int64) - new_level)
+    cost = times * state.catalog.certified[metric, level.astype(np.intp) + 1]
+    return entry.astype(np.intp), cost, (elsewhere & new_chain).astype(np.int64)
+
+
+def total(state: State) -> Totals:
+    """Return the audit of a state, summed up."""
+    found = _costs(state)
+    accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]
+    return Totals(
+        pseudonyms=len(reason),
+        over_budget=int(np.count_nonzero(reason == Reason.OVER_BUDGET)),
+        equivocation=int(np.count_nonzero(reason == Reason.EQUIVOCATION)),
+        chains=int(found.chains.sum()),
+        accepted=int(accepted.sum()),
+        observed=int(found.observed.sum()),
+        most_accepted=int(accepted.max(initial=0)),
+        most_observed=int(found.observed.max(initial=0)),
+    )
+
+
+def chains_of(state: State, pseudonym: bytes) -> list[ChainRecord]:
+    """Return the chains of one pseudonym, sorted; none if it was never seen.
+
+    Raises
+    ------
+    ParameterError
+        If the pseudonym is not 16 bytes.
+    """
+    if len(pseudonym) != 16:
+        raise ParameterError(f"a pseudonym has 16 bytes, not {len(pseudonym)}")
+    low, high = np.frombuffer(pseudonym, dtype="<u8").tolist()
+    owner = state.pseudonyms.find(low, high)
+    if owner is None:
+        return []
+    entries, conflicts = state.entries, state.conflicts
+    payloads: dict[tuple[bytes, int, int], list[int]] = {}
+    counted: dict[tuple[bytes, int, int], int] = {}
+    for at in np.flatnonzero(entries["pseudonym"] == owner):
+        chain = entries["low"][at].tobytes() + entries["high"][at].tobytes()
+        key = (chain, int(entries["metric"][at]), int(entries["event"][at]))
+        levels = int(state.catalog.levels[key[1]])
+        payloads[key] = [int(entries["seen"][at]) >> level & 1 for level in range(levels)]
+        counted[key] = int(entries["counted"][at])
+        for row in np.flatnonzero(conflicts["entry"] == at):
+            key = (chain, int(conflicts["metric"][row]), int(conflicts["event"][row]))
+            seen = payloads.setdefault(key, [0] * int(state.catalog.levels[key[1]]))
+            seen[int(conflicts["level"][row])] += 1
+    return [
+        ChainRecord(*key, tuple(seen), counted.get(key, 0) - 1 if counted.get(key) else None)
+        for key, seen in sorted(payloads.items())
+    ]

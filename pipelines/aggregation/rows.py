@@ -1,0 +1,292 @@
+"""Decoded reports as columns, and the packed block in which they cross Beam.
+
+A :class:`Rows` holds reports of one shard and one budget period, of any metrics. Between Beam
+steps it travels as one *block* of bytes, never as one Python object a report.
+
+Block, version 1, little-endian: a header of 32 B (magic ``SOTTOROW``, u16 version, u16 shard, u32
+number of metrics, i64 period, u32 rows, u32 bytes of the widest payload); for each metric that
+occurs, ascending, u32 registered id and u32 payload bytes; then column after column: pseudonym
+and chain (two u64 a row), event and append (i64), metric (u16), level and countable (u8); then
+the payloads without padding: width after width, ascending, rows of one width in their order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.coins import shards_of
+from pipelines.aggregation.groups import opens
+from pipelines.aggregation.parts import Parts
+from sotto.errors import FormatError, ParameterError
+from sotto.plan.registry import Registry
+from sotto.wire.decode import Batch
+
+_MAGIC = b"SOTTOROW"
+_VERSION = 1
+_HEADER = struct.Struct("<8sHHIqII")
+_COLUMNS = (
+    ("pseudonym", "<u8", 2),
+    ("chain", "<u8", 2),
+    ("event", "<i8", 1),
+    ("append", "<i8", 1),
+    ("metric", "<u2", 1),
+    ("level", "u1", 1),
+    ("countable", "?", 1),
+)
+_NAMES = (*(name for name, _, _ in _COLUMNS), "payload")
+_ROW_BYTES = sum(np.dtype(kind).itemsize * width for _, kind, width in _COLUMNS)
+
+#: Bytes to which payloads are padded regardless: about what the rest of a row takes.
+_NARROW = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Columns of n decoded reports of one shard and one budget period.
+
+    Attributes
+    ----------
+    shard, period : int
+        Where all of them belong.
+    widths : mapping of int to int
+        Payload bytes of every metric that occurs, by registered id.
+    metric : (n,) uint16
+        Registered id.
+    level : (n,) uint8
+        Rung, 0 the weakest.
+    pseudonym, chain : (n, 2) uint64
+        Ids as little-endian halves.
+    event, append : (n,) int64
+        When the value was recorded and when the log took the report, ms.
+    countable : (n,) bool
+        False for a report that came too late or from the future: it is seen, and held against
+        its pseudonym's observed epsilon, but never counted.
+    payload : (n, W) uint8
+        W at least each metric's width; the bytes beyond it are zero.
+
+    Raises
+    ------
+    ParameterError
+        If columns differ in length or W is too small.
+    """
+
+    shard: int
+    period: int
+    widths: Mapping[int, int]
+    metric: NDArray[np.uint16]
+    level: NDArray[np.uint8]
+    pseudonym: NDArray[np.uint64]
+    chain: NDArray[np.uint64]
+    event: NDArray[np.int64]
+    append: NDArray[np.int64]
+    countable: NDArray[np.bool_]
+    payload: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        n = len(self.metric)
+        for name, _, width in _COLUMNS:
+            shape = (n,) if width == 1 else (n, width)
+            if getattr(self, name).shape != shape:
+                raise ParameterError(f"column {name} must have the shape {shape}")
+        if self.payload.ndim != 2 or len(self.payload) != n:
+            raise ParameterError(f"payload must be a matrix of {n} rows")
+        if max(self.widths.values(), default=0) > self.payload.shape[1]:
+            raise ParameterError("payload has fewer bytes than its widest metric")
+
+    def __len__(self) -> int:
+        return len(self.metric)
+
+    def select(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Rows:
+        """Return the rows at ``index``: numbers, a mask, or a slice, which makes views."""
+        if isinstance(index, slice):
+            columns = {name: getattr(self, name)[index] for name in _NAMES}
+        else:
+            # For wide columns, take is ten times as fast as indexing.
+            at = np.flatnonzero(index) if index.dtype == np.bool_ else index
+            columns = {name: getattr(self, name).take(at, axis=0) for name in _NAMES}
+        return Rows(self.shard, self.period, self.widths, **columns)
+
+    @staticmethod
+    def concat(parts: Sequence[Rows]) -> Rows:
+        """Return the rows of all parts, in order; at least one part, all of one shard and period.
+
+        Raises
+        ------
+        ParameterError
+            If the parts differ in shard, period or a metric's width, or there are none.
+        """
+        if not parts:
+            raise ParameterError("concat needs at least one part")
+        if len({(part.shard, part.period) for part in parts}) > 1:
+            raise ParameterError("parts of several shards or periods cannot be one")
+        widths: dict[int, int] = {}
+        for part in parts:
+            for metric, width in part.widths.items():
+                if widths.setdefault(metric, width) != width:
+                    raise ParameterError(f"metric {metric} has payloads of two widths")
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name, _, _ in _COLUMNS
+        }
+        widest = max(part.payload.shape[1] for part in parts)
+        payload = np.zeros((len(columns["metric"]), widest), dtype=np.uint8)
+        at = 0
+        for part in parts:
+            payload[at : at + len(part), : part.payload.shape[1]] = part.payload
+            at += len(part)
+        return Rows(parts[0].shard, parts[0].period, widths, payload=payload, **columns)
+
+    def to_bytes(self) -> bytes:
+        """Return the packed block; equal rows in equal order give equal bytes."""
+        present = np.flatnonzero(np.bincount(self.metric)).tolist()
+        widths = {metric: self.widths[metric] for metric in present}
+        widest = max(widths.values(), default=0)
+        by_row = _by_metric(widths)[self.metric]
+        header = _HEADER.pack(
+            _MAGIC, _VERSION, self.shard, len(widths), self.period, len(self), widest
+        )
+        columns = [
+            getattr(self, name).astype(kind, copy=False).tobytes() for name, kind, _ in _COLUMNS
+        ]
+        payloads = [
+            self.payload[by_row == width, :width].tobytes() for width in sorted({*widths.values()})
+        ]
+        table = np.array(list(widths.items()), dtype="<u4").tobytes()
+        return b"".join([header, table, *columns, *payloads])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Rows:
+        """Return the rows of a packed block; its columns own their memory.
+
+        Raises
+        ------
+        FormatError
+            If the bytes are no block of a known version.
+        """
+        if len(data) < _HEADER.size:
+            raise FormatError("a block is shorter than its header")
+        magic, version, shard, metrics, period, n, widest = _HEADER.unpack_from(data)
+        if (magic, version) != (_MAGIC, _VERSION):
+            raise FormatError("not a block of a known version")
+        at = _HEADER.size + 8 * metrics
+        if len(data) < at + _ROW_BYTES * n:
+            raise FormatError(f"a block of {n} rows is cut off at {len(data)} bytes")
+        widths = dict(np.frombuffer(data, "<u4", 2 * metrics, _HEADER.size).reshape(-1, 2).tolist())
+        columns: dict[str, NDArray[Any]] = {}
+        for name, kind, width in _COLUMNS:
+            column = np.frombuffer(data, kind, n * width, at).copy()
+            columns[name] = column if width == 1 else column.reshape(n, width)
+            at += column.nbytes
+        by_row = _by_metric(widths)[columns["metric"]]
+        if len(data) != at + int(by_row.sum()):
+            raise FormatError(f"a block of {n} rows has {len(data)} bytes")
+        payload = np.zeros((n, widest), dtype=np.uint8)
+        for width in sorted({*widths.values()}):
+            rows = np.flatnonzero(by_row == width)
+            payload[rows, :width] = np.frombuffer(data, "u1", rows.size * width, at).reshape(
+                rows.size, width
+            )
+            at += rows.size * width
+        return cls(shard=shard, period=period, widths=widths, payload=payload, **columns)
+
+
+def padded_width(width: int) -> int:
+    """Return the width to which a payload of ``width`` bytes may be padded, beside wider ones.
+
+    Rows of one padded width belong in one matrix; a few of a greater one would make all wide.
+
+    >>> padded_width(1), padded_width(64), padded_width(65)
+    (64, 64, 65)
+    """
+    return max(width, _NARROW)
+
+
+def rows_of(
+    batches: Sequence[Batch],
+    registry: Registry,
+    *,
+    countable: bool = True,
+    parts: Parts | None = None,
+) -> list[Rows]:
+    """Sort decoded batches into rows of one shard, budget period and padded width each.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        As decoded; of any metrics, shards and periods.
+    registry : Registry
+        Gives the number of shards and the length of a budget period.
+    countable : bool
+        False for batches that were decoded but came too late or from the future.
+    parts : Parts, optional
+        Shards that are in one part of a period come together, and the part's number takes the
+        place of theirs.
+
+    Returns
+    -------
+    list of Rows
+        Ascending by shard, then period, then padded width: one for all payloads of up to 64 B and
+        one for each width above. Rows of each keep the order of the batches.
+    """
+    alike: dict[int, list[Rows]] = {}
+    for batch in batches:
+        if len(batch.level):
+            own = alike.setdefault(padded_width(batch.payload.shape[1]), [])
+            own.append(_of_batch(batch, countable))
+    found = [
+        rows
+        for width in sorted(alike)
+        for rows in _by_place(Rows.concat(alike[width]), registry, parts)
+    ]
+    return sorted(found, key=lambda rows: (rows.shard, rows.period))
+
+
+def _by_place(everything: Rows, registry: Registry, parts: Parts | None) -> list[Rows]:
+    """Cut rows, at least one, by shard and period."""
+    shards = shards_of(everything.pseudonym, registry.shards).astype(np.int64)
+    periods = everything.event // registry.period
+    if parts is not None:
+        shards = parts.place(shards, periods)
+    first, last = int(periods.min()), int(periods.max())
+    if (last - first + 1) * registry.shards <= 2**16:
+        # Numpy sorts 16-bit integers in linear time.
+        group = shards * (last - first + 1) + (periods - first)
+        order = np.argsort(group.astype(np.uint16), kind="stable")
+    else:
+        # The product of the two may exceed 64 bits.
+        order = np.lexsort((periods, shards))
+    cuts = np.flatnonzero(opens(shards[order], periods[order]))[1:]
+    return [
+        replace(everything.select(at), shard=int(shards[at[0]]), period=int(periods[at[0]]))
+        for at in np.split(order, cuts)
+    ]
+
+
+def _of_batch(batch: Batch, countable: bool) -> Rows:
+    """Return a batch as rows whose shard and period are still to be found."""
+    n = len(batch.level)
+    return Rows(
+        shard=0,
+        period=0,
+        widths={batch.metric: batch.payload.shape[1]},
+        metric=np.full(n, batch.metric, dtype=np.uint16),
+        level=batch.level,
+        pseudonym=batch.pseudonym,
+        chain=batch.chain,
+        event=batch.event,
+        append=batch.append,
+        countable=np.full(n, countable),
+        payload=batch.payload,
+    )
+
+
+def _by_metric(widths: Mapping[int, int]) -> NDArray[np.int64]:
+    """Return the widths as an array indexed by registered id."""
+    table = np.zeros(max(widths, default=0) + 1, dtype=np.int64)
+    table[list(widths)] = list(widths.values())
+    return table

@@ -1,0 +1,305 @@
+"""A state as bytes, and its canonical form.
+
+State, version 1, little-endian. Header of 56 B: magic ``SOTTOSTA``, u16 version, u16 shard, u32
+number of metrics, i64 period, u32 pseudonyms, u32 entries, u32 conflicts, u32 tags an entry, 16 B
+hash key. For each metric that occurs, ascending: 32 B plan fingerprint, u16 index in the plan, u16
+rungs, u32 payload bytes; columns refer to a metric by its place in this table. Then column after
+column, in the order of ``LAYOUT``; then the payloads that count and are wider than four bytes,
+width after width, ascending, entries of one width in their order; then the CRC-32 of all before.
+Whether a rung counts is not stored: the newest countable one does unless the pseudonym is revoked.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.audit import NEWEST
+from pipelines.aggregation.keyed import EXACT_BYTES
+from sotto.errors import FormatError
+from sotto.wire.reasons import Reason
+
+_MAGIC = b"SOTTOSTA"
+_VERSION = 1
+_HEADER = struct.Struct("<8sHHIqIIII16s")
+_METRIC = struct.Struct("<32sHHI")
+_CRC = struct.Struct("<I")
+
+#: The columns in their order: table, name, type on disk. ``tags`` has several values an entry.
+LAYOUT = (
+    ("pseudonyms", "low", "<u8"),
+    ("pseudonyms", "high", "<u8"),
+    ("entries", "low", "<u8"),
+    ("entries", "high", "<u8"),
+    ("entries", "event", "<i8"),
+    ("entries", "append", "<i8"),
+    ("conflicts", "event", "<i8"),
+    ("entries", "pseudonym", "<u4"),
+    ("entries", "tags", "<u4"),
+    ("conflicts", "entry", "<u4"),
+    ("conflicts", "tag", "<u4"),
+    ("entries", "metric", "<u2"),
+    ("conflicts", "metric", "<u2"),
+    ("pseudonyms", "reason", "u1"),
+    ("entries", "seen", "u1"),
+    ("entries", "countable", "u1"),
+    ("conflicts", "level", "u1"),
+    ("conflicts", "countable", "?"),
+)
+
+
+class StoredMetric(NamedTuple):
+    """A metric as a snapshot knows it, whatever its id in a registry."""
+
+    fingerprint: bytes
+    position: int
+    rungs: int
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The content of a state in columns; metrics by their place in ``metrics``.
+
+    Attributes
+    ----------
+    shard, period : int
+    key : bytes
+        16 bytes.
+    metrics : tuple of StoredMetric
+        Those that occur, ascending.
+    columns : dict
+        By table and name, as in ``LAYOUT``.
+    payloads : dict of int to (k, width) uint8
+        By width, for widths above 4: the payloads that count, in the order of their entries.
+    """
+
+    shard: int
+    period: int
+    key: bytes
+    metrics: tuple[StoredMetric, ...]
+    columns: dict[tuple[str, str], NDArray[Any]]
+    payloads: dict[int, NDArray[np.uint8]]
+
+    def __getitem__(self, column: tuple[str, str]) -> NDArray[Any]:
+        return self.columns[column]
+
+    @cached_property
+    def counted(self) -> NDArray[np.uint8]:
+        """The rung of each entry that counts, from one; 0 for none."""
+        revoked = self["pseudonyms", "reason"] != 0
+        newest: NDArray[np.uint8] = NEWEST[self["entries", "countable"]]
+        newest[revoked[self["entries", "pseudonym"]]] = 0
+        return newest
+
+    def pooled(self) -> dict[int, NDArray[np.intp]]:
+        """Return, by width, the entries whose payload that counts is in ``payloads``."""
+        widths = np.array([metric.width for metric in self.metrics], dtype=np.int64)
+        of_entry = np.where(self.counted > 0, widths[self["entries", "metric"]], 0)
+        wide = sorted({metric.width for metric in self.metrics if metric.width > EXACT_BYTES})
+        return {width: np.flatnonzero(of_entry == width) for width in wide}
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes, of the format that the module describes."""
+        sizes = [len(self[table, column]) for table, column in _SIZED]
+        tags = self["entries", "tags"]
+        parts: list[bytes | memoryview] = [
+            _HEADER.pack(
+                _MAGIC,
+                _VERSION,
+                self.shard,
+                len(self.metrics),
+                self.period,
+                *sizes,
+                tags.shape[1],
+                self.key,
+            ),
+            *(_METRIC.pack(*metric) for metric in self.metrics),
+            *(_view(self[table, name], kind) for table, name, kind in LAYOUT),
+            *(_view(self.payloads[width], "u1") for width in sorted(self.payloads)),
+        ]
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        return b"".join([*parts, _CRC.pack(checksum)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Snapshot:
+        """Read what :meth:`to_bytes` wrote; the columns are views of ``data``.
+
+        Raises
+        ------
+        FormatError
+            If the bytes are no state of a known version, damaged, or refer to a pseudonym, entry,
+            metric or rung that they do not have.
+        """
+        if len(data) < _HEADER.size + _CRC.size:
+            raise FormatError(f"{len(data)} bytes are too few for a state")
+        magic, version, shard, metrics, period, *sizes, rungs, key = _HEADER.unpack_from(data)
+        if magic != _MAGIC:
+            raise FormatError("the bytes do not begin as a state does")
+        if version != _VERSION:
+            raise FormatError(f"a state of version {version}; known is {_VERSION}")
+        end = len(data) - _CRC.size
+        if _CRC.unpack_from(data, end) != (zlib.crc32(memoryview(data)[:end]),):
+            raise FormatError("the checksum of a state is wrong")
+        reader = _Reader(data, _HEADER.size)
+        table = tuple(
+            StoredMetric(*fields)
+            for fields in _METRIC.iter_unpack(reader.take("u1", metrics * _METRIC.size).tobytes())
+        )
+        size_of = dict(zip((name for name, _ in _SIZED), sizes, strict=True))
+        columns = {}
+        for owner, name, kind in LAYOUT:
+            shape = (size_of[owner], rungs) if name == "tags" else (size_of[owner],)
+            columns[owner, name] = reader.take(kind, *shape)
+        snapshot = cls(shard, period, key, table, columns, {})
+        snapshot._check()
+        for width, entries in snapshot.pooled().items():
+            snapshot.payloads[width] = reader.take("u1", entries.size, width)
+        if reader.at != end:
+            raise FormatError(f"{end - reader.at} bytes after the last column of a state")
+        return snapshot
+
+    def _check(self) -> None:
+        """Refuse what refers to something that is not there, whatever the checksum says."""
+        entries, pseudonyms = self["entries", "low"].size, self["pseudonyms", "low"].size
+        for place, size in (
+            (("entries", "pseudonym"), pseudonyms),
+            (("conflicts", "entry"), entries),
+            (("entries", "metric"), len(self.metrics)),
+            (("conflicts", "metric"), len(self.metrics)),
+        ):
+            if self[place].size and int(self[place].max()) >= size:
+                raise FormatError(f"{' '.join(place)} of a state must be below {size}")
+        rungs = np.array([metric.rungs for metric in self.metrics], dtype=np.int64)
+        if not ((rungs >= 1) & (rungs <= NEWEST[-1])).all():
+            raise FormatError(f"a metric of a state must have 1 to {NEWEST[-1]} rungs")
+        if self["entries", "tags"].shape[1] != rungs.max(initial=0):
+            raise FormatError("a state must have as many tags an entry as a metric has rungs")
+        seen, countable = self["entries", "seen"], self["entries", "countable"]
+        if (seen >> rungs[self["entries", "metric"]]).any() or (countable & ~seen).any():
+            raise FormatError("an entry of a state has rungs that its metric or it does not have")
+        if (self["conflicts", "level"] >= rungs[self["conflicts", "metric"]]).any():
+            raise FormatError("a conflict of a state has a rung that its metric does not have")
+        if not np.isin(self["pseudonyms", "reason"], _REASONS).all():
+            raise FormatError("a pseudonym of a state is revoked for no known reason")
+
+    def canonical(self) -> Snapshot:
+        """Return the one form that all states of one set of rows share.
+
+        Pseudonyms, entries and conflicts are sorted; of conflicting rows, the least is made the
+        entry: the least metric and event time, and the least tag at each rung of those.
+        """
+        settled = self._settled()
+        low, high = settled["pseudonyms", "low"], settled["pseudonyms", "high"]
+        by_pseudonym = np.lexsort((high, low))
+        owner = _inverse(by_pseudonym)[settled["entries", "pseudonym"]]
+        by_entry = np.lexsort((settled["entries", "high"], settled["entries", "low"], owner))
+        entry = _inverse(by_entry)[settled["conflicts", "entry"]]
+        columns = {
+            **settled.columns,
+            ("entries", "pseudonym"): owner.astype(np.uint32),
+            ("conflicts", "entry"): entry.astype(np.uint32),
+        }
+        by_conflict = np.lexsort([columns["conflicts", name] for name in reversed(_CONFLICT_ORDER)])
+        orders = {"pseudonyms": by_pseudonym, "entries": by_entry, "conflicts": by_conflict}
+        columns = {place: column[orders[place[0]]] for place, column in columns.items()}
+        rank = _inverse(by_entry)
+        payloads = {
+            width: settled.payloads[width][np.argsort(rank[entries])]
+            for width, entries in settled.pooled().items()
+        }
+        return replace(settled, columns=columns, payloads=payloads)
+
+    def _settled(self) -> Snapshot:
+        """Decide again, by value, which of conflicting rows are the entry's."""
+        torn = np.unique(self["conflicts", "entry"])
+        if not torn.size:
+            return self
+        rows = self._rows_of(torn)
+        order = np.lexsort([rows[name] for name in reversed(_CONFLICT_ORDER)])
+        rows = {name: column[order] for name, column in rows.items()}
+        entry, level = rows["entry"], rows["level"].astype(np.intp)
+        _, first, place = np.unique(entry, return_index=True, return_inverse=True)
+        bound = (rows["metric"] == rows["metric"][first][place]) & (
+            rows["event"] == rows["event"][first][place]
+        )
+        chosen = np.zeros(entry.size, dtype=np.bool_)
+        _, least = np.unique(entry[bound] * np.int64(8) + level[bound], return_index=True)
+        chosen[np.flatnonzero(bound)[least]] = True
+
+        columns = {place: column.copy() for place, column in self.columns.items()}
+        for name in ("metric", "event"):
+            columns["entries", name][torn] = rows[name][first]
+        for name in ("seen", "countable", "tags"):
+            columns["entries", name][torn] = 0
+        columns["entries", "tags"][entry[chosen], level[chosen]] = rows["tag"][chosen]
+        bit = np.left_shift(1, level).astype(np.uint8)
+        np.bitwise_or.at(columns["entries", "seen"], entry[chosen], bit[chosen])
+        both = chosen & rows["countable"]
+        np.bitwise_or.at(columns["entries", "countable"], entry[both], bit[both])
+        for name, column in rows.items():
+            columns["conflicts", name] = column[~chosen]
+        return replace(self, columns=columns)
+
+    def _rows_of(self, entries: NDArray[np.integer]) -> dict[str, NDArray[Any]]:
+        """Return all rows seen of these entries, in the columns of the conflicts."""
+        parts = [{name: self["conflicts", name] for name in (*_CONFLICT_ORDER, "countable")}]
+        for level in range(self["entries", "tags"].shape[1]):
+            at = entries[self["entries", "seen"][entries] >> level & 1 != 0]
+            parts.append(
+                {
+                    "entry": at,
+                    "metric": self["entries", "metric"][at],
+                    "event": self["entries", "event"][at],
+                    "level": np.full(at.size, level, dtype=np.uint8),
+                    "tag": self["entries", "tags"][at, level],
+                    "countable": self["entries", "countable"][at] >> level & 1 != 0,
+                }
+            )
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+#: Why a pseudonym is revoked; 0 if it is not.
+_REASONS = (0, Reason.OVER_BUDGET, Reason.EQUIVOCATION)
+
+#: A column of each table whose length is the table's, in the order of the header.
+_SIZED = (("pseudonyms", "low"), ("entries", "low"), ("conflicts", "entry"))
+_CONFLICT_ORDER = ("entry", "metric", "event", "level", "tag")
+
+
+class _Reader:
+    """Takes arrays one after another from bytes."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+
+    def take(self, kind: str, *shape: int) -> NDArray[Any]:
+        """Return the next array of this type and shape, a view."""
+        size = math.prod(shape)
+        if self.at + size * np.dtype(kind).itemsize > len(self.data):
+            raise FormatError("a state ends within a column")
+        array = np.frombuffer(self.data, kind, size, self.at).reshape(shape)
+        self.at += array.nbytes
+        return array
+
+
+def _view(column: NDArray[Any], kind: str) -> memoryview:
+    """Return a column's bytes as they are stored, without copying what is stored so already."""
+    return column.astype(kind, order="C", copy=False).reshape(-1).view(np.uint8).data
+
+
+def _inverse(order: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the rank of each element that ``order`` sorts."""
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return rank

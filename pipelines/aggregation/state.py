@@ -1,0 +1,261 @@
+"""What is kept of one shard in one budget period: a function of the set of rows seen.
+
+Three tables. *Pseudonyms*: the sum of what is counted of each, and why it is revoked, if it is.
+*Entries*: one a (pseudonym, chain): the metric and event time that the chain is bound to, which
+rungs were seen and which of them countably, a 32-bit tag of the payload of each rung seen, and
+the payload of the rung that counts. *Conflicts*: every further row that a chain cannot have,
+one with another binding or with another payload at a rung, each kept once; whoever sent one is
+revoked. Which of two conflicting rows became the entry and which the conflict depends on the
+order of arrival; the set of the two does not, and nothing is computed from more than that set.
+
+The payload that counts is the rung's tag where it has up to four bytes, and lies in a pool of
+its width otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.audit import Audit, ChainRecord, Totals, audit, chains_of, total
+from pipelines.aggregation.catalog import Catalog, catalog_of
+from pipelines.aggregation.keyed import EXACT_BYTES, KEY_BYTES, payload_tags
+from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.snapshot import LAYOUT, Snapshot, StoredMetric
+from pipelines.aggregation.table import Pool, Table
+from sotto.errors import FormatError, ParameterError, PlanError
+from sotto.plan.registry import Registry
+
+_PSEUDONYM = {"low": "u8", "high": "u8"}
+_PSEUDONYM_VALUES = {"accepted": "i8", "reason": "u1"}
+_ENTRY = {"pseudonym": "u4", "low": "u8", "high": "u8"}
+_ENTRY_VALUES = {
+    "event": "i8",
+    "append": "i8",
+    "slot": "u4",
+    "metric": "u2",
+    "seen": "u1",
+    "countable": "u1",
+    "counted": "u1",
+}
+_CONFLICT = {"entry": "u4", "metric": "u2", "event": "i8", "level": "u1", "tag": "u4"}
+_CONFLICT_VALUES = {"countable": "?"}
+
+
+class State:
+    """The state of one shard and budget period.
+
+    Parameters
+    ----------
+    registry : Registry
+        The plans of the deployment; metric ids are its.
+    shard, period : int
+        What the state is of.
+    key : bytes
+        16 random bytes, the same for a whole deployment: see
+        :func:`pipelines.aggregation.keyed.new_key`.
+
+    Attributes
+    ----------
+    budget : int
+        Micro-epsilon by which pseudonyms are judged from now on: the registry's, unless set.
+    pseudonyms, entries, conflicts : Table
+        As the module says. ``entries["append"]`` is when the log first took the row that counts;
+        ``entries["counted"]`` that row's rung counted from one, 0 for none; ``entries["slot"]``
+        its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a rung.
+
+    Raises
+    ------
+    ParameterError
+        If the key is not 16 bytes.
+    """
+
+    def __init__(self, registry: Registry, shard: int, period: int, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise ParameterError(f"key must have {KEY_BYTES} bytes, not {len(key)}")
+        self.registry = registry
+        self.budget = registry.budget
+        self.catalog = catalog_of(registry)
+        self.shard = shard
+        self.period = period
+        self.key = key
+        tags = np.dtype((np.uint32, (max(self.catalog.rungs, 1),)))
+        self.pseudonyms = Table(key, _dtypes(_PSEUDONYM), _dtypes(_PSEUDONYM_VALUES))
+        self.entries = Table(key, _dtypes(_ENTRY), {**_dtypes(_ENTRY_VALUES), "tags": tags})
+        self.conflicts = Table(key, _dtypes(_CONFLICT), _dtypes(_CONFLICT_VALUES))
+        self._pools = {width: Pool(width) for width in self.catalog.wide}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held, with what is reserved for growth."""
+        tables = (self.pseudonyms, self.entries, self.conflicts)
+        pools = self._pools.values()
+        return sum(table.nbytes for table in tables) + sum(pool.nbytes for pool in pools)
+
+    def tags(self, rows: Rows) -> NDArray[np.uint32]:
+        """Return the tag of each row's payload: the payload itself up to four bytes."""
+        tags = payload_tags(self.key, rows.payload[:, :EXACT_BYTES])
+        for width, at in self.catalog.wide_rows(rows.metric):
+            tags[at] = payload_tags(self.key, rows.payload[at, :width])
+        return tags
+
+    def counted(self, ids: NDArray[np.intp]) -> Rows:
+        """Return the rows that now count of these entries, complete as they came.
+
+        Parameters
+        ----------
+        ids : (n,) intp
+            Entries with a rung that counts.
+        """
+        entries = self.entries
+        metric = entries["metric"][ids]
+        level = entries["counted"][ids] - np.uint8(1)
+        widths = self.catalog.widths_of(metric)
+        widest = max(widths.values(), default=0)
+        tags = np.ascontiguousarray(entries["tags"][ids, level], dtype="<u4")
+        payload = np.zeros((ids.size, max(widest, EXACT_BYTES)), dtype=np.uint8)
+        payload[:, :EXACT_BYTES] = tags.view(np.uint8).reshape(-1, EXACT_BYTES)
+        for width, at in self.catalog.wide_rows(metric):
+            payload[at, :width] = self._pools[width].rows[entries["slot"][ids[at]] - 1]
+        owner = entries["pseudonym"][ids]
+        return Rows(
+            shard=self.shard,
+            period=self.period,
+            widths=widths,
+            metric=metric,
+            level=level,
+            pseudonym=_pairs(self.pseudonyms, owner),
+            chain=_pairs(entries, ids),
+            event=entries["event"][ids],
+            append=entries["append"][ids],
+            countable=np.ones(ids.size, dtype=np.bool_),
+            payload=payload,
+        )
+
+    def count(self, ids: NDArray[np.intp], rows: Rows) -> None:
+        """Make ``rows`` what counts of the entries ``ids``, all different, from now on."""
+        entries = self.entries
+        entries["counted"][ids] = rows.level + np.uint8(1)
+        entries["append"][ids] = rows.append
+        for width, at in self.catalog.wide_rows(rows.metric):
+            pool = self._pools[width]
+            slots = entries["slot"][ids[at]]
+            slots[slots == 0] = pool.add(int(np.count_nonzero(slots == 0))) + 1
+            entries["slot"][ids[at]] = slots
+            pool.rows[slots - 1] = rows.payload[at, :width]
+
+    def discount(self, ids: NDArray[np.intp]) -> None:
+        """Let nothing of the entries ``ids`` count any more, of pseudonyms just revoked."""
+        for name in ("counted", "append", "slot"):
+            self.entries[name][ids] = 0
+
+    def audit(self) -> Audit:
+        """Return what each pseudonym costs, as counted and as seen."""
+        return audit(self)
+
+    def totals(self) -> Totals:
+        """Return the audit in few numbers."""
+        return total(self)
+
+    def chains(self, pseudonym: bytes) -> list[ChainRecord]:
+        """Return the chains of one pseudonym of 16 bytes, for a person who asks."""
+        return chains_of(self, pseudonym)
+
+    def to_bytes(self) -> bytes:
+        """Return the state as versioned bytes with a checksum."""
+        return self._snapshot().to_bytes()
+
+    def canonical(self) -> bytes:
+        """Return bytes that all states of one set of rows share; a state can be read from them."""
+        return self._snapshot().canonical().to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, registry: Registry) -> State:
+        """Read a state; metrics get the ids that they have in ``registry``.
+
+        Raises
+        ------
+        FormatError
+            If the bytes are no state of a known version, or damaged.
+        PlanError
+            If the state has rows of a plan that the registry does not have.
+        """
+        stored = Snapshot.from_bytes(data)
+        state = cls(registry, stored.shard, stored.period, stored.key)
+        ids = _registered(stored.metrics, state.catalog)
+        columns = dict(stored.columns)
+        for table in ("entries", "conflicts"):
+            columns[table, "metric"] = ids[columns[table, "metric"]]
+        columns["entries", "counted"] = stored.counted
+        tags = columns.pop(("entries", "tags"))
+        for name in ("pseudonyms", "entries", "conflicts"):
+            own = {column: values for (table, column), values in columns.items() if table == name}
+            getattr(state, name).load(own)
+        state.entries["tags"][:, : tags.shape[1]] = tags
+        for width, at in stored.pooled().items():
+            slots = state._pools[width].add(at.size)
+            state._pools[width].rows[slots] = stored.payloads[width]
+            state.entries["slot"][at] = slots + 1
+        entries = state.entries
+        cost = state.catalog.certified[entries["metric"], entries["counted"]]
+        np.add.at(state.pseudonyms["accepted"], entries["pseudonym"], cost)
+        return state
+
+    def _snapshot(self) -> Snapshot:
+        """Return the content without what follows from it."""
+        occurring = np.unique(
+            np.concatenate([self.entries["metric"], self.conflicts["metric"]])
+        ).tolist()
+        catalog = self.catalog
+        occurring.sort(key=lambda metric: catalog.identities[metric])
+        columns = {(table, name): getattr(self, table)[name] for table, name, _ in LAYOUT}
+        place = np.zeros(len(catalog.identities), dtype=np.uint16)
+        place[occurring] = np.arange(len(occurring))
+        for table in ("entries", "conflicts"):
+            columns[table, "metric"] = place[columns[table, "metric"]]
+        rungs = int(catalog.levels[occurring].max(initial=0))
+        columns["entries", "tags"] = columns["entries", "tags"][:, :rungs]
+        snapshot = Snapshot(
+            shard=self.shard,
+            period=self.period,
+            key=self.key,
+            metrics=tuple(_stored(catalog, metric) for metric in occurring),
+            columns=columns,
+            payloads={},
+        )
+        for width, at in snapshot.pooled().items():
+            snapshot.payloads[width] = self._pools[width].rows[self.entries["slot"][at] - 1]
+        return snapshot
+
+
+def _stored(catalog: Catalog, metric: int) -> StoredMetric:
+    fingerprint, position = catalog.identities[metric]
+    rungs, width = catalog.shape_of(metric)
+    return StoredMetric(fingerprint, position, rungs, width)
+
+
+def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[np.uint16]:
+    """Return the registered id of each stored metric."""
+    ids = {identity: number for number, identity in enumerate(catalog.identities)}
+    for metric in stored:
+        number = ids.get((metric.fingerprint, metric.position))
+        if number is None:
+            raise PlanError(
+                f"the state needs the plan with the fingerprint {metric.fingerprint.hex()}, "
+                f"metric {metric.position}, which the registry does not have"
+            )
+        if catalog.shape_of(number) != (metric.rungs, metric.width):
+            raise FormatError(f"metric {number} has other rungs or payloads than the state says")
+    return np.array([ids[metric[:2]] for metric in stored], dtype=np.uint16)
+
+
+def _dtypes(names: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
+    return {name: np.dtype(kind) for name, kind in names.items()}
+
+
+def _pairs(table: Table, ids: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Return the 16-byte ids of entries as ``(n, 2)``."""
+    return np.stack([table["low"][ids], table["high"][ids]], axis=1)

@@ -1,0 +1,286 @@
+"""One step of the aggregation: rows in; a state, changes of counts and rejected rows out.
+
+The rules, whatever the order of the rows and however they are cut into calls:
+
+* A row is one rung of one chain of one pseudonym. A repeated row changes nothing.
+* A chain has one metric (of one plan) and one event time, and one payload a rung. A pseudonym
+  that shows two has *equivocated*, and so has a pseudonym whose uncountable rows show it.
+* Of a chain the newest countable rung counts. A pseudonym whose counted rungs cost more than
+  the budget of the period is *over budget*.
+* Either way the pseudonym is revoked for the period: nothing of it counts. What counted of it
+  until now is taken back and rejected together with its new rows; its later rows are rejected.
+  Rungs that newer ones had superseded by then are rejected as a number, since nobody kept their
+  bytes: so every different countable report of a revoked pseudonym is rejected exactly once.
+* Who is revoked stays so for the period: a budget that a plan registered later raises does not
+  judge again whom the lower one revoked.
+
+A report may be sent, and so appended, more than once, and each copy is judged by its own append
+time before it comes here: one may be quarantined as future and a later copy count, or one count
+and a later copy be quarantined as late. The report itself is counted once at most.
+
+Privacy: the counts contain of each pseudonym at most the budget's certified epsilon; what a
+device really revealed is the audit's to say. What is rejected is no less sensitive than what is
+counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.audit import NEWEST, RUNGS
+from pipelines.aggregation.deltas import Deltas, changes
+from pipelines.aggregation.groups import one_of_each, opens
+from pipelines.aggregation.rows import Rows, padded_width
+from pipelines.aggregation.state import State
+from sotto.errors import ParameterError
+from sotto.wire.reasons import Reason
+
+
+class Rejects(NamedTuple):
+    """Rows that do not count and the reason of each: ``reason`` is ``(n,)`` uint8."""
+
+    rows: Rows
+    reason: NDArray[np.uint8]
+
+
+class Rejected(NamedTuple):
+    """What a step rejects.
+
+    Attributes
+    ----------
+    parts : tuple of Rejects
+        What was taken back, by padded width, and last the rows of the call. They are joined only
+        for whoever asks, since one wide payload makes all of them wide.
+    superseded : int
+        Reports besides these that a newer rung had superseded before.
+    """
+
+    parts: tuple[Rejects, ...]
+    superseded: int
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of all parts, padded to the widest."""
+        return Rows.concat([part.rows for part in self.parts])
+
+    @property
+    def reason(self) -> NDArray[np.uint8]:
+        """The reasons of all parts."""
+        return np.concatenate([part.reason for part in self.parts])
+
+
+class Step(NamedTuple):
+    """What a step returns."""
+
+    state: State
+    deltas: Deltas
+    rejects: Rejected
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """Where the rows of a call belong in the state, row by row.
+
+    ``entry`` is the entry's id, ``agrees`` whether the row is one that the entry can have,
+    ``fresh`` whether the row is countable and was not so before this call, and ``identity`` a
+    number that only equal rows share.
+    """
+
+    pseudonym: NDArray[np.intp]
+    entry: NDArray[np.intp]
+    agrees: NDArray[np.bool_]
+    fresh: NDArray[np.bool_]
+    identity: NDArray[np.int64]
+
+
+def step(state: State, rows: Rows) -> Step:
+    """Take rows into the state.
+
+    Parameters
+    ----------
+    state : State
+        Changed in place and returned; after an error it must not be used again.
+    rows : Rows
+        Decoded rows of the state's shard and period, their metrics, rungs, payloads and times
+        checked by :mod:`sotto.wire.decode`. At least 2,000 a call where there are so many.
+
+    Returns
+    -------
+    state : State
+        A function of the set of rows that it has seen.
+    deltas : dict
+        Count vectors to add, by (registered metric, window start ms, level); those that would
+        add nothing are left out. The sums of all calls are a function of the set of rows.
+    rejects : Rejected
+        Of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
+        countable rows in this call that are new, and the number of those superseded before. No
+        row is ever rejected twice; a countable row that neither counts nor is rejected is a
+        repetition, or a newer rung of its chain counts. The number of all rejected rows of all
+        calls is a function of the set of rows; of which it has the bytes is not.
+
+    Raises
+    ------
+    ParameterError
+        If rows are of another shard or period or cannot have been decoded with this registry.
+        The state is then unchanged.
+    """
+    _check(state, rows)
+    placed = _place(state, rows)
+    reason = state.pseudonyms["reason"]
+    revoked_before = reason[placed.pseudonym] != 0
+    promoted = _promoted(state, rows, placed, ~revoked_before)
+    reason[placed.pseudonym[np.flatnonzero(~placed.agrees)]] = Reason.EQUIVOCATION
+    _charge(state, rows, placed, promoted)
+    revoked = reason[placed.pseudonym] != 0
+
+    promoted = promoted[~revoked[promoted]]
+    plus = rows.select(promoted)
+    revoked_now = revoked & ~revoked_before
+    known, retracted = _revoke(state, placed.pseudonym[revoked_now])
+    older = placed.entry[promoted]
+    older = older[np.flatnonzero(state.entries["counted"][older])]
+    back, minus = _counted(state, retracted), _counted(state, older)
+    state.discount(retracted)
+    state.count(placed.entry[promoted], plus)
+    _keep_first_append(state, rows, placed)
+
+    new = _first_of_each(placed.identity, rows.append, np.flatnonzero(placed.fresh & revoked))
+    rejects = [*(part for _, part in back), rows.select(new)]
+    superseded = known - retracted.size - int(np.count_nonzero(revoked_now[new]))
+    deltas = changes(state.catalog, plus, *(part for _, part in back + minus))
+    return Step(state, deltas, Rejected(tuple(map(_revoked, rejects)), superseded))
+
+
+def _revoked(rows: Rows) -> Rejects:
+    return Rejects(rows, np.full(len(rows), Reason.REVOKED, dtype=np.uint8))
+
+
+def _check(state: State, rows: Rows) -> None:
+    """Refuse rows that cannot have been decoded for this state."""
+    catalog, length = state.catalog, state.registry.period
+    if (rows.shard, rows.period) != (state.shard, state.period):
+        raise ParameterError(
+            f"rows of shard {rows.shard}, period {rows.period} do not belong to the state of "
+            f"shard {state.shard}, period {state.period}"
+        )
+    if len(rows) and int(rows.metric.max()) >= len(catalog.widths):
+        raise ParameterError(f"metric must be below {len(catalog.widths)}")
+    widths = catalog.widths_of(rows.metric)
+    if any(rows.widths.get(metric) != width for metric, width in widths.items()):
+        raise ParameterError("payloads must have the width of their metric")
+    if (rows.level >= catalog.levels[rows.metric]).any():
+        raise ParameterError("level must be a rung of the metric")
+    start = state.period * length
+    if ((rows.event < start) | (rows.event >= start + length)).any():
+        raise ParameterError("event must lie in the state's period")
+
+
+def _place(state: State, rows: Rows) -> _Placed:
+    """Enter the rows: pseudonyms, entries, rungs seen, and conflicts."""
+    entries = state.entries
+    pseudonym, _ = state.pseudonyms.intern(rows.pseudonym[:, 0], rows.pseudonym[:, 1])
+    entry, new = entries.intern(pseudonym, rows.chain[:, 0], rows.chain[:, 1])
+    entries["metric"][entry[new]] = rows.metric[new]
+    entries["event"][entry[new]] = rows.event[new]
+    bound = (entries["metric"][entry] == rows.metric) & (entries["event"][entry] == rows.event)
+
+    tag, bit = state.tags(rows), np.left_shift(np.uint8(1), rows.level)
+    seen, countable, tags = entries["seen"], entries["countable"], entries["tags"]
+    cell = entry * tags.shape[1] + rows.level
+    unseen = np.flatnonzero(bound & (seen[entry] & bit == 0))
+    # Of several payloads for one rung one is kept; the others then differ from it.
+    tags.reshape(-1)[cell[unseen]] = tag[unseen]
+    agrees = bound & (tags.reshape(-1)[cell] == tag)
+    fresh = rows.countable & (countable[entry] & bit == 0)
+    _set_bits(seen, entry[unseen], bit[unseen])
+    counts = np.flatnonzero(fresh & agrees)
+    _set_bits(countable, entry[counts], bit[counts])
+
+    odd = np.flatnonzero(~agrees)
+    if odd.size:
+        conflict, _ = state.conflicts.intern(
+            entry[odd], rows.metric[odd], rows.event[odd], rows.level[odd], tag[odd]
+        )
+        known = state.conflicts["countable"]
+        fresh[odd] = rows.countable[odd] & ~known[conflict]
+        known[conflict[fresh[odd]]] = True
+        cell[odd] = -1 - conflict
+    return _Placed(pseudonym, entry, agrees, fresh, identity=cell)
+
+
+def _set_bits(masks: NDArray[np.uint8], ids: NDArray[np.intp], bits: NDArray[np.uint8]) -> None:
+    """Set a bit in the mask of each id. Where an id has several, only one is set at a time."""
+    while ids.size:
+        masks[ids] |= bits
+        lost = np.flatnonzero(masks[ids] & bits == 0)
+        ids, bits = ids[lost], bits[lost]
+
+
+def _promoted(
+    state: State, rows: Rows, placed: _Placed, live: NDArray[np.bool_]
+) -> NDArray[np.intp]:
+    """Return one row for each entry of which a newer rung is to count: that rung's."""
+    newest = NEWEST[state.entries["countable"][placed.entry]]
+    higher = (rows.level + np.uint8(1) == newest) & (
+        state.entries["counted"][placed.entry] < newest
+    )
+    at = np.flatnonzero(live & rows.countable & placed.agrees & higher)
+    return at[one_of_each(placed.entry[at])]
+
+
+def _charge(state: State, rows: Rows, placed: _Placed, promoted: NDArray[np.intp]) -> None:
+    """Add what the promoted rungs cost; revoke whoever is then over the budget."""
+    certified, counted = state.catalog.certified, state.entries["counted"]
+    metric, owner = rows.metric[promoted], placed.pseudonym[promoted]
+    cost = certified[metric, rows.level[promoted] + np.uint8(1)]
+    cost -= certified[metric, counted[placed.entry[promoted]]]
+    accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]
+    np.add.at(accepted, owner, cost)
+    over = owner[(accepted[owner] > state.budget) & (reason[owner] == 0)]
+    reason[over] = Reason.OVER_BUDGET
+
+
+def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> tuple[int, NDArray[np.intp]]:
+    """Let pseudonyms cost nothing.
+
+    Returns the number of their different countable reports, and their entries of which something
+    still counts.
+    """
+    if not pseudonyms.size:
+        return 0, pseudonyms
+    state.pseudonyms["accepted"][pseudonyms] = 0
+    revoked = np.zeros(state.pseudonyms.size, dtype=np.bool_)
+    revoked[pseudonyms] = True
+    theirs = revoked[state.entries["pseudonym"]]
+    known = int(RUNGS[state.entries["countable"][theirs]].sum(dtype=np.int64))
+    conflicts = state.conflicts
+    known += int(np.count_nonzero(theirs[conflicts["entry"]] & conflicts["countable"]))
+    return known, np.flatnonzero(theirs & (state.entries["counted"] != 0))
+
+
+def _counted(state: State, ids: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], Rows]]:
+    """Return what counts of entries, in parts of one padded width each, with their ids."""
+    widths = state.catalog.widths[state.entries["metric"][ids]]
+    padded = np.maximum(widths, padded_width(0))
+    parts = [ids[padded == width] for width in np.unique(padded)]
+    return [(part, state.counted(part)) for part in parts]
+
+
+def _keep_first_append(state: State, rows: Rows, placed: _Placed) -> None:
+    """Let the row that counts have the earliest append time of its repetitions."""
+    append, counted = state.entries["append"], state.entries["counted"]
+    counts = rows.countable & placed.agrees & (counted[placed.entry] == rows.level + np.uint8(1))
+    at = np.flatnonzero(counts & (rows.append < append[placed.entry]))
+    np.minimum.at(append, placed.entry[at], rows.append[at])
+
+
+def _first_of_each(
+    identity: NDArray[np.int64], append: NDArray[np.int64], at: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Return of the rows ``at`` one of each identity, the one with the earliest append time."""
+    at = at[np.lexsort((append[at], identity[at]))]
+    return at[opens(identity[at])]

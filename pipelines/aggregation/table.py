@@ -1,0 +1,209 @@
+"""Growing columns whose rows are found by their key: hashed, vectorised, without deletion.
+
+An entry has a dense id (0, 1, 2, ...), which indexes every column. An open-addressing index
+holds ids alone; whether an id is the one looked for is decided by comparing full keys, so that
+two keys with one hash are two entries. All rows of a call are looked up together, one probe a
+round, and rows that are not found claim empty slots by writing to them: of several that write
+to one slot one is seen to have won, and the others compare their key with the winner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.keyed import keyed_hash
+
+#: An index is at most this full. Lookups of absent keys probe 1 / (1 - fill) slots on average.
+_FILL = 0.6
+_EMPTY = -1
+_SMALLEST_INDEX = 64
+_LARGEST = 2**31 - 1
+
+
+class Table:
+    """Columns of entries, found by the columns that are their key.
+
+    Parameters
+    ----------
+    key : bytes
+        Key of the hash, 16 bytes.
+    keys : mapping of name to dtype
+        The columns that together are an entry's key; integers.
+    values : mapping of name to dtype
+        The other columns; zero in a new entry. A dtype with a shape makes a wider column.
+    """
+
+    def __init__(
+        self, key: bytes, keys: Mapping[str, np.dtype[Any]], values: Mapping[str, np.dtype[Any]]
+    ) -> None:
+        self.size = 0
+        self._key = key
+        self._keys = tuple(keys)
+        self._columns: dict[str, NDArray[Any]] = {
+            name: np.zeros(0, dtype) for name, dtype in {**keys, **values}.items()
+        }
+        self._capacity = 0
+        self._index = np.full(0, _EMPTY, dtype=np.int32)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return the column ``name`` as a view of its ``size`` entries; writing to it is meant."""
+        return self._columns[name][: self.size]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, with what is reserved for growth."""
+        return self._index.nbytes + sum(column.nbytes for column in self._columns.values())
+
+    def reserve(self, extra: int) -> None:
+        """Make room in the columns for ``extra`` entries more."""
+        needed = self.size + extra
+        if needed <= self._capacity:
+            return
+        if needed > _LARGEST:
+            raise MemoryError(f"a table holds at most {_LARGEST} entries")
+        self._capacity = max(needed, self.size + self.size // 4)
+        for name, column in self._columns.items():
+            grown = np.zeros((self._capacity, *column.shape[1:]), dtype=column.dtype)
+            grown[: self.size] = column[: self.size]
+            self._columns[name] = grown
+
+    def load(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Fill an empty table with entries of distinct keys; columns not given are zero."""
+        size = len(columns[self._keys[0]])
+        self.reserve(size + size // 4)
+        for name, column in columns.items():
+            self._columns[name][:size] = column
+        self.size = size
+
+    def intern(self, *keys: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the ids of rows of keys, after adding the entries that are missing.
+
+        Parameters
+        ----------
+        keys : (n,) arrays
+            One a key column, in their order. Rows may repeat.
+
+        Returns
+        -------
+        ids : (n,) intp
+            Equal for equal keys, and only for those.
+        new : (m,) intp
+            For every entry added, in the order of their ids, the row that it was added for.
+        """
+        n, first = len(keys[0]), self.size
+        self.reserve(n)
+        self._reserve_index(n)
+        for name, column in zip(self._keys, keys, strict=True):
+            # Provisional entries, so that rows are compared with old and new ones alike.
+            self._columns[name][first : first + n] = column
+        ids, slots = self._claim(keys, first)
+        new = np.flatnonzero(ids == np.arange(first, first + n))
+        if not new.size:
+            return ids, new
+        rank = np.zeros(n, dtype=np.intp)
+        rank[new] = np.arange(first, first + new.size)
+        provisional = np.flatnonzero(ids >= first)
+        ids[provisional] = rank[ids[provisional] - first]
+        self._index[slots[new]] = rank[new]
+        for name in self._keys:
+            column = self._columns[name]
+            column[first : first + new.size] = column[first + new]
+        self.size += new.size
+        return ids, new
+
+    def find(self, *key: int) -> int | None:
+        """Return the id of one key, or None; a scan, for people who ask about one entry."""
+        found = np.ones(self.size, dtype=np.bool_)
+        for name, value in zip(self._keys, key, strict=True):
+            found &= self[name] == value
+        at = np.flatnonzero(found)
+        return int(at[0]) if at.size else None
+
+    def _claim(
+        self, keys: Sequence[NDArray[Any]], first: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Find or place row i as the entry ``first + i``: the id that stands and its slot."""
+        columns = [self._columns[name] for name in self._keys]
+        at, strides = self._probes(keyed_hash(self._key, keys))
+        rows = np.arange(at.size)
+        ids, slots = np.empty_like(rows), np.empty_like(rows)
+        while rows.size:
+            held = self._index.take(at)
+            vacant = np.flatnonzero(held < 0)
+            if vacant.size:
+                self._index[at[vacant]] = first + rows[vacant]
+                held = self._index.take(at)
+            held = held.astype(np.intp)
+            same = _same(columns, held, keys)
+            done, apart = np.flatnonzero(same), np.flatnonzero(~same)
+            ids[rows[done]], slots[rows[done]] = held[done], at[done]
+            rows, strides, keys = rows[apart], strides[apart], [key[apart] for key in keys]
+            at = (at[apart] + strides) & (self._index.size - 1)
+        return ids, slots
+
+    def _probes(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return each row's first slot and its stride, odd: it meets every slot of 2**k."""
+        mask = self._index.size - 1
+        at = hashes.astype(np.intp) & mask
+        return at, ((hashes >> np.uint64(32)).astype(np.intp) & mask) | 1
+
+    def _reserve_index(self, extra: int) -> None:
+        """Make room in the index for ``extra`` entries more, building it anew where it is small."""
+        slots = max(self._index.size, _SMALLEST_INDEX)
+        while slots * _FILL < self.size + extra:
+            slots *= 2
+        if slots == self._index.size:
+            return
+        self._index = np.full(slots, _EMPTY, dtype=np.int32)
+        ids = np.arange(self.size)
+        at, strides = self._probes(keyed_hash(self._key, [self[k] for k in self._keys]))
+        while ids.size:
+            vacant = self._index[at] < 0
+            self._index[at[vacant]] = ids[vacant]
+            apart = self._index[at] != ids
+            ids, at, strides = ids[apart], at[apart], strides[apart]
+            at = (at + strides) & (slots - 1)
+
+
+def _same(
+    columns: Sequence[NDArray[Any]], ids: NDArray[Any], keys: Sequence[NDArray[Any]]
+) -> NDArray[np.bool_]:
+    """Tell where entries have the keys of rows."""
+    same: NDArray[np.bool_] = columns[0].take(ids) == keys[0]
+    for column, key in zip(columns[1:], keys[1:], strict=True):
+        same &= column.take(ids) == key
+    return same
+
+
+class Pool:
+    """Payloads of one width, one a slot; slots are handed out in order and not taken back.
+
+    Parameters
+    ----------
+    width : int
+        Bytes of a payload.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.size = 0
+        self.rows: NDArray[np.uint8] = np.zeros((0, width), dtype=np.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, with what is reserved for growth."""
+        return self.rows.nbytes
+
+    def add(self, extra: int) -> NDArray[np.intp]:
+        """Return ``extra`` slots not in use yet."""
+        first = self.size
+        self.size += extra
+        if self.size > len(self.rows):
+            capacity = max(self.size, first + first // 4)
+            grown = np.zeros((capacity, self.rows.shape[1]), dtype=np.uint8)
+            grown[:first] = self.rows[:first]
+            self.rows = grown
+        return np.arange(first, self.size)

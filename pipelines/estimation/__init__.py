@@ -1,0 +1,1 @@
+"""Estimates from the counts of a window."""

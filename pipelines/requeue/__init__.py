@@ -1,0 +1,1 @@
+"""Requeue: quarantined messages are counted once there is a plan for them."""

@@ -1,0 +1,1 @@
+"""Sinks of results: SQL databases and Kafka topics."""

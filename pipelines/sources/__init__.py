@@ -1,0 +1,1 @@
+"""Sources of reports: the embedded log and Kafka topics."""

@@ -1,0 +1,290 @@
+"""What a drain takes from a source: frozen ends, merged by append time, cut to size.
+
+The ends of all lanes are frozen once. Drains then take their records in the order of append
+times over all lanes, so that the committed clock, at which state expires, never runs ahead of a
+lane that has not been read. Append times only rise in a lane and never lie before the committed
+clock. A cut always lies behind a whole record: bodies come from strangers, so that nobody may
+start to read in the middle of bytes that are no records.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.sources.base import LATEST, Lane, Source, source_of
+from pipelines.storage.intent import Intent, Mark, WorkItem
+from pipelines.storage.manifest import Manifest
+from sotto.errors import DrainError
+from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
+from sotto.wire.format import HEADER, ROW, RUN
+
+#: A work item spans at most so many positions, unless a single record and the damage before it do.
+ITEM_BYTES = BLOCK_BYTES
+
+_SMALLEST_ROW = ROW.size + 1
+#: Where a message says how many runs it has, u16.
+_RUNS_AT = 6
+
+
+@dataclass(eq=False)
+class _Records:
+    """Columns over records of one lane, in its order.
+
+    Parameters
+    ----------
+    lane : (n,) int64
+        Number of the lane.
+    end : (n,) int64
+        The position after each record; what lies between two ends is no record.
+    begin : (n,) int64
+        The position of each record; -1 for damage that no record follows.
+    append : (n,) int64
+        Monotone append time, ms.
+    rows : (n,) int64
+        Upper bound of the reports in the record and in the damage before it.
+    """
+
+    lane: NDArray[np.int64]
+    end: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    append: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    def select(self, at: NDArray[np.intp] | slice) -> _Records:
+        return _Records(self.lane[at], self.end[at], self.begin[at], self.append[at], self.rows[at])
+
+    @staticmethod
+    def concat(parts: list[_Records]) -> _Records:
+        names = ("lane", "end", "begin", "append", "rows")
+        none = np.zeros(0, dtype=np.int64)
+        columns = [np.concatenate([none, *(getattr(p, name) for p in parts)]) for name in names]
+        return _Records(*columns)
+
+
+class _Lane:
+    """One lane between where it is taken up to and its frozen end, looked at bit by bit.
+
+    ``taken`` and ``floor`` are position and clock up to which work items were cut. ``start`` is
+    None for a lane of which nothing has been taken.
+    """
+
+    def __init__(self, number: int, lane: Lane, start: int | None, clock: int) -> None:
+        self.number = number
+        self.name = lane.name
+        self.taken = lane.first() if start is None else start
+        self.floor = clock
+        self._reader = lane
+        self._end = max(lane.end(self.taken), self.taken)
+        self._looked = self.taken
+        self.latest = clock
+        # Where a lane without an entry in the manifest began, if not at 0, has to be written down.
+        self._unwritten = start is None and self.taken > 0
+
+    @property
+    def left(self) -> int:
+        """How much has not been taken."""
+        return self._end - self.taken
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it has been looked at."""
+        return self._looked >= self._end
+
+    def look(self) -> _Records:
+        """Return the next records, as many as one read gives; damage counts with what follows."""
+        damaged, damage = False, 0
+        for block in self._reader.blocks(self._looked, self._end, self.latest):
+            damaged = damaged or bool(block.corrupt)
+            damage += sum(len(stretch.body) for stretch in block.corrupt)
+            if len(block.append):
+                rows = _most_rows(block)
+                rows[0] += damage // _SMALLEST_ROW
+                return self._looked_at(block.ends, block.begins, block.append, rows)
+        if not damaged:
+            # The header of a segment without records.
+            self._looked = self._end
+            return _Records.concat([])
+        rest = np.array([damage // _SMALLEST_ROW])
+        end, none = np.array([self._end]), np.array([-1])
+        return self._looked_at(end, none, np.array([self.latest]), rest)
+
+    def _looked_at(
+        self,
+        ends: NDArray[np.int64],
+        begins: NDArray[np.int64],
+        appends: NDArray[np.int64],
+        rows: NDArray[np.int64],
+    ) -> _Records:
+        self._looked, self.latest = int(ends[-1]), int(appends[-1])
+        return _Records(np.full(len(ends), self.number), ends, begins, appends, rows)
+
+    def mark(self, records: _Records) -> Mark | None:
+        """Return the last of some records as a mark; None if there is only damage."""
+        begins = records.begin[records.begin >= 0]
+        if not len(begins):
+            return None
+        at = int(begins[-1])
+        return Mark(at, self._reader.header(at) or b"")
+
+    def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
+        """Cut records that follow what was taken into work items, and take them.
+
+        ``clock`` is the committed one.
+        """
+        last = len(records) - 1
+        at = -1
+        self.floor = max(self.floor, clock)
+        if last < 0 and self._unwritten:
+            yield WorkItem(self.name, self.taken, self.taken, self.floor)
+        self._unwritten = False
+        while at < last:
+            fits = int(np.searchsorted(records.end, self.taken + ITEM_BYTES, side="right")) - 1
+            at = max(fits, at + 1)
+            end = int(records.end[at])
+            yield WorkItem(self.name, self.taken, end, self.floor)
+            self.taken, self.floor = end, int(records.append[at])
+
+
+class FrozenLog:
+    """A source between what is committed and its ends of now.
+
+    Parameters
+    ----------
+    log : path or Source
+        A path is an embedded log's directory.
+    manifest : Manifest
+        Where its lanes are taken up to.
+    as_of : int, optional
+        Only records appended up to then, ms, are taken.
+    trusted : int, optional
+        Records that claim to have been appended later are left as well. No error if it lies
+        before what is committed.
+
+    Raises
+    ------
+    DrainError
+        A lane is not the one that it was when it was taken, or ``as_of`` lies before
+        that.
+    """
+
+    def __init__(
+        self,
+        log: str | os.PathLike[str] | Source,
+        manifest: Manifest,
+        as_of: int | None = None,
+        trusted: int | None = None,
+    ) -> None:
+        clock = EARLIEST if manifest.clock is None else manifest.clock
+        if as_of is not None and as_of < clock:
+            raise DrainError(
+                f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
+            )
+        source = source_of(log)
+        source.check(manifest.lanes, manifest.marks)
+        self._generation, self._clock = manifest.generation, clock
+        self._last = LATEST if as_of is None else as_of
+        if trusted is not None:
+            self._last = min(self._last, max(trusted, clock))
+        self._lanes = [
+            _Lane(number, lane, manifest.lanes.get(lane.name), clock)
+            for number, lane in enumerate(source.lanes(manifest.lanes))
+        ]
+        self._ahead = _Records.concat([])
+
+    @property
+    def size(self) -> int:
+        """How much lies between where the lanes are taken up to and their ends."""
+        return sum(lane.left for lane in self._lanes)
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """Lanes seen to hold records from after what may be taken."""
+        return tuple(lane.name for lane in self._lanes if lane.latest > self._last)
+
+    def take(self, limit: int) -> Intent | None:
+        """Return what the next drain takes: the earliest records, of at most ``limit`` reports.
+
+        Parameters
+        ----------
+        limit : int, at least 1
+            A single record is taken whatever its size.
+
+        Returns
+        -------
+        Intent or None
+            None if nothing is left.
+        """
+        records, horizon = self._known(limit)
+        # Sorting is stable: a lane's records stay in their order.
+        records = records.select(np.lexsort((records.lane, records.append)))
+        wanted = np.cumsum(records.rows) <= limit
+        wanted[:1] = True
+        wanted &= records.append <= horizon
+        number = int(np.count_nonzero(wanted))
+        taken, self._ahead = records.select(slice(number)), records.select(slice(number, None))
+        if not number:
+            return None
+        by_lane = [taken.select(np.flatnonzero(taken.lane == lane.number)) for lane in self._lanes]
+        items = tuple(
+            item
+            for lane, records in zip(self._lanes, by_lane, strict=True)
+            for item in lane.items(records, self._clock)
+        )
+        marks = {
+            lane.name: mark
+            for lane, records in zip(self._lanes, by_lane, strict=True)
+            if (mark := lane.mark(records)) is not None
+        }
+        self._generation, self._clock = self._generation + 1, int(taken.append[-1])
+        # Damage before any record has no time.
+        clock = None if self._clock == EARLIEST else self._clock
+        reports = int(taken.rows.sum())
+        return Intent(self._generation, clock, items, marks, reports=reports)
+
+    def _known(self, limit: int) -> tuple[_Records, int]:
+        """Return records, and up to which append time they are complete and may be taken.
+
+        Among them are the earliest ``limit`` reports, or all that may be taken.
+        """
+        last = self._last
+        parts, number = [self._ahead], int(self._ahead.rows.sum())
+        waiting = [(lane.latest, at) for at, lane in enumerate(self._lanes) if not lane.done]
+        heapq.heapify(waiting)
+        while waiting:
+            # No lane can still show a record from before the latest of the one furthest behind.
+            behind = self._lanes[waiting[0][1]]
+            if behind.latest > last:
+                break
+            if number >= limit:
+                records = _Records.concat(parts)
+                if int(records.rows[records.append < behind.latest].sum()) >= limit:
+                    return records, behind.latest - 1
+            parts.append(behind.look())
+            number += int(parts[-1].rows.sum())
+            _, at = heapq.heappop(waiting)
+            if not behind.done:
+                heapq.heappush(waiting, (behind.latest, at))
+        return _Records.concat(parts), last
+
+
+def _most_rows(block: Block) -> NDArray[np.int64]:
+    """Return how many reports each message of a block has at most, at least one.
+
+    A message that says a wrong number of runs has none.
+    """
+    data = np.frombuffer(block.buffer, dtype=np.uint8)
+    long = block.lengths >= HEADER.size
+    at = np.where(long, block.offsets + _RUNS_AT, 0)
+    runs = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
+    room = block.lengths - HEADER.size - RUN.size * runs
+    most: NDArray[np.int64] = np.maximum(room // _SMALLEST_ROW, 1)
+    return most

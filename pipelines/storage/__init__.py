@@ -1,0 +1,1 @@
+"""The state directory: what is committed, and how."""

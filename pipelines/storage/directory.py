@@ -1,0 +1,352 @@
+"""The state directory of the embedded deployment: one drain at a time, committed whole or not.
+
+::
+
+    STATE/
+      LOCK           held by the one drain
+      MANIFEST.json  all that is committed; what it does not name does not count
+      intent.json    what a drain under way takes from the log
+      plans/         the plans seen, FINGERPRINT.json, and the candidates of their strings
+      states/        PERIOD.PART.GENERATION, snapshots
+      logs/          PERIOD.PART.GENERATION, rows taken since
+      counts/        PAGE.GENERATION
+      quarantine/    GENERATION
+      attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
+      results.db     the default database; a projection of all this, which can be made again
+      drain.json     how the last drain went, for those who watch; nothing depends on it
+      published.json up to where results are published; without it they are published again
+      published-quarantine.json  the same of what was rejected
+
+A commit is: the files of a generation, moved to their names and made durable; then the manifest,
+renamed; then what is no longer named is removed. A crash before the rename leaves the last commit,
+one after it the new.
+
+A job may run on other machines, outlive its driver, and run the same part twice at the same time.
+So no two writers ever have a name in common: each attempt of a driver has a folder, in it each
+writer a random name, and only what the job's own summary lists is moved out, by the driver that
+holds the lock. What a job goes on writing whose driver was killed is read by nobody, and removed.
+
+What workers write and read (states, counts, quarantine, attempts) may lie elsewhere, in a folder
+or on one of Beam's file systems that all of them reach: FILES/STATE, STATE being the random name
+of the state directory. Manifest, intent and lock stay in a local folder of the driver's, whose
+rename, fsync and flock are what a commit stands on; a lease on an object store would promise less.
+The two belong together: a state directory that is restored from a copy is refused where there are
+files of generations that it does not know. That no copy is used beside the original is the
+operator's duty.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mechanisms.randomness import SystemSource
+from pipelines.aggregation.keyed import new_key
+from pipelines.storage import files
+from pipelines.storage.files import AnyPath, Checkpoint
+from pipelines.storage.intent import Intent
+from pipelines.storage.manifest import Manifest
+from pipelines.storage.plans import StoredPlans
+from pipelines.storage.written import Held
+from sotto.errors import DrainError
+
+#: Seconds between two looks at whether a lock is free.
+_LOOK = 0.05
+
+#: By folder, the names that drains give to what a commit may leave behind. Nothing else is removed.
+_LEFT_BEHIND = {
+    "": r"(MANIFEST|intent|published(-quarantine)?)\.json\.new(\.tmp)?|drain\.json\.tmp",
+    "plans": r"[0-9a-f]{64}\.(json|candidates)\.new(\.tmp)?",
+}
+_LEFT_BY_JOBS = {
+    "states": r"-?\d+\.\d+\.\d+",
+    "logs": r"-?\d+\.\d+\.\d+",
+    "counts": r"-?\d+\.\d+",
+    "quarantine": r"\d+",
+}
+
+
+@dataclass(frozen=True)
+class StateFiles:
+    """The files of a state that jobs write and read; crosses Beam pickled.
+
+    Parameters
+    ----------
+    root : path
+        A folder, or one of another file system, that all workers reach under this name.
+    """
+
+    root: AnyPath
+
+    def state(self, period: int, part: int, generation: int) -> AnyPath:
+        """Return where a generation keeps the snapshot of a part of a budget period's state."""
+        return self.root / "states" / f"{period}.{part}.{generation}"
+
+    def log(self, period: int, part: int, generation: int) -> AnyPath:
+        """Return where a generation keeps rows that such a part has taken."""
+        return self.root / "logs" / f"{period}.{part}.{generation}"
+
+    def pieces(self, period: int, part: int, held: Held) -> Iterator[AnyPath]:
+        """Yield the files of such a part."""
+        if held.snapshot is not None:
+            yield self.state(period, part, held.snapshot.generation)
+        for log in held.logs:
+            yield self.log(period, part, log.generation)
+
+    def page(self, page: int, generation: int) -> AnyPath:
+        """Return where a generation keeps a page of counts."""
+        return self.root / "counts" / f"{page}.{generation}"
+
+    def quarantine(self, generation: int) -> AnyPath:
+        """Return where a generation keeps what it rejected."""
+        return self.root / "quarantine" / str(generation)
+
+    def attempt(self, name: str) -> AnyPath:
+        """Return the folder of a driver's attempt to make a generation."""
+        return self.root / "attempts" / name
+
+    def open(self) -> None:
+        """Make the folders that are missing."""
+        # Pseudonyms are in it: who else is to read it, workers too, is for its owner to say.
+        files.make_folder(self.root, mode=0o700)
+        for folder in (*_LEFT_BY_JOBS, "attempts"):
+            files.make_folder(self.root / folder)
+
+    def place(self, attempt: str, written: Mapping[str, str]) -> None:
+        """Move what an attempt has written, by folder and name, to where it counts.
+
+        Raises
+        ------
+        OSError
+            Not all is moved; the next attempt begins anew.
+        """
+        folder = self.attempt(attempt)
+        moves = []
+        for target, name in sorted(written.items()):
+            place, _, last = target.partition("/")
+            moves.append((folder / name, self.root / place / last))
+        files.move(moves)
+
+    def named(self, manifest: Manifest) -> Iterator[AnyPath]:
+        """Yield the files that a manifest names."""
+        for key, held in manifest.states.items():
+            yield from self.pieces(*key, held)
+        for page, generation in manifest.pages.items():
+            yield self.page(page, generation)
+        for entry in manifest.quarantine:
+            yield self.quarantine(entry.generation)
+
+    def collect(self, manifest: Manifest) -> None:
+        """Remove what attempts have left, and the files that a manifest does not name.
+
+        Raises
+        ------
+        DrainError
+            There are files of generations that the manifest does not know: it is an old copy.
+        """
+        named, left = set(self.named(manifest)), []
+        for folder, pattern in _LEFT_BY_JOBS.items():
+            left += [path for path in _ours(self.root / folder, pattern) if path not in named]
+        newest = max((int(path.name.rpartition(".")[2]) for path in left), default=0)
+        if newest > manifest.generation + 1:
+            raise DrainError(
+                f"{self.root} has files of generation {newest}, but the manifest only knows "
+                f"{manifest.generation}: it was restored from a copy, or there are two"
+            )
+        files.remove(left)
+        files.remove_folder(self.root / "attempts")
+
+
+def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
+    """Return the files of a folder whose names match a pattern."""
+    ours = re.compile(pattern, re.ASCII)
+    return [path for path in files.listed(folder) if ours.fullmatch(path.name)]
+
+
+class StateDirectory:
+    """Where the embedded deployment keeps its state between drains.
+
+    Parameters
+    ----------
+    path : path
+        Made by :meth:`open` where there is none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @cached_property
+    def files(self) -> StateFiles:
+        """Where the files are that the manifest names: what was said when it was made.
+
+        Raises
+        ------
+        DrainError
+            There is no manifest.
+        """
+        return self._files(self.manifest())
+
+    def page(self, page: int, generation: int) -> AnyPath:
+        """Return where a generation keeps a page of counts."""
+        return self.files.page(page, generation)
+
+    def quarantine(self, generation: int) -> AnyPath:
+        """Return where a generation keeps what it rejected."""
+        return self.files.quarantine(generation)
+
+    @property
+    def plans(self) -> StoredPlans:
+        """The plans that the directory has had."""
+        return StoredPlans(self.path / "plans")
+
+    @property
+    def _manifest(self) -> Path:
+        return self.path / "MANIFEST.json"
+
+    @property
+    def _intent(self) -> Path:
+        return self.path / "intent.json"
+
+    @contextmanager
+    def lock(self, wait: float = 0.0) -> Iterator[None]:
+        """Hold the directory against every other drain, in this process and in others.
+
+        Parameters
+        ----------
+        wait : float
+            Seconds to wait for another drain.
+
+        Raises
+        ------
+        DrainError
+            Another drain holds it, or it cannot be made.
+        """
+        try:
+            # Pseudonyms are in it: who else is to read it is for its owner to say.
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DrainError(f"{self.path}: {error.strerror}") from error
+        try:
+            self._hold(descriptor, time.monotonic() + wait)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _hold(self, descriptor: int, deadline: float) -> None:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    raise DrainError(f"another drain holds {self.path}") from error
+            time.sleep(_LOOK)
+
+    def manifest(self) -> Manifest:
+        """Return what is committed.
+
+        Raises
+        ------
+        DrainError
+            Nothing is, or the manifest is damaged.
+        """
+        try:
+            return Manifest.from_json(self._manifest.read_bytes())
+        except FileNotFoundError as error:
+            raise DrainError(f"{self.path} holds no drain: there is no MANIFEST.json") from error
+
+    def open(self, elsewhere: str | None = None) -> Manifest:
+        """Return what is committed, after removing what is not; make a new directory's first.
+
+        To be called under :meth:`lock`.
+
+        Parameters
+        ----------
+        elsewhere : str, optional
+            Folder or URI where jobs are to have their files, if not here.
+
+        Raises
+        ------
+        DrainError
+            There is something but no manifest, the manifest is damaged, or it has its files
+            elsewhere.
+        """
+        if elsewhere is not None:
+            elsewhere = str(files.place_of(elsewhere))
+        if not self._manifest.exists():
+            self._check_unused()
+            name = SystemSource().bits(128)
+            first = Manifest(state=f"{name:032x}", key=new_key(), files=elsewhere)
+            files.replace(self._manifest, first.to_json())
+        manifest = self.manifest()
+        if elsewhere not in (None, manifest.files):
+            raise DrainError(
+                f"{self.path} has its files in {manifest.files or 'itself'}, not in {elsewhere}: "
+                "where they are is said once, when a state directory is made"
+            )
+        (self.path / "plans").mkdir(exist_ok=True)
+        self._files(manifest).open()
+        self.collect(manifest)
+        return manifest
+
+    def _files(self, manifest: Manifest) -> StateFiles:
+        if manifest.files is None:
+            return StateFiles(self.path.absolute())
+        return StateFiles(files.place_of(manifest.files) / manifest.state)
+
+    def _check_unused(self) -> None:
+        """Refuse a directory with anything in it that only a manifest could explain."""
+        # The first manifest is written before anything else.
+        for name in ("plans", *_LEFT_BY_JOBS, "results.db"):
+            path = self.path / name
+            if any(path.iterdir()) if path.is_dir() else path.exists():
+                raise DrainError(
+                    f"{self.path} has {name} but MANIFEST.json is missing: it was lost, "
+                    "or this is not a state directory"
+                )
+
+    def intent(self, manifest: Manifest) -> Intent | None:
+        """Return what an interrupted drain had undertaken on top of ``manifest``, if any did."""
+        if not self._intent.exists():
+            return None
+        intent = Intent.from_json(self._intent.read_bytes())
+        return intent if intent.generation == manifest.generation + 1 else None
+
+    def begin(self, intent: Intent, checkpoint: Checkpoint) -> None:
+        """Undertake an intent; from here on a restart does the same."""
+        files.replace(self._intent, intent.to_json(), checkpoint)
+        checkpoint("begun")
+
+    def commit(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
+        """Commit a generation whose files are written: this is the moment at which it counts.
+
+        Raises
+        ------
+        OSError
+            The last commit is intact.
+        """
+        made = self.files.named(manifest)
+        files.sync(path for path in made if self._is_of(path, manifest.generation))
+        checkpoint("synced")
+        files.replace(self._manifest, manifest.to_json(), checkpoint)
+        checkpoint("committed")
+
+    def collect(self, manifest: Manifest) -> None:
+        """Remove the files of drains that the manifest does not name, and no others."""
+        for folder, pattern in _LEFT_BEHIND.items():
+            files.remove(_ours(self.path / folder, pattern))
+        self._files(manifest).collect(manifest)
+        if self._intent.exists() and self.intent(manifest) is None:
+            files.remove([self._intent])
+
+    @staticmethod
+    def _is_of(path: AnyPath, generation: int) -> bool:
+        return path.name.rpartition(".")[2] == str(generation)

@@ -1,0 +1,192 @@
+"""What a drain undertakes to take from the log, or a requeue from quarantine.
+
+The intent is written before a drain begins and pins which bytes of the log the drain takes, so
+that a restart after a crash takes exactly those again, however far the log has grown since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sotto.errors import DrainError
+
+FORMAT = 3
+
+
+class WorkItem(NamedTuple):
+    """A range of one lane: what one read takes.
+
+    Attributes
+    ----------
+    lane : str
+    start, end : int
+        Positions between records.
+    floor : int
+        The lane's clock at ``start``, ms: no append time in the range counts as earlier.
+    """
+
+    lane: str
+    start: int
+    end: int
+    floor: int
+
+
+class Mark(NamedTuple):
+    """A record by which a lane is known again: its position and its frame header."""
+
+    position: int
+    header: bytes
+
+
+class Requeue(NamedTuple):
+    """What is taken again from one quarantine file.
+
+    Attributes
+    ----------
+    generation : int
+        The one that rejected it.
+    reason : str
+        For which, as people read it.
+    plan : str
+        Fingerprint, in hexadecimal, of the plan that the messages name.
+    rows : int
+        Reports in them, as quarantine counts them.
+    """
+
+    generation: int
+    reason: str
+    plan: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """The ranges of the log that one generation takes, or what it takes from quarantine.
+
+    Parameters
+    ----------
+    generation : int
+        The one that the drain will commit.
+    clock : int or None
+        The latest append time, ms, in the ranges; None if no record has ever been taken.
+    items : tuple of WorkItem
+        Those of a lane are contiguous and in order.
+    marks : mapping
+        Lane to the last record taken of it; none for a lane of which only damage is.
+    requeue : tuple of Requeue
+        If there is any, no ranges are taken, and the clock stays what it is.
+    reports : int
+        At most so many are taken, but for a single message that has more; it decides into how many
+        parts (:mod:`pipelines.aggregation.parts`) periods are cut of which reports come for the
+        first time.
+    """
+
+    generation: int
+    clock: int | None
+    items: tuple[WorkItem, ...]
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    requeue: tuple[Requeue, ...] = ()
+    reports: int = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that the ranges span."""
+        return sum(item.end - item.start for item in self.items)
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """Where the ranges leave each lane."""
+        return {item.lane: item.end for item in self.items}
+
+    def to_json(self) -> bytes:
+        """Return the intent as it is stored."""
+        value: dict[str, object] = {
+            "format": FORMAT,
+            "generation": self.generation,
+            "clock": self.clock,
+            "items": [list(item) for item in self.items],
+            "marks": dump_marks(self.marks),
+            "reports": self.reports,
+        }
+        if self.requeue:
+            value["requeue"] = self.requeue
+        return dump(value)
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Intent:
+        """Return the stored intent.
+
+        Raises
+        ------
+        DrainError
+            It is not one, or of an unknown format.
+
+        Examples
+        --------
+        >>> intent = Intent(1, 5, (WorkItem("a", 0, 42, 5),))
+        >>> Intent.from_json(intent.to_json()) == intent
+        True
+        """
+        value = load(content, "intent.json", FORMAT)
+        items = tuple(WorkItem(*item) for item in value["items"])
+        requeue = tuple(Requeue(*each) for each in value.get("requeue", ()))
+        marks, reports = load_marks(value["marks"]), value["reports"]
+        return cls(value["generation"], value["clock"], items, marks, requeue, reports)
+
+
+def dump_marks(marks: Mapping[str, Mark]) -> dict[str, tuple[int, str]]:
+    """Return marks as JSON has them."""
+    return {lane: (mark.position, mark.header.hex()) for lane, mark in marks.items()}
+
+
+def load_marks(value: Mapping[str, tuple[int, str]]) -> dict[str, Mark]:
+    """Return the marks that :func:`dump_marks` made JSON of."""
+    return {lane: Mark(at, bytes.fromhex(header)) for lane, (at, header) in value.items()}
+
+
+def dump(value: Mapping[str, object]) -> bytes:
+    """Return a JSON document as it is stored: equal documents, equal bytes.
+
+    The key ``digest`` is added: the SHA-256, in hexadecimal, of the document without it.
+    """
+    digest = hashlib.sha256(_canonical(value)).hexdigest()
+    return _canonical({**value, "digest": digest}) + b"\n"
+
+
+def load(content: bytes, name: str, known: int) -> Any:
+    """Return a stored JSON document of a known format.
+
+    Raises
+    ------
+    DrainError
+        It is not one, or a byte of it is not as :func:`dump` wrote it.
+
+    Examples
+    --------
+    >>> stored = dump({"format": 1, "clock": 5})
+    >>> load(stored, "example.json", 1)
+    {'clock': 5, 'format': 1}
+    >>> load(stored.replace(b"5", b"6", 1), "example.json", 1)
+    Traceback (most recent call last):
+    ...
+    sotto.errors.DrainError: example.json is damaged: its digest does not match its content
+    """
+    try:
+        value = json.loads(content)
+        found = value["format"]
+        value.pop("digest", None)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DrainError(f"{name} is damaged: it is not the JSON of a document") from error
+    if found != known:
+        raise DrainError(f"{name} has format {found}; this version reads {known}")
+    if dump(value) != content:
+        raise DrainError(f"{name} is damaged: its digest does not match its content")
+    return value
+
+
+def _canonical(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

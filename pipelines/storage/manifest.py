@@ -1,0 +1,440 @@
+"""What is committed: the manifest, the only root of a state directory, and how it advances.
+
+What the manifest does not name does not count. It is a frozen value; :func:`advance` is all that
+a commit decides: which states are dropped because their time is over, and which quarantine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.aggregation.audit import Totals
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.parts import Parts, parts_for
+from pipelines.storage.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
+from pipelines.storage.written import Held, Tally, Written, numbers_of
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry, names_of
+
+FORMAT = 3
+
+#: Of so many last generations the lineage is kept.
+LINEAGE = 256
+
+
+class Quarantined(NamedTuple):
+    """A quarantine file: the generation that wrote it, the log's clock then, rows by reason.
+
+    The clock is None until the log has one. ``requeued`` is what has been taken again: reason,
+    plan and rows.
+    """
+
+    generation: int
+    clock: int | None
+    rows: Mapping[str, int]
+    requeued: tuple[tuple[str, str, int], ...] = ()
+
+    def with_requeued(self, requeue: Iterable[Requeue]) -> Quarantined:
+        """Return this with the marks of what a requeue takes of it."""
+        marks = ((r.reason, r.plan, r.rows) for r in requeue if r.generation == self.generation)
+        return self._replace(requeued=(*self.requeued, *marks))
+
+
+class Minimum(NamedTuple):
+    """What a plan's ``minimum_reports`` is, and the generation that committed it first."""
+
+    reports: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that is committed.
+
+    Parameters
+    ----------
+    state : str
+        Random name of the state directory, by which a database knows whose results it holds.
+    key : bytes
+        Key of the hashes inside the states, 16 bytes; made once.
+    generation : int
+        Of the last commit; 0 before the first.
+    clock : int or None
+        Latest append time taken, ms; later records count as no earlier. None before the first.
+    lanes : mapping
+        Lane to the position up to which it is taken.
+    marks : mapping
+        Lane to the last record taken of it.
+    plans : mapping
+        Fingerprint, in hexadecimal, to what a person calls the plan.
+    first_open : int or None
+        The first budget period that still takes rows; the state of all before is dropped.
+    states : mapping
+        (period, part) to what its state is kept in.
+    parts : mapping
+        Open period to the number of parts that its state is cut into, by shard.
+    pages : mapping
+        Page of counts to the generation that wrote it.
+    periods : mapping
+        Closed period to its audit.
+    quarantine : tuple of Quarantined
+        The files kept, oldest first.
+    expired : mapping
+        Reason to the rows whose quarantine has been removed after the plans' retention.
+    lineage : tuple of str
+        Digests, the last that of this generation, each of the one before, of what the generation
+        took and of minima that it changed: two copies of a state directory that went different
+        ways differ in them.
+    tally : Tally
+        What became of all reports read.
+    requeued : mapping
+        Reason to the rows that were rejected for it and then taken again.
+    files : str or None
+        Folder or URI where jobs have their files, said once; None for the state directory itself.
+    minima : mapping
+        Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
+        a plan whose results were made by a release that did not note it is missing.
+    """
+
+    state: str
+    key: bytes
+    generation: int = 0
+    clock: int | None = None
+    lanes: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    plans: Mapping[str, str] = field(default_factory=dict)
+    first_open: int | None = None
+    states: Mapping[tuple[int, int], Held] = field(default_factory=dict)
+    parts: Mapping[int, int] = field(default_factory=dict)
+    pages: Mapping[int, int] = field(default_factory=dict)
+    periods: Mapping[int, Totals] = field(default_factory=dict)
+    quarantine: tuple[Quarantined, ...] = ()
+    expired: Mapping[str, int] = field(default_factory=dict)
+    lineage: tuple[str, ...] = ()
+    tally: Tally = field(default_factory=Tally)
+    requeued: Mapping[str, int] = field(default_factory=dict)
+    minima: Mapping[str, Minimum] = field(default_factory=dict)
+    files: str | None = None
+
+    def to_json(self) -> bytes:
+        """Return the manifest as it is stored: the same manifest, the same bytes."""
+        return dump(
+            {
+                "format": FORMAT,
+                "state": self.state,
+                "key": self.key.hex(),
+                "generation": self.generation,
+                "clock": self.clock,
+                "lanes": dict(self.lanes),
+                "marks": dump_marks(self.marks),
+                "plans": dict(self.plans),
+                "first_open": self.first_open,
+                "states": [
+                    [period, part, *held.to_list()]
+                    for (period, part), held in sorted(self.states.items())
+                ],
+                "parts": sorted(self.parts.items()),
+                "pages": sorted(self.pages.items()),
+                "periods": [[p, *numbers_of(totals)] for p, totals in sorted(self.periods.items())],
+                "quarantine": [
+                    [q.generation, q.clock, dict(q.rows), q.requeued] for q in self.quarantine
+                ],
+                "expired": dict(self.expired),
+                "lineage": list(self.lineage),
+                "tally": self.tally,
+                "requeued": dict(self.requeued),
+                "minima": dict(self.minima),
+                "files": self.files,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Manifest:
+        """Return the stored manifest.
+
+        Raises
+        ------
+        DrainError
+            It is not one, of an unknown format, or damaged.
+        """
+        value = load(content, "MANIFEST.json", FORMAT)
+        return cls(
+            state=value["state"],
+            key=bytes.fromhex(value["key"]),
+            generation=value["generation"],
+            clock=value["clock"],
+            lanes=value["lanes"],
+            marks=load_marks(value["marks"]),
+            plans=value["plans"],
+            first_open=value["first_open"],
+            states={(period, part): Held.of(*rest) for period, part, *rest in value["states"]},
+            parts=dict(value["parts"]),
+            pages=dict(value["pages"]),
+            periods={period: Totals(*rest) for period, *rest in value["periods"]},
+            quarantine=tuple(_quarantined(*entry) for entry in value["quarantine"]),
+            expired=value["expired"],
+            lineage=tuple(value["lineage"]),
+            tally=Tally(*value["tally"]),
+            requeued=value["requeued"],
+            minima={plan: Minimum(*each) for plan, each in value.get("minima", {}).items()},
+            files=value.get("files"),
+        )
+
+    def digest(self, generation: int) -> str | None:
+        """Return the digest of a generation; None if it is not known (any more)."""
+        back = self.generation - generation
+        return self.lineage[-1 - back] if 0 <= back < len(self.lineage) else None
+
+    def with_plans(self, plans: Iterable[CompiledPlan]) -> Manifest:
+        """Return this as the generation that commits the names and minima of plans."""
+        plans = list(plans)
+        minima = {
+            plan.fingerprint_hex: Minimum(plan.minimum_reports, self.generation)
+            for plan in plans
+            if not self._asks_the_same(plan)
+        }
+        named = replace(self, plans={**self.plans, **names_of(plans)})
+        if not minima:
+            return named
+        digest = _digested(self.lineage[-1], dump(minima))
+        return replace(
+            named, minima={**self.minima, **minima}, lineage=(*self.lineage[:-1], digest)
+        )
+
+    def must_restate(self, plans: Iterable[CompiledPlan]) -> bool:
+        """Tell whether windows were estimated under another minimum than that of their plan."""
+        counted = (plan for plan in plans if plan.fingerprint_hex in self.plans)
+        return not all(map(self._asks_the_same, counted))
+
+    def _asks_the_same(self, plan: CompiledPlan) -> bool:
+        known = self.minima.get(plan.fingerprint_hex)
+        return known is not None and known.reports == plan.minimum_reports
+
+    def restated(self, since: int) -> bool:
+        """Tell whether windows that no report has changed since a generation have another one."""
+        return any(minimum.generation > since for minimum in self.minima.values())
+
+    def stated(
+        self, windows: Mapping[WindowKey, Window], registry: Registry
+    ) -> dict[WindowKey, Window]:
+        """Return windows with the revision of what is published of them.
+
+        That is the generation that changed them last, or that changed the minimum of their plan or
+        of another version that has their metric.
+        """
+        least = {bytes.fromhex(plan): each.generation for plan, each in self.minima.items()}
+        stated = {}
+        for key, window in windows.items():
+            versions = registry.same[key.fingerprint, key.metric]
+            changed = [least.get(each.fingerprint, 0) for each in versions]
+            stated[key] = replace(window, revision=max(window.revision, *changed))
+        return stated
+
+    def parts_of(self, intent: Intent, shards: int) -> Parts:
+        """Return into how many parts periods are cut by the generation that an intent makes.
+
+        Parameters
+        ----------
+        intent : Intent
+        shards : int
+            Of the plans.
+        """
+        chains = [totals.chains for totals in self.audit().values()]
+        return Parts(self.parts, parts_for([intent.reports, *chains], shards))
+
+    def renamed(
+        self, windows: Iterable[tuple[WindowKey, Window]], registry: Registry, since: int
+    ) -> list[tuple[WindowKey, Window]]:
+        """Return empty windows under the names that windows had as of a generation, if others.
+
+        A window is named by the lowest version of its plan; a lower one may have come since.
+        """
+        former = []
+        for key, window in windows:
+            versions = registry.same[key.fingerprint, key.metric]
+            known = [each for each in versions if self._had(each.fingerprint.hex(), since)]
+            if known and known[0] is not versions[0]:
+                name = WindowKey(known[0].fingerprint, known[0].metric.index, key.start)
+                former.append((name, replace(window, counts=np.zeros_like(window.counts))))
+        return former
+
+    def _had(self, plan: str, since: int) -> bool:
+        """Tell whether a plan, or its present minimum, was committed by a generation."""
+        minimum = self.minima.get(plan)
+        return plan in self.plans and (minimum is None or minimum.generation <= since)
+
+    def audit(self) -> dict[int, Totals]:
+        """Return the audit of every period, open and closed, summed over shards."""
+        return _with_audits(self.periods, self.states)
+
+
+def _quarantined(
+    generation: int,
+    clock: int | None,
+    rows: Mapping[str, int],
+    requeued: Sequence[tuple[str, str, int]] = (),
+) -> Quarantined:
+    """Return an entry as it was before it was JSON."""
+    return Quarantined(generation, clock, rows, tuple((r, p, n) for r, p, n in requeued))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the plans in force say about time, ms.
+
+    Parameters
+    ----------
+    period : int
+        Length of a budget period.
+    horizon : int
+        How long after its period's end a row may still arrive: the longest of any plan.
+    retention : int
+        How long quarantine is kept: the shortest that any plan promises.
+    shards : int
+        Of the wire.
+    """
+
+    period: int
+    horizon: int
+    retention: int
+    shards: int
+
+    @classmethod
+    def of(cls, registry: Registry) -> Terms:
+        """Return the terms of all plans of a registry."""
+        retention = min(plan.retention for plan in registry.plans)
+        return cls(registry.period, registry.horizon, retention, registry.shards)
+
+
+def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) -> Manifest:
+    """Return the manifest that commits what a job has written.
+
+    Periods whose horizon the clock has passed are closed: their states are dropped, their
+    audits kept. Quarantine files older than the retention are dropped, their numbers kept.
+    Time here is the log's: append times, never the wall clock. What is requeued stays in
+    quarantine, with a mark.
+    """
+    generation, clock = intent.generation, intent.clock
+    states = {**manifest.states, **written.states}
+    first_open = _first_open(manifest.first_open, clock, terms)
+    closed = {
+        key: held for key, held in states.items() if first_open is not None and key[0] < first_open
+    }
+    quarantine = tuple(entry.with_requeued(intent.requeue) for entry in manifest.quarantine)
+    if written.rejects:
+        quarantine = (*quarantine, Quarantined(generation, clock, dict(written.rejects)))
+    kept, removed = _expire(quarantine, clock, terms)
+    parts = manifest.parts_of(intent, terms.shards)
+    opened = {key: held for key, held in states.items() if key not in closed}
+    return replace(
+        manifest,
+        generation=generation,
+        clock=clock,
+        lanes={**manifest.lanes, **intent.ends},
+        marks={**manifest.marks, **intent.marks},
+        first_open=first_open,
+        states=opened,
+        parts={period: parts.of(period) for period, _ in sorted(opened)},
+        pages={**manifest.pages, **dict.fromkeys(written.pages, generation)},
+        periods=_with_audits(manifest.periods, closed),
+        quarantine=kept,
+        expired=add_rows(manifest.expired, removed),
+        lineage=(*manifest.lineage, _digest(manifest, intent))[-LINEAGE:],
+        tally=manifest.tally.plus(written.tally),
+        requeued=_with_requeued(manifest.requeued, intent.requeue),
+    )
+
+
+def _digest(manifest: Manifest, intent: Intent) -> str:
+    before = manifest.lineage[-1] if manifest.lineage else ""
+    return _digested(before, intent.to_json())
+
+
+def _digested(before: str, content: bytes) -> str:
+    return hashlib.sha256(before.encode() + content).hexdigest()[:32]
+
+
+def _first_open(before: int | None, clock: int | None, terms: Terms) -> int | None:
+    """Return the first period that is still open; it never falls."""
+    if clock is None:
+        return before
+    now = open_from(clock, terms)
+    return now if before is None else max(before, now)
+
+
+def _expire(
+    quarantine: tuple[Quarantined, ...], clock: int | None, terms: Terms
+) -> tuple[tuple[Quarantined, ...], list[Quarantined]]:
+    """Return what of a quarantine is kept, and what is not.
+
+    The retention of what was rejected before the log had a clock begins with its first reading.
+    """
+    if clock is None:
+        return quarantine, []
+    kept, removed = [], []
+    for entry in quarantine:
+        since = clock if entry.clock is None else entry.clock
+        if since + terms.retention > clock:
+            kept.append(entry._replace(clock=since))
+        else:
+            removed.append(entry)
+    return tuple(kept), removed
+
+
+def open_from(clock: int, terms: Terms) -> int:
+    """Return the first budget period whose end plus horizon lies after ``clock``.
+
+    Examples
+    --------
+    >>> terms = Terms(period=10, horizon=25, retention=100, shards=64)
+    >>> open_from(44, terms), open_from(45, terms)
+    (1, 2)
+    """
+    return (clock - terms.horizon) // terms.period
+
+
+def add_rows(rows: Mapping[str, int], entries: Iterable[Quarantined]) -> dict[str, int]:
+    """Return rows by reason with those of quarantine files added."""
+    total = dict(rows)
+    for entry in entries:
+        for reason, number in entry.rows.items():
+            total[reason] = total.get(reason, 0) + number
+    return total
+
+
+def _with_requeued(rows: Mapping[str, int], requeue: Iterable[Requeue]) -> dict[str, int]:
+    """Return rows by reason with those of a requeue added."""
+    total = dict(rows)
+    for each in requeue:
+        total[each.reason] = total.get(each.reason, 0) + each.rows
+    return total
+
+
+def _with_audits(
+    periods: Mapping[int, Totals], states: Mapping[tuple[int, int], Held]
+) -> dict[int, Totals]:
+    """Return the audits of periods with those of states added."""
+    total = dict(periods)
+    for (period, _), held in sorted(states.items()):
+        before = total.get(period)
+        total[period] = held.totals if before is None else add_totals(before, held.totals)
+    return total
+
+
+def add_totals(one: Totals, other: Totals) -> Totals:
+    """Return the audit of two sets of pseudonyms that have none in common."""
+    return Totals(
+        pseudonyms=one.pseudonyms + other.pseudonyms,
+        over_budget=one.over_budget + other.over_budget,
+        equivocation=one.equivocation + other.equivocation,
+        chains=one.chains + other.chains,
+        accepted=one.accepted + other.accepted,
+        observed=one.observed + other.observed,
+        most_accepted=max(one.most_accepted, other.most_accepted),
+        most_observed=max(one.most_observed, other.most_observed),
+    )

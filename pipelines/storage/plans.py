@@ -1,0 +1,162 @@
+"""The plans of a state directory, so that nobody has to give them again.
+
+Of every plan that a drain or a requeue was given, the directory keeps the last document and the
+candidates of its string metrics. A plan's fingerprint leaves out its owner, dates, texts and
+``minimum_reports``; so every file here has a digest over all that it holds, as the manifest has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.storage import files
+from pipelines.storage.intent import dump, load
+from sotto.errors import DrainError, PlanError
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry, check_unchanged, names_of
+from sotto.plan.serialization import canonical
+
+if TYPE_CHECKING:
+    from pipelines.estimation.rows import Candidates
+
+FORMAT = 2
+
+_WHAT_TO_DO = "restore it, or remove it and give the plan again with --plan"
+
+
+class StoredPlans:
+    """The plans in a folder: ``FINGERPRINT.json``, and ``FINGERPRINT.candidates`` if there are any.
+
+    Parameters
+    ----------
+    folder : path
+        Need not exist yet to be read: then there are no plans.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, fingerprint: str) -> Path:
+        """Return where the plan of a fingerprint, in hexadecimal, is kept."""
+        return self._folder / f"{fingerprint}.json"
+
+    def load(self, fingerprint: str) -> CompiledPlan:
+        """Return the plan of a fingerprint, in hexadecimal.
+
+        Raises
+        ------
+        DrainError
+            Its file is damaged.
+        FileNotFoundError
+            It is not kept.
+        """
+        path = self.path(fingerprint)
+        return _plan(path.read_bytes(), path)
+
+    def load_all(self) -> list[CompiledPlan]:
+        """Return all plans that are kept, ascending by fingerprint.
+
+        Raises
+        ------
+        DrainError
+            A file is damaged.
+        """
+        return [self.load(path.stem) for path in sorted(self._folder.glob("*.json"))]
+
+    def candidates(self, fingerprint: str) -> Mapping[str, Sequence[str]]:
+        """Return the strings to look for, by metric, of the plan of a fingerprint.
+
+        Raises
+        ------
+        DrainError
+            Their file is damaged.
+        """
+        path = self._candidates_path(fingerprint)
+        return _strings(path.read_bytes(), path) if path.exists() else {}
+
+    def with_given(
+        self, plans: Sequence[CompiledPlan], candidates: Candidates
+    ) -> tuple[Registry, Candidates]:
+        """Return the plans that are given and those that are kept, and the candidates of all.
+
+        What is given takes the place of what is kept: a plan that of the same fingerprint,
+        candidates those of the same metric. A plan that is given without candidates, as a
+        compiled one always is, keeps those that it has.
+
+        Raises
+        ------
+        PlanError
+            A version has another fingerprint than before, or the plans are not of one collector.
+        DrainError
+            There is no plan at all, or a file is damaged.
+        """
+        kept = self.load_all()
+        check_unchanged(names_of(kept), plans)
+        given = {plan.fingerprint for plan in plans}
+        whole = [*(plan for plan in kept if plan.fingerprint not in given), *plans]
+        if not whole:
+            raise DrainError(f"{self._folder.parent} has no plans yet: give them with --plan")
+        strings = {
+            plan.fingerprint: {
+                **self.candidates(plan.fingerprint_hex),
+                **candidates.get(plan.fingerprint, {}),
+            }
+            for plan in whole
+        }
+        return Registry(whole), strings
+
+    def keep(self, plans: Sequence[CompiledPlan], candidates: Candidates) -> None:
+        """Keep plans and candidates; a document replaces the earlier one of its fingerprint."""
+        for plan in plans:
+            document = {"format": FORMAT, "plan": json.loads(plan.to_json())}
+            _replace(self.path(plan.fingerprint_hex), document)
+            strings = {
+                metric: list(found)
+                for metric, found in candidates.get(plan.fingerprint, {}).items()
+                if found
+            }
+            if strings:
+                document = {"format": FORMAT, "candidates": strings}
+                _replace(self._candidates_path(plan.fingerprint_hex), document)
+
+    def _candidates_path(self, fingerprint: str) -> Path:
+        return self._folder / f"{fingerprint}.candidates"
+
+
+def _replace(path: Path, document: Mapping[str, object]) -> None:
+    content = dump(document)
+    if not path.exists() or path.read_bytes() != content:
+        files.replace(path, content)
+
+
+@lru_cache(maxsize=64)
+def _plan(content: bytes, path: Path) -> CompiledPlan:
+    document = _document(content, path)
+    try:
+        plan = CompiledPlan.from_json(canonical(document["plan"]))
+    except (PlanError, KeyError) as error:
+        raise DrainError(
+            f"{path} holds no plan that can be used ({error}): {_WHAT_TO_DO}"
+        ) from None
+    if plan.fingerprint_hex != path.stem:
+        raise DrainError(
+            f"{path} holds the plan of another fingerprint, {plan.fingerprint_hex}: {_WHAT_TO_DO}"
+        )
+    return plan
+
+
+@lru_cache(maxsize=16)
+def _strings(content: bytes, path: Path) -> Mapping[str, Sequence[str]]:
+    found = _document(content, path)["candidates"]
+    return {metric: tuple(strings) for metric, strings in found.items()}
+
+
+def _document(content: bytes, path: Path) -> Any:
+    try:
+        return load(content, str(path), FORMAT)
+    except DrainError as error:
+        raise DrainError(f"{error}: {_WHAT_TO_DO}") from None

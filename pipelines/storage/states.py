@@ -1,0 +1,224 @@
+"""The states that are kept: each a snapshot, and logs of the rows taken since.
+
+A state is a function of the set of rows seen, so stepping the rows of its logs after its snapshot
+gives it back. A run writes the rows it took as a log of their own. A log takes over those before
+it that are not at least twice as large, as a binary counter carries: so a state has few logs, and
+a row is written again only as often as sizes double. Once the logs together are a quarter as large
+as the snapshot, a new snapshot takes the place of all of them. So what is ever written is in
+proportion to what came.
+
+Who was revoked by the budget of his time stays so, although a later plan raises it: a log has the
+budget under which its rows were taken, and they are stepped under that again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.shard import Stepped, in_order, joined, step_rows
+from pipelines.aggregation.state import State
+from pipelines.aggregation.step import step
+from pipelines.storage import files
+from pipelines.storage.directory import StateFiles
+from pipelines.storage.files import Buffer
+from pipelines.storage.written import Held, Piece
+from sotto.errors import FormatError, PlanError
+from sotto.plan.registry import Registry
+
+KIND = b"rowlog"
+#: Logs of fewer bytes are not made a snapshot of.
+SHORT = 1 << 16
+#: Otherwise they are once they have this part of the snapshot's bytes.
+PART = 4
+
+_HEAD = struct.Struct("<qII")
+_FINGERPRINT = 32
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, eq=False)
+class _Log:
+    """Rows, and the budget under which they were taken."""
+
+    budget: int
+    rows: tuple[Rows, ...]
+
+    def to_bytes(self, registry: Registry) -> bytes:
+        """Return the log as bytes: equal rows in equal order give equal bytes."""
+        blocks = [rows.to_bytes() for rows in joined(self.rows)]
+        parts = [_HEAD.pack(self.budget, len(registry.plans), len(blocks))]
+        parts += [plan.fingerprint for plan in registry.plans]
+        parts += [_LENGTH.pack(len(block)) for block in blocks]
+        return b"".join([*parts, *blocks])
+
+    @classmethod
+    def from_bytes(cls, data: memoryview, registry: Registry) -> _Log:
+        """Read a log; metrics get the ids that they have in ``registry``."""
+        budget, plans, blocks = _HEAD.unpack_from(data)
+        at = _HEAD.size + _FINGERPRINT * plans
+        raw = bytes(data[_HEAD.size : at])
+        ids = _translated([raw[i : i + 32] for i in range(0, len(raw), _FINGERPRINT)], registry)
+        lengths = [_LENGTH.unpack_from(data, at + 8 * number)[0] for number in range(blocks)]
+        at += _LENGTH.size * blocks
+        rows = []
+        for length in lengths:
+            block = Rows.from_bytes(bytes(data[at : at + length]))
+            widths = {int(ids[metric]): width for metric, width in block.widths.items()}
+            rows.append(replace(block, metric=ids[block.metric], widths=widths))
+            at += length
+        return cls(budget, tuple(rows))
+
+
+def _translated(
+    fingerprints: Sequence[bytes], registry: Registry
+) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+    """Return the id in a registry of every metric of plans, numbered one after another."""
+    first = {each.fingerprint: each.id for each in reversed(registry.metrics)}
+    ids: list[int] = []
+    for fingerprint in fingerprints:
+        plan = registry.by_fingerprint.get(fingerprint)
+        if plan is None:
+            raise PlanError(
+                f"a log of rows needs the plan with the fingerprint {fingerprint.hex()}, "
+                "which the registry does not have"
+            )
+        ids += range(first[fingerprint], first[fingerprint] + len(plan.metrics))
+    return np.array(ids, dtype=np.uint16)
+
+
+class Taken(NamedTuple):
+    """What a state has taken, and the file that is to keep it.
+
+    Attributes
+    ----------
+    stepped : Stepped
+    held : Held
+        What the state is then kept in.
+    target : str
+        Folder and name of the file that is new.
+    content : sequence of bytes-like
+        What is to be in it.
+    """
+
+    stepped: Stepped
+    held: Held
+    target: str
+    content: Sequence[Buffer]
+
+
+@dataclass(frozen=True)
+class StoredStates:
+    """The states of a state directory.
+
+    Parameters
+    ----------
+    files : StateFiles
+        Where they are.
+    registry : Registry
+    key : bytes
+        Key of the hashes inside new states.
+    """
+
+    files: StateFiles
+    registry: Registry
+    key: bytes
+
+    def read(self, period: int, part: int, held: Held | None) -> State:
+        """Return a state; a new one where nothing is held.
+
+        Raises
+        ------
+        FormatError
+            A file of it is damaged; which.
+        LostFileError
+            One is missing.
+        PlanError
+            It has rows of a plan that the registry does not have.
+        """
+        return self._read(period, part, held)[0]
+
+    def step(
+        self, period: int, part: int, held: Held | None, blocks: Iterable[bytes], generation: int
+    ) -> Taken:
+        """Take packed rows into a state; what comes of it does not depend on the blocks' order.
+
+        Raises
+        ------
+        FormatError, LostFileError, PlanError
+            As :meth:`read` does.
+        """
+        state, logs = self._read(period, part, held)
+        packed = list(blocks)
+        rows = tuple(in_order(packed))
+        stepped = step_rows(state, rows)
+        totals = stepped.state.totals()
+        snapshot, before = (None, ()) if held is None else (held.snapshot, held.logs)
+        name = f"{period}.{part}.{generation}"
+        if self._is_long(snapshot, sum(log.size for log in before) + sum(map(len, packed))):
+            content = stepped.state.to_bytes()
+            held = Held(totals, Piece(generation, len(content)))
+            return Taken(stepped, held, f"states/{name}", [content])
+        content = _Log(self.registry.budget, rows).to_bytes(self.registry)
+        kept = list(before)
+        while kept and kept[-1].size < 2 * len(content) and logs[-1].budget == self.registry.budget:
+            rows = logs.pop().rows + rows
+            kept.pop()
+            content = _Log(self.registry.budget, rows).to_bytes(self.registry)
+        held = Held(totals, snapshot, (*kept, Piece(generation, len(content))))
+        return Taken(stepped, held, f"logs/{name}", files.sealed(KIND, content))
+
+    @staticmethod
+    def _is_long(snapshot: Piece | None, logged: int) -> bool:
+        """Tell whether logs of so many bytes are to be made a snapshot of."""
+        return logged > max(SHORT, 0 if snapshot is None else snapshot.size // PART)
+
+    def _read(self, period: int, part: int, held: Held | None) -> tuple[State, list[_Log]]:
+        """Return a state and the logs that are part of it."""
+        if held is None or held.snapshot is None:
+            state = State(self.registry, part, period, self.key)
+        else:
+            state = self._snapshot(period, part, held.snapshot)
+        logs = [] if held is None else [self._log(period, part, log) for log in held.logs]
+        for log in logs:
+            state.budget = log.budget
+            for rows in joined(log.rows):
+                step(state, rows)
+        state.budget = self.registry.budget
+        return state, logs
+
+    def _snapshot(self, period: int, part: int, piece: Piece) -> State:
+        path = self.files.state(period, part, piece.generation)
+        with files.committed(path):
+            content = path.read_bytes()
+            _check_size(content, piece)
+            state = State.from_bytes(content, self.registry)
+            _check_place(state, period, part)
+        return state
+
+    def _log(self, period: int, part: int, piece: Piece) -> _Log:
+        path = self.files.log(period, part, piece.generation)
+        with files.committed(path):
+            content = files.load(path, KIND)
+            _check_size(content, piece)
+            log = _Log.from_bytes(content, self.registry)
+            for rows in log.rows:
+                _check_place(rows, period, part)
+        return log
+
+
+def _check_size(content: bytes | memoryview, piece: Piece) -> None:
+    """Refuse a sound file of another copy of a state directory, as far as that shows."""
+    if len(content) != piece.size:
+        raise FormatError(f"it has {len(content)} bytes, and {piece.size} were written")
+
+
+def _check_place(found: State | Rows, period: int, part: int) -> None:
+    """Refuse a sound file that bears the name of another."""
+    if (found.period, found.shard) != (period, part):
+        raise FormatError(f"it is of shard {found.shard}, period {found.period}")

@@ -1,0 +1,1 @@
+"""Designing a collection: users, precision, budgets."""

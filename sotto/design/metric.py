@@ -1,0 +1,272 @@
+"""What a metric will tell, and what it takes: users, precision, ladder, mechanism.
+
+All figures are predictions of :mod:`mechanisms.planner.precision`, from the probabilities that the
+sampler realises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mechanisms.constant import supports_constant
+from mechanisms.planner.planning import Step, epsilon_for, sampled_instead, steps
+from mechanisms.planner.targets import Precision
+from mechanisms.registry import build
+from sotto.design.questions import Question
+from sotto.errors import ParameterError
+from sotto.plan.defaults import Asked, spec_of
+from sotto.plan.types import MECHANISMS
+
+if TYPE_CHECKING:
+    from mechanisms.papers.noisy_sampling import Comparison
+    from mechanisms.registry import LadderedMechanism
+    from sotto.design.panels import PanelDesign
+
+#: So many users are assumed where neither they nor a target are given.
+USERS = 10_000
+#: Parameters of a mechanism that the metric itself tells.
+_GIVEN = ("domain_size", "missing", "clip", "dimensions")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How precise an estimate should be.
+
+    Parameters
+    ----------
+    measure : str
+        ``error``, ``width`` or ``floor``.
+    target : float or None
+        In the unit of the value; None where only what so many users reach is asked.
+    confidence : float in (0, 1)
+        Of the interval.
+    """
+
+    measure: str = "width"
+    target: float | None = None
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True)
+class RungDesign:
+    """A rung: what it costs, what it will tell, and how many users the goal takes.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    nominal, certified : int
+        Micro-epsilon.
+    after : int or None
+        Milliseconds.
+    error, width, floor : float or None
+        With the users of the design, in the unit of the value; no floor but of shares.
+    needed : int or None
+        Users for the goal; None without a target.
+    """
+
+    number: int
+    nominal: int
+    certified: int
+    after: int | None
+    error: float
+    width: float
+    floor: float | None
+    needed: int | None
+
+
+@dataclass(frozen=True)
+class Other:
+    """A mechanism for the same question at the last rung.
+
+    Attributes
+    ----------
+    spec : mapping
+        Its name and parameters.
+    error : float
+        Predicted, in the unit of the value.
+    excess : float
+        By what part it is more than that of the best.
+    payload : int
+        Bytes.
+    """
+
+    spec: Mapping[str, object]
+    error: float
+    excess: float
+    payload: int
+
+
+@dataclass(frozen=True)
+class Design:
+    """The answer to a question.
+
+    Attributes
+    ----------
+    question, goal
+        What was asked.
+    users : int
+        Of whom the errors are.
+    what, data : str
+        What is estimated, and which data is assumed.
+    rungs : tuple of RungDesign
+        Those that are sent.
+    steps : tuple of Step
+        Relaxed beside fresh reports, in the unit of the value.
+    sampled : tuple of Comparison
+        Relaxed beside noisy sampling, of one yes or no; none of a single rung.
+    others : tuple of Other
+        All mechanisms that could be had, best first; none where they cannot be compared.
+    enough : int or None
+        Micro-epsilon at which the users would reach a target that they miss.
+    panels : tuple of PanelDesign
+        What it would be with panels, where that is asked.
+    """
+
+    question: Question
+    goal: Goal
+    users: int
+    what: str
+    data: str
+    rungs: tuple[RungDesign, ...]
+    steps: tuple[Step, ...]
+    sampled: tuple[Comparison, ...]
+    others: tuple[Other, ...]
+    enough: int | None = None
+    panels: tuple[PanelDesign, ...] = ()
+
+    @property
+    def missed(self) -> bool:
+        """Whether the users miss the target even at the last rung."""
+        last = self.rungs[-1]
+        return last.needed is not None and last.needed > self.users
+
+
+def design(question: Question, goal: Goal, users: int | None = None) -> Design:
+    """Answer a question.
+
+    Parameters
+    ----------
+    question : Question
+    goal : Goal
+    users : int, optional
+        At least 1; left out, as many as the target takes at the last rung, or 10,000.
+
+    Raises
+    ------
+    ParameterError
+        The ladder cannot be honoured, the target cannot be had by any number of users, or there is
+        no such measure of what is estimated.
+
+    Examples
+    --------
+    >>> from sotto.design.questions import question_of
+    >>> asked = question_of("category", [500_000, 2_000_000], {"domain_size": 5})
+    >>> found = design(asked, Goal("width", 0.02))
+    >>> [rung.needed for rung in found.rungs], found.users
+    ([601988, 27815], 27815)
+    """
+    if users is not None and not users >= 1:
+        raise ParameterError(f"users must be at least 1, not {users}")
+    told = [question.precision(level) for level in range(question.sent)]
+    needed = [_needed(question, each, goal) for each in told]
+    shown = users or needed[-1] or USERS
+    n = question.reports(shown)
+    rungs = tuple(
+        RungDesign(
+            level + 1,
+            question.ladder[level],
+            question.mechanism.certified(level),
+            question.after[level] if question.after else None,
+            each.standard_error(n),
+            each.width(n, goal.confidence),
+            each.floor(n) if each.floors else None,
+            needed[level],
+        )
+        for level, each in enumerate(told)
+    )
+    found = Design(
+        question,
+        goal,
+        shown,
+        told[-1].what,
+        told[-1].data,
+        rungs,
+        tuple(_steps(question, n)),
+        tuple(sampled_instead(question.ladder[: question.sent], n)) if question.sent > 1 else (),
+        tuple(_others(question, n)),
+    )
+    return replace(found, enough=_enough(question, goal, n)) if found.missed else found
+
+
+def _needed(question: Question, told: Precision, goal: Goal) -> int | None:
+    if goal.target is None:
+        told.measure(goal.measure, 1, goal.confidence)
+        return None
+    return question.users(told.reports(goal.measure, goal.target, goal.confidence))
+
+
+def _steps(question: Question, n: int) -> list[Step]:
+    def told(mechanism: LadderedMechanism, level: int) -> float:
+        return question.precision_of(mechanism, level).standard_error(n)
+
+    chain = build(question.spec, question.ladder[: question.sent], question.name)
+    return steps(chain, question.alone, told)
+
+
+def _enough(question: Question, goal: Goal, n: int) -> int | None:
+    def reached(mechanism: LadderedMechanism) -> float:
+        return question.precision_of(mechanism, 0).measure(goal.measure, n, goal.confidence)
+
+    assert goal.target is not None
+    return epsilon_for(question.alone, reached, goal.target)
+
+
+def _others(question: Question, n: int) -> list[Other]:
+    """Return all mechanisms for a question."""
+    from mechanisms.planner import choice
+
+    ladder, spec = question.ladder[: question.sent], question.spec
+    if question.kind in ("category", "boolean"):
+        ranking = choice.for_frequencies(int(str(spec["domain_size"])), ladder, n)
+    elif question.kind == "number":
+        values = question.assumed.values
+        missing, coins = bool(spec.get("missing")), not question.constant
+        ranking = choice.for_mean(ladder, n, values, missing=missing, public_coins=coins)
+    elif question.kind == "string":
+        number = len(question.assumed.candidates)
+        sizes = {key: int(str(spec[key])) for key in ("bits", "hashes", "cohorts")}
+        ranking = choice.for_strings(ladder, n, [1 / number] * number, known=True, **sizes)
+    else:
+        return _of_type(question, ladder, n)
+    found = [
+        Other(each.spec, question.scale * each.error, 0.0, each.payload)
+        for each in ranking.candidates
+        if supports_constant(each.spec) or not question.constant
+    ]
+    return _ranked(found)
+
+
+def _of_type(question: Question, ladder: tuple[int, ...], n: int) -> list[Other]:
+    """Return all mechanisms of a type by the error of the question's own estimate."""
+    given = {key: question.spec[key] for key in _GIVEN if key in question.spec}
+    given.setdefault("missing", False)
+    asked = Asked(question.kind, given, ladder, question.name)
+    found = []
+    for name in MECHANISMS[question.kind]:
+        spec = question.spec if name == question.spec["name"] else spec_of(name, asked)
+        try:
+            mechanism = build(spec, ladder, question.name)
+            error = question.precision_of(mechanism, len(ladder) - 1).standard_error(n)
+        except ParameterError:
+            continue
+        found.append(Other(spec, error, 0.0, mechanism.payload_width))
+    found.sort(key=lambda other: (float(f"{other.error:.9g}"), other.payload))
+    return _ranked(found)
+
+
+def _ranked(found: list[Other]) -> list[Other]:
+    """Return the same, best first, with how much more than the best one each has."""
+    return [replace(other, excess=max(other.error / found[0].error - 1, 0.0)) for other in found]

@@ -1,0 +1,255 @@
+"""What is asked about: a metric of a plan, or a type of value and a ladder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING
+
+from mechanisms.exact import MICRO
+from mechanisms.planner.precision import ordinal_mean, precision
+from mechanisms.planner.targets import Assumed, Precision
+from mechanisms.registry import build
+from sotto.errors import ParameterError
+from sotto.plan.chooser import choose
+from sotto.plan.defaults import Asked, spec_of
+from sotto.plan.types import MECHANISMS, Parameter
+
+if TYPE_CHECKING:
+    from mechanisms.registry import LadderedMechanism
+    from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: Parameters that are best at one epsilon.
+_TUNED = frozenset({"buckets", "subset_size", "blocks", "sampled", "cards"})
+#: What a type must be told, and what it is told where nobody says more.
+_NEEDED = {"domain_size": ("category", "ordinal", "top_item"), "dimensions": ("vector",)}
+_DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {
+    "boolean": {"domain_size": 2},
+    "survey": {"domain_size": 2},
+    "top_item": {"clip": 20},
+    "string": {"bits": 128, "hashes": 2, "cohorts": 16},
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A metric, in a plan or not, of which something is asked.
+
+    Attributes
+    ----------
+    name, kind : str
+        The kind is a type of :data:`sotto.plan.types.MECHANISMS`.
+    spec : mapping
+        The mechanism and its parameters.
+    ladder : tuple of int
+        Nominal micro-epsilon, weakest first, a permanent response included.
+    assumed : Assumed
+    scale, unit : float, str
+        Length of the range and its unit; 1 and "" of a share.
+    after : tuple of int
+        Milliseconds after which each rung is sent; empty outside a plan.
+    limit : int
+        Values a period.
+    constant : bool
+        Whether the last rung is a permanent response, which is never sent.
+    per_user : float
+        Reports that a user has in a window, on average.
+    panel : int
+        A user answers in one of so many budget periods.
+    periods : float
+        Budget periods in a window.
+    """
+
+    name: str
+    kind: str
+    spec: Mapping[str, Parameter]
+    ladder: tuple[int, ...]
+    assumed: Assumed = field(default_factory=Assumed)
+    scale: float = 1.0
+    unit: str = ""
+    after: tuple[int, ...] = ()
+    limit: int = 1
+    constant: bool = False
+    per_user: float = 1.0
+    panel: int = 1
+    periods: float = 1.0
+
+    @cached_property
+    def mechanism(self) -> LadderedMechanism:
+        """The mechanism with its whole ladder."""
+        return build(self.spec, self.ladder, self.name)
+
+    @property
+    def sent(self) -> int:
+        """The number of rungs that leave the device."""
+        return len(self.ladder) - self.constant
+
+    @property
+    def cost(self) -> int:
+        """Micro-epsilon of a period."""
+        return self.limit * self.mechanism.certified(self.sent - 1)
+
+    @property
+    def permanent(self) -> int:
+        """Micro-epsilon of a permanent response, once in a lifetime; 0 of all others."""
+        return self.mechanism.certified(self.sent) if self.constant else 0
+
+    def precision(self, level: int) -> Precision:
+        """Return how precise the main estimate will be at a rung."""
+        return self.precision_of(self.mechanism, level)
+
+    def precision_of(self, mechanism: LadderedMechanism, level: int) -> Precision:
+        """Return the same of another mechanism for the question."""
+        make = ordinal_mean if self.kind == "ordinal" else precision
+        return make(mechanism, level, self.assumed, scale=self.scale)
+
+    def alone(self, micro: int) -> LadderedMechanism:
+        """Return the mechanism of a single report, its parameters as they are best at its epsilon.
+
+        A ladder has those that are best at its last rung at all of them.
+        """
+        given = {key: value for key, value in self.spec.items() if key not in _TUNED}
+        name = str(given.pop("name"))
+        asked = Asked(self.kind, {"missing": False, **given}, (micro,), self.name)
+        return build(spec_of(name, asked), (micro,), self.name)
+
+    def in_panel(self, panel: int) -> Question:
+        """Return the question of users who answer in one of so many periods."""
+        per_user = self.per_user * self.panel / panel
+        if self.constant:
+            per_user = min(1.0, self.periods / panel)
+        return replace(self, panel=panel, per_user=per_user)
+
+    def reports(self, users: int) -> int:
+        """Return how many reports so many users have in a window."""
+        return max(int(users * self.per_user), 1)
+
+    def users(self, reports: int) -> int:
+        """Return how many users have so many reports in a window."""
+        return ceil(reports / self.per_user)
+
+
+def question_of(
+    kind: str,
+    ladder: Sequence[int],
+    given: Mapping[str, Parameter],
+    *,
+    mechanism: str | None = None,
+    assumed: Assumed | None = None,
+    scale: float = 1.0,
+    unit: str = "",
+    limit: int = 1,
+) -> Question:
+    """Return the question of a metric that is in no plan.
+
+    Parameters
+    ----------
+    kind : str
+        A type of metric.
+    ladder : sequence of int
+        Nominal micro-epsilon, weakest first.
+    given : mapping
+        What the metric tells of its mechanism: ``domain_size``, ``dimensions``, ``bits`` and so on.
+    mechanism : str, optional
+        Its name; by default the chooser's.
+    assumed, scale, unit, limit
+        As of :class:`Question`.
+
+    Raises
+    ------
+    ParameterError
+        There is no such type or mechanism, or they cannot honour the ladder.
+
+    Examples
+    --------
+    >>> question_of("number", [1_000_000], {}).spec["name"]
+    'threshold'
+    """
+    if kind not in MECHANISMS:
+        raise ParameterError(f"type must be one of {', '.join(MECHANISMS)}, not {kind!r}")
+    told: dict[str, Parameter] = {"missing": False, **_DEFAULTS.get(kind, {}), **given}
+    for parameter, kinds in _NEEDED.items():
+        if kind in kinds and parameter not in told:
+            raise ParameterError(f"type {kind} needs {parameter.replace('_size', '')}")
+    asked = Asked(kind, told, tuple(ladder), "question")
+    if mechanism is None:
+        spec = choose(asked).spec
+    elif mechanism in MECHANISMS[kind]:
+        spec = spec_of(mechanism, asked)
+    else:
+        raise ParameterError(
+            f"a {kind} can have the mechanism {', '.join(MECHANISMS[kind])}, not {mechanism!r}"
+        )
+    found = Question(
+        kind, kind, spec, tuple(ladder), assumed or Assumed(), scale, unit, limit=limit
+    )
+    _ = found.mechanism
+    return found
+
+
+def question_of_metric(
+    plan: CompiledPlan, metric: CompiledMetric, assumed: Assumed | None = None
+) -> Question:
+    """Return the question of a metric of a plan.
+
+    A user has as many reports in a window as it has budget periods that are its turn, times the
+    values of each; of a constant metric one, since those of other periods repeat the same
+    permanent response.
+    """
+    scale, unit = 1.0, ""
+    if metric.range is not None:
+        scale, unit = metric.range[1] - metric.range[0], metric.unit or ""
+    elif metric.type == "ordinal":
+        scale, unit = float(len(metric.labels) - metric.missing - 1), "rank"
+    constant, periods = metric.kind == "constant", metric.window / plan.period
+    asked = Question(
+        metric.name,
+        metric.type,
+        metric.spec,
+        tuple(rung.epsilon for rung in metric.ladder),
+        assumed or Assumed(),
+        scale,
+        unit,
+        metric.delays,
+        metric.limit,
+        constant,
+        1.0 if constant else metric.limit * periods,
+        periods=periods,
+    )
+    return asked.in_panel(metric.panel) if metric.panel > 1 else asked
+
+
+def affordable(question: Question, ceiling: int | None, lifetime: int | None) -> int | None:
+    """Return for how many periods a lifetime's ceiling pays, or None if for ever.
+
+    Parameters
+    ----------
+    question : Question
+    ceiling, lifetime : int or None
+        Micro-epsilon that may be spent in a period, and ever.
+
+    Raises
+    ------
+    ParameterError
+        A single period cannot be paid for; the message says what could.
+    """
+    least = min(value for value in (ceiling, lifetime, 10**18) if value is not None)
+    if question.cost > least:
+        chain = question.cost // question.limit
+        rungs = [
+            question.ladder[level] / MICRO
+            for level in range(question.sent)
+            if question.mechanism.certified(level) * question.limit <= least
+        ]
+        could = [f"{least // chain} values a period"] if least >= chain else []
+        could += [f"the rungs up to epsilon {rungs[-1]:g}"] if rungs else []
+        could = could or [f"epsilon {least / MICRO / question.limit:g}, with another ladder"]
+        raise ParameterError(
+            f"a period costs {question.cost / MICRO:g}, and {least / MICRO:g} may be spent: that "
+            f"pays for {' or for '.join(could)}"
+        )
+    if lifetime is None or question.constant:
+        return None
+    return lifetime // question.cost

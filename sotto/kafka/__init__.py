@@ -1,0 +1,1 @@
+"""Kafka: addresses, topics, access, producers."""

@@ -1,0 +1,127 @@
+"""Who may do what with the topics of a name: the ACLs of devices, aggregators, readers, operators.
+
+Devices may write reports and read nothing. Whoever reads reports, or what was rejected, sees
+pseudonyms, and can contradict them: only aggregators read reports, and only operators beside them
+what was rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from sotto.errors import BrokerError, ParameterError
+from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import ReportTopic
+
+if TYPE_CHECKING:
+    from kafka.admin import ACL, KafkaAdminClient
+
+_WRITE = ("WRITE", "DESCRIBE")
+#: Who reads checks the settings of the topic as well.
+_READ = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
+_BOTH = ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS")
+
+#: What each role may do with the topics of reports and with those beside them.
+ROLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "devices": {"reports": _WRITE},
+    "aggregators": {
+        "reports": _READ,
+        "estimates": _BOTH,
+        "quarantine": _BOTH,
+        "requeue": _READ,
+    },
+    "readers": {"estimates": _READ},
+    "operators": {"quarantine": _READ, "requeue": _BOTH},
+}
+
+
+class Grant(NamedTuple):
+    """One thing that a principal may do with a topic.
+
+    Attributes
+    ----------
+    principal : str
+        As Kafka writes it, such as ``User:devices``.
+    topic : str
+    operation : str
+        By the name that Kafka gives it.
+    """
+
+    principal: str
+    topic: str
+    operation: str
+
+
+def grants(topic: ReportTopic, principals: Mapping[str, str], *, sinks: bool) -> tuple[Grant, ...]:
+    """Return what principals are to be allowed.
+
+    Parameters
+    ----------
+    topic : ReportTopic
+        Devices are allowed this one by its full name: what begins with it is ``requeue`` too,
+        where only operators may write.
+    principals : mapping of str to str
+        Role to principal.
+    sinks : bool
+        Whether the topics beside that of reports are there.
+
+    Raises
+    ------
+    ParameterError
+        A principal is not written as Kafka does, is devices and something else, or needs topics
+        that are not there.
+
+    Examples
+    --------
+    >>> for each in grants(ReportTopic("reports", 1, 8), {"devices": "User:devices"}, sinks=True):
+    ...     print(*each)
+    User:devices reports-e1-p8 WRITE
+    User:devices reports-e1-p8 DESCRIBE
+    """
+    for role, principal in principals.items():
+        if not principal.startswith("User:") or principal in ("User:", "User:*"):
+            raise ParameterError(
+                f"{role} {principal!r} must be a principal as Kafka writes it, such as "
+                f"'User:{role}'"
+            )
+    others = [principal for role, principal in principals.items() if role != "devices"]
+    if principals.get("devices") in others:
+        raise ParameterError(
+            f"{principals['devices']} is to be devices and more: who sends reports must not read, "
+            "so give devices a name of their own"
+        )
+    found = []
+    for role, principal in principals.items():
+        if not sinks and "reports" not in ROLES[role]:
+            raise ParameterError(f"{role} need the topics beside the reports: give --sinks too")
+        for kind, operations in ROLES[role].items():
+            if kind == "reports" or sinks:
+                name = str(topic if kind == "reports" else SinkTopic(topic.name, kind))
+                found += [Grant(principal, name, each) for each in operations]
+    return tuple(found)
+
+
+def allow(admin: KafkaAdminClient, wanted: tuple[Grant, ...]) -> None:
+    """Have a cluster allow what is wanted; what it allows already stays as it is.
+
+    Raises
+    ------
+    BrokerError
+        It has no authorizer, so that everybody may do everything, or refuses.
+    """
+    answer = admin.create_acls([_acl(each) for each in wanted])
+    if answer["failed"]:
+        why = answer["failed"][0].__name__
+        raise BrokerError(
+            f"the broker does not take ACLs ({why}): it needs an authorizer "
+            "(authorizer.class.name), and you the right to alter the cluster"
+        )
+
+
+def _acl(grant: Grant) -> ACL:
+    from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+    resource = ResourcePattern(ResourceType.TOPIC, grant.topic)
+    operation = ACLOperation[grant.operation]
+    return ACL(grant.principal, "*", operation, ACLPermissionType.ALLOW, resource)

@@ -1,0 +1,232 @@
+"""Asks a broker for its topics of reports, and makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sotto.errors import BrokerError, ParameterError
+from sotto.kafka.access import Grant, allow
+from sotto.kafka.brokers import Broker, make_client, require_client, require_version
+from sotto.kafka.sinktopics import SinkTopic, Stay
+from sotto.kafka.sinktopics import faults as sink_faults
+from sotto.kafka.sinktopics import settings_for as sink_settings
+from sotto.kafka.topics import FoundTopic, ReportTopic, faults, settings_for
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+#: How long a broker may take to answer anything, in seconds.
+PATIENCE = 10.0
+_PATIENCE_MS = int(PATIENCE * 1000)
+
+
+class Topics:
+    """The topics of a cluster. Make it with :func:`connected`.
+
+    Parameters
+    ----------
+    admin : kafka.admin.KafkaAdminClient
+    """
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+
+    def epochs(self, name: str) -> tuple[ReportTopic, ...]:
+        """Return the topics of reports called ``name``, oldest epoch first."""
+        found = []
+        for text in self._admin.list_topics():
+            try:
+                topic = ReportTopic.parse(text)
+            except ParameterError:
+                continue
+            if topic.name == name:
+                found.append(topic)
+        return tuple(sorted(found, key=lambda topic: (topic.epoch, topic.partitions)))
+
+    def find(self, topic: ReportTopic) -> FoundTopic:
+        """Return what the broker says of a topic.
+
+        Raises
+        ------
+        BrokerError
+            It is not there.
+        """
+        if topic not in self.epochs(topic.name):
+            others = ", ".join(map(str, self.epochs(topic.name)))
+            there = f"; there are {others}" if others else ""
+            raise BrokerError(
+                f"there is no topic {topic}{there}: make it with sotto topics create, "
+                "or correct the name"
+            )
+        return self._described(str(topic))
+
+    def find_sink(self, topic: SinkTopic) -> FoundTopic:
+        """Return what the broker says of a topic beside those of reports.
+
+        Raises
+        ------
+        BrokerError
+            It is not there.
+        """
+        if str(topic) not in self._admin.list_topics():
+            raise BrokerError(
+                f"there is no topic {topic}: make it with sotto topics create {topic.name} "
+                "--sinks, or correct the name"
+            )
+        return self._described(str(topic))
+
+    def id_of(self, topic: str) -> str:
+        """Return the id that the broker gave a topic; empty if there is none of this name."""
+        if topic not in self._admin.list_topics():
+            return ""
+        (described,) = self._admin.describe_topics([topic])
+        return str(described["topic_id"])
+
+    def _described(self, name: str) -> FoundTopic:
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        (described,) = self._admin.describe_topics([name])
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        says: dict[str, dict[str, Any]] = self._admin.describe_configs(
+            [resource], config_filter="all"
+        )["topic"][name]
+        return FoundTopic(
+            partitions=len(described["partitions"]),
+            replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
+            settings={name: str(setting["value"]) for name, setting in says.items()},
+            id=str(described["topic_id"]),
+        )
+
+    def check(self, topic: ReportTopic, horizon: int, *, draining: bool = False) -> FoundTopic:
+        """Return what the broker says of a topic that can be used.
+
+        Parameters
+        ----------
+        topic : ReportTopic
+        horizon : int
+            Milliseconds for which plans accept reports of an event.
+        draining : bool
+            Whether the topic is only read, whatever partitions were added to it.
+
+        Raises
+        ------
+        BrokerError
+            It is not there, or something keeps it from being used: all of that, a line each.
+        """
+        found = self.find(topic)
+        if wrong := faults(topic, found, horizon, draining=draining):
+            raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
+        return found
+
+    def check_sink(self, topic: SinkTopic, stay: Stay) -> FoundTopic:
+        """Return what the broker says of a topic beside those of reports that can be used.
+
+        Raises
+        ------
+        BrokerError
+            It is not there, or something keeps it from being used: all of that, a line each.
+        """
+        found = self.find_sink(topic)
+        if wrong := sink_faults(topic, found, stay):
+            raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
+        return found
+
+    def create_sink(self, topic: SinkTopic, partitions: int, replicas: int, stay: Stay) -> bool:
+        """Make a topic beside those of reports; False if it is there already.
+
+        Raises
+        ------
+        BrokerError
+            The broker refuses.
+        """
+        if str(topic) in self._admin.list_topics():
+            return False
+        self._make(str(topic), partitions, replicas, sink_settings(topic, stay))
+        return True
+
+    def create(self, topic: ReportTopic, replicas: int, retention: int) -> bool:
+        """Make a topic; False if it is there already.
+
+        Parameters
+        ----------
+        topic : ReportTopic
+        replicas : int
+            Brokers that keep each partition; more than half of them confirm each message.
+        retention : int
+            Milliseconds for which records stay.
+
+        Raises
+        ------
+        BrokerError
+            This epoch has another number of partitions, a newer epoch is there, or the broker
+            refuses.
+        """
+        known = self.epochs(topic.name)
+        if topic in known:
+            return False
+        for other in known:
+            if other.epoch >= topic.epoch:
+                raise BrokerError(
+                    f"{other} is there already: the number of partitions changes with a new "
+                    f"epoch alone; drain it, then create epoch {known[-1].epoch + 1}"
+                )
+        self._make(str(topic), topic.partitions, replicas, settings_for(retention))
+        return True
+
+    def allow(self, wanted: tuple[Grant, ...]) -> None:
+        """Have the cluster allow what is wanted; what it allows already stays as it is.
+
+        Raises
+        ------
+        BrokerError
+            It has no authorizer, so that everybody may do everything, or refuses.
+        """
+        allow(self._admin, wanted)
+
+    def _make(self, name: str, partitions: int, replicas: int, settings: dict[str, str]) -> None:
+        wanted = {
+            "num_partitions": partitions,
+            "replication_factor": replicas,
+            "configs": settings | {"min.insync.replicas": str(replicas // 2 + 1)},
+        }
+        answer = self._admin.create_topics(
+            {name: wanted}, timeout_ms=_PATIENCE_MS, raise_errors=False
+        )
+        (made,) = answer["topics"]
+        if made["error_code"]:
+            raise BrokerError(
+                f"topic {name} was not made: the broker says: "
+                f"{made['error_message'] or 'error ' + str(made['error_code'])}"
+            )
+        self._admin.wait_for_topics([name], timeout_ms=_PATIENCE_MS)
+
+
+@contextmanager
+def connected(broker: Broker) -> Iterator[Topics]:
+    """Connect to a cluster, for a while.
+
+    Raises
+    ------
+    BrokerError
+        No broker answers, or lets us in, or it is too old; what to do.
+    ModuleNotFoundError
+        kafka-python is not installed.
+    """
+    require_client()
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    admin = make_client(
+        KafkaAdminClient, broker, PATIENCE, client_id="sotto", request_timeout_ms=_PATIENCE_MS
+    )
+    try:
+        if broker.api_version is None:
+            node = admin.describe_cluster()["brokers"][0]["broker_id"]
+            require_version(admin.get_broker_version_data(node).broker_version)
+        yield Topics(admin)
+    except KafkaError as error:
+        raise BrokerError(f"the broker does not do what it is asked: {error}") from error
+    finally:
+        admin.close()

@@ -1,0 +1,83 @@
+"""Producers of kafka-python: every record acknowledged by all replicas, made and ended in time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sotto.kafka.brokers import Broker, make_client, require_version
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+#: How long a producer that is thrown away may take to end, in seconds.
+_ENDING = 1.0
+
+
+def make_producer(
+    broker: Broker,
+    seconds: float,
+    *,
+    compression: str | None,
+    batch: int,
+    largest: int,
+    measured: bool = False,
+    **options: object,
+) -> KafkaProducer:
+    """Return a producer that is connected, an idempotent one unless ``options`` say otherwise.
+
+    Parameters
+    ----------
+    broker : Broker
+    seconds : float
+        Within which a record is acknowledged or given up. No step of making the producer takes
+        more than a third of it.
+    compression : str, optional
+    batch, largest : int
+        Bytes up to which records of one partition go together, and that one request may have.
+    measured : bool
+        Whether the producer keeps figures about itself.
+    **options
+        As ``KafkaProducer`` takes them; they take the place of what is chosen here.
+
+    Raises
+    ------
+    BrokerError
+        The broker cannot be reached, does not let us in, or is too old.
+    """
+    from kafka import KafkaProducer
+
+    chosen: dict[str, object] = {
+        "client_id": "sotto",
+        "acks": "all",
+        "enable_idempotence": True,
+        "compression_type": compression,
+        "allow_auto_create_topics": False,
+        "batch_size": batch,
+        "max_request_size": largest,
+        "max_block_ms": int(seconds * 1000 / 3),
+        "request_timeout_ms": int(seconds * 500),
+        "delivery_timeout_ms": int(seconds * 1000),
+        "metrics_enabled": measured,
+    }
+    producer = make_client(KafkaProducer, broker, seconds / 3, **(chosen | options))
+    # Its own way to end at exit waits twice, and then complains to the terminal.
+    producer._unregister_cleanup()
+    try:
+        if broker.api_version is None:
+            require_version(producer.config["api_version"])
+    except BaseException:
+        end_producer(producer)
+        raise
+    return producer
+
+
+def end_producer(producer: KafkaProducer, seconds: float = _ENDING) -> None:
+    """Give up what a producer holds and end its thread, within so many seconds."""
+    from kafka.errors import KafkaError
+
+    # Closing alone waits for batches that never got a producer id, and these never expire.
+    producer._sender.force_close()
+    with suppress(KafkaError):
+        producer.close(timeout=seconds)
+    producer._closed = True

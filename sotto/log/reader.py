@@ -1,0 +1,355 @@
+"""Reading the embedded log: any range of a lane, while it is written, whatever state it is in.
+
+Positions count the bytes of a lane from its beginning. A reader never raises for what a file
+holds: stretches that are no records are yielded as :class:`Corrupt`, bytes included, so that
+nothing vanishes. Append times come out monotone: a record is given the highest time up to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sotto.log.frames import FRAME, HEADER, Scan, record, scan
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Bytes read at once.
+BLOCK_BYTES = 8 << 20
+#: Before every append time.
+EARLIEST = -(2**63)
+
+
+class Record(NamedTuple):
+    """A record: its position, its append time (ms, monotone in a lane) and its bytes."""
+
+    position: int
+    append: int
+    body: bytes
+
+
+class Corrupt(NamedTuple):
+    """Bytes that are no record, at most ``BLOCK_BYTES`` of them, in the shape of a record.
+
+    The append time is that of the record before. The body is empty where a segment is missing.
+    """
+
+    position: int
+    append: int
+    body: bytes
+
+
+class Segment(NamedTuple):
+    """A segment file and the position of its first byte."""
+
+    base: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring records of one segment, as :func:`sotto.wire.decode.decode` takes them.
+
+    Attributes
+    ----------
+    position : int
+        Of the buffer's first byte.
+    buffer : bytes
+    offsets, lengths : ndarray, shape (n,), int64
+        Where in the buffer the bodies are.
+    append : ndarray, shape (n,), int64
+        Monotone append times (ms).
+    corrupt : tuple of Corrupt
+    end : int
+        The position after this block.
+    clock : int
+        The append time to go on from after this block.
+    """
+
+    position: int
+    buffer: bytes
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    append: NDArray[np.int64]
+    corrupt: tuple[Corrupt, ...]
+    end: int
+    clock: int
+
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        """The position of each record."""
+        return self.position + self.offsets - FRAME.size
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """The position after each record."""
+        return self.position + self.offsets + self.lengths
+
+
+@dataclass(frozen=True)
+class Index:
+    """Where the records of a range are, their bodies left unread and their CRCs unchecked.
+
+    Attributes
+    ----------
+    position, length, append : ndarray, shape (n,), int64
+        Of each record: the position of its frame, the bytes of its body, its append time (ms) as
+        written.
+    corrupt : ndarray, shape (k, 2), int64
+        Half-open ranges of positions that are no records.
+    """
+
+    position: NDArray[np.int64]
+    length: NDArray[np.int64]
+    append: NDArray[np.int64]
+    corrupt: NDArray[np.int64]
+
+
+def lanes(directory: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """Return the lanes of a log, sorted by name; none if there is no such directory."""
+    try:
+        return tuple(sorted(path for path in Path(directory).iterdir() if path.is_dir()))
+    except FileNotFoundError:
+        return ()
+
+
+def segments(lane: Path) -> list[Segment]:
+    """Return the segments of a lane, first to last."""
+    try:
+        names = [name for name in os.listdir(lane) if name.endswith(".seg")]
+    except FileNotFoundError:
+        return []
+    digits = [name for name in names if len(name) == 24 and name[:20].isdecimal()]
+    return [Segment(int(name[:20]), lane / name) for name in sorted(digits)]
+
+
+def sound_size(segment: int, start: int, size: int) -> int:
+    """Return where, in an open segment, the last whole record ends.
+
+    Parameters
+    ----------
+    segment : int
+        File descriptor.
+    start : int
+        Where to begin: the end of a record, or anything up to the end of the segment's header.
+    size : int
+        The segment's size.
+
+    Returns
+    -------
+    int
+        0 for a segment without a header; ``start`` if no whole record follows it.
+    """
+    if os.pread(segment, len(HEADER), 0) != HEADER:
+        return 0
+    sound = at = max(start, len(HEADER))
+    while at < size:
+        buffer = os.pread(segment, min(BLOCK_BYTES, size - at), at)
+        found = scan(buffer, 0, len(buffer))
+        if found.offsets:
+            sound = at + found.offsets[-1] + record(buffer, found.offsets[-1])[1]
+        if found.lost or found.end == 0:
+            break
+        at += found.end
+    return sound
+
+
+class LogReader:
+    """Reads one lane; keeps no file open and takes no lock.
+
+    Parameters
+    ----------
+    lane : path
+        The lane's directory, as :func:`lanes` returns it.
+    """
+
+    def __init__(self, lane: str | os.PathLike[str]) -> None:
+        self.path = Path(lane)
+
+    def begin(self) -> int:
+        """Return the position of the lane's first byte that is still there, 0 if it is empty."""
+        found = segments(self.path)
+        return found[0].base if found else 0
+
+    def end(self, start: int = 0) -> int:
+        """Return the position after the last whole record.
+
+        What lies beyond is being written, or was torn, and may still be cut off.
+
+        Parameters
+        ----------
+        start : int
+            A position that an earlier call returned, to spare reading what lies before it.
+        """
+        found = segments(self.path)
+        if not found:
+            return 0
+        last = found[-1]
+        with suppress(FileNotFoundError), _opened(last.path) as segment:
+            size = os.fstat(segment).st_size
+            return last.base + sound_size(segment, max(start - last.base, 0), size)
+        # A lane without records was removed meanwhile.
+        return 0
+
+    def records(
+        self, start: int = 0, end: int | None = None, clock: int = EARLIEST
+    ) -> Iterator[Record | Corrupt]:
+        """Yield the records of a range, and in their places the stretches that are none.
+
+        Parameters
+        ----------
+        start, end : int
+            Positions between records, such as :meth:`end` returns; to the end if not given.
+        clock : int
+            Lowest append time (ms): that of the last record before ``start``.
+        """
+        for position, buffer, found in self._pieces(start, end, verify=True):
+            damage = iter([*found.corrupt, (len(buffer) + 1, 0)])
+            first, last = next(damage)
+            for offset in found.offsets:
+                while first < offset:
+                    yield Corrupt(position + first, clock, buffer[first:last])
+                    first, last = next(damage)
+                append, length = record(buffer, offset)
+                clock = max(clock, append)
+                yield Record(position + offset - 16, clock, buffer[offset : offset + length])
+            while first <= len(buffer):
+                yield Corrupt(position + first, clock, buffer[first:last])
+                first, last = next(damage)
+
+    def blocks(
+        self, start: int = 0, end: int | None = None, clock: int = EARLIEST
+    ) -> Iterator[Block]:
+        """Yield the same as :meth:`records`, as arrays for :func:`sotto.wire.decode.decode`."""
+        import numpy as np
+
+        for position, buffer, found in self._pieces(start, end, verify=True):
+            columns = _Columns(buffer, found)
+            append = columns.append
+            if len(append):
+                append[0] = max(clock, append[0])
+                np.maximum.accumulate(append, out=append)
+            corrupt = []
+            for first, last in found.corrupt:
+                before = int(np.searchsorted(columns.offset, first))
+                time = int(append[before - 1]) if before else clock
+                corrupt.append(Corrupt(position + first, time, buffer[first:last]))
+            clock = int(append[-1]) if len(append) else clock
+            yield Block(
+                position=position,
+                buffer=buffer,
+                offsets=columns.offset,
+                lengths=columns.length,
+                append=append,
+                corrupt=tuple(corrupt),
+                end=position + found.end,
+                clock=clock,
+            )
+
+    def index(self, start: int = 0, end: int | None = None) -> Index:
+        """Find the records of a range by their frame headers alone, to plan how to cut it."""
+        import numpy as np
+
+        none = np.empty(0, dtype=np.int64)
+        found = [(none, none, none, none.reshape(0, 2))]
+        for position, buffer, piece in self._pieces(start, end, verify=False):
+            columns = _Columns(buffer, piece)
+            corrupt = np.array(piece.corrupt, dtype=np.int64).reshape(-1, 2)
+            frames = columns.offset + (position - 16)
+            found.append((frames, columns.length, columns.append, corrupt + position))
+        return Index(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+    def _pieces(self, start: int, end: int | None, *, verify: bool) -> Iterator[_Piece]:
+        """Yield scanned stretches; damage that ends a scan is part of the last one's corrupt."""
+        end = self.end(start) if end is None else end
+        found = segments(self.path)
+        # The last segment has none that follows; a lane whose writer died at once has no segment.
+        bases = [segment.base for segment in found[1:]]
+        at = start
+        for segment, following in zip_longest(found, bases):
+            if segment.base >= end:
+                break
+            # One that was removed meanwhile is missing.
+            with suppress(FileNotFoundError), _opened(segment.path) as descriptor:
+                size = os.fstat(descriptor).st_size
+                stop = end if following is None else min(end, following)
+                if at >= stop:
+                    continue
+                if at < segment.base:
+                    yield _missing(at)
+                limit = min(stop - segment.base, size)
+                yield from _segment_pieces(
+                    descriptor, segment.base, max(at - segment.base, 0), limit, verify
+                )
+                if segment.base + limit < stop:
+                    yield _missing(segment.base + limit)
+                at = stop
+        # A lane that is removed while it has nothing but its header has lost no record.
+        if at < end and end > len(HEADER):
+            yield _missing(at)
+
+
+class _Columns:
+    """The frame headers of records as columns."""
+
+    def __init__(self, buffer: bytes, found: Scan) -> None:
+        import numpy as np
+
+        from sotto.wire.groups import records_at
+
+        self.offset = np.array(found.offsets, dtype=np.int64)
+        layout = np.dtype([("length", "<u4"), ("crc", "<u4"), ("append", "<i8")])
+        headers = records_at(np.frombuffer(buffer, np.uint8), self.offset - layout.itemsize, layout)
+        self.length = headers["length"].astype(np.int64)
+        self.append = headers["append"].astype(np.int64)
+
+
+class _Piece(NamedTuple):
+    position: int
+    buffer: bytes
+    scan: Scan
+
+
+def _missing(position: int) -> _Piece:
+    return _Piece(position, b"", Scan([], [(0, 0)], 0, True))
+
+
+def _damaged(position: int, buffer: bytes) -> _Piece:
+    return _Piece(position, buffer, Scan([], [(0, len(buffer))], len(buffer), True))
+
+
+def _segment_pieces(
+    segment: int, base: int, start: int, limit: int, verify: bool
+) -> Iterator[_Piece]:
+    lost = os.pread(segment, len(HEADER), 0) != HEADER
+    at = start if lost else max(start, len(HEADER))
+    while at < limit:
+        buffer = os.pread(segment, min(BLOCK_BYTES, limit - at), at)
+        if not buffer:
+            yield _missing(base + at)
+            return
+        found = scan(buffer, 0, 0 if lost else len(buffer), verify=verify)
+        if found.end:
+            yield _Piece(base + at, buffer, found)
+        else:
+            # What does not fit the rest of the range, or a whole read, is no frame.
+            lost = True
+            yield _damaged(base + at, buffer)
+            at += len(buffer)
+        at += found.end
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

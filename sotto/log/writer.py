@@ -1,0 +1,337 @@
+"""The embedded log: an append-only directory of lanes, each with one writer and many readers.
+
+A lane is a directory of segments named by the position of their first byte; a *position* counts
+the bytes of the lane, segment headers included. Positions only grow, and never mean anything
+else. The format is in ``docs/formats.md`` and :mod:`sotto.log.frames`; reading is
+:mod:`sotto.log.reader`, whose names are here too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from sotto.clocks import now_ms
+from sotto.errors import ParameterError, PublishError
+from sotto.log.frames import HEADER, MAX_BODY, frame, is_torn
+from sotto.log.reader import Block, Corrupt, Index, LogReader, Record, lanes, segments, sound_size
+
+SEGMENT_BYTES = 64 << 20
+_LANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
+
+
+class LogWriter:
+    """The one writer of a lane.
+
+    Parameters
+    ----------
+    directory : path
+        The log. Made if it does not exist, as is the lane.
+    lane : str
+        A name of at most 64 letters, digits, ``_``, ``.`` and ``-``.
+    clock : callable
+        Returns the append time (ms) of a record for which none is given.
+    segment_bytes : int
+        A segment is closed before it would grow beyond this.
+    fsync : {"batch", "always", "never"}
+        When bytes are forced to disk: at :meth:`sync`, at the end of a segment and at
+        :meth:`close`; at every record too; or not at all. A process that dies loses nothing that
+        was appended; a machine that loses power loses what was not forced to disk.
+    locked : bool
+        Whether to hold the file ``lock`` in the lane, which keeps other writers out. Without it
+        nothing but segments is ever in the lane, and closing it changes none of its times: for a
+        lane under a random name that the caller has drawn and nobody else writes to.
+
+    Raises
+    ------
+    PublishError
+        Another writer holds the lane, or the directory cannot be used.
+
+    Notes
+    -----
+    Opening cuts off the torn record that a writer that died may have left; damage of any other
+    kind stays in place for readers to report, and writing goes on in a new segment.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with LogWriter(directory, "a") as log:
+    ...         position = log.append(b"hello", append_time=5)
+    ...     reader = LogReader(lanes(directory)[0])
+    ...     print(position, reader.end(), list(reader.records(0, reader.end())))
+    16 37 [Record(position=16, append=5, body=b'hello')]
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        lane: str,
+        clock: Callable[[], int] = now_ms,
+        segment_bytes: int = SEGMENT_BYTES,
+        fsync: Literal["batch", "always", "never"] = "batch",
+        locked: bool = True,
+    ) -> None:
+        if not _LANE.fullmatch(lane):
+            raise ParameterError(
+                f"lane {lane!r} must be 1 to 64 letters, digits, '_', '.' and '-', "
+                "a letter or digit first"
+            )
+        if fsync not in ("batch", "always", "never"):
+            raise ParameterError(f"fsync {fsync!r} must be 'batch', 'always' or 'never'")
+        if not segment_bytes > len(HEADER):
+            raise ParameterError(f"segment_bytes {segment_bytes} must be above {len(HEADER)}")
+        self.path = Path(directory) / lane
+        self._clock = clock
+        self._segment_bytes = segment_bytes
+        self._fsync = fsync
+        self._process = os.getpid()
+        self._fault: str | None = None
+        self._segment = self._lock = -1
+        self._base = self._size = 0
+        made = False
+        try:
+            made = self._make_lane()
+            if locked:
+                self._lock = self._take_lock()
+            self._open_last()
+        except BaseException as error:
+            self._release()
+            if made:
+                self._remove()
+            if isinstance(error, OSError):
+                why = f"lane {lane!r} cannot be opened: {error.strerror}"
+                raise PublishError(why) from error
+            raise
+
+    @property
+    def position(self) -> int:
+        """The position after the last record."""
+        return self._base + self._size
+
+    def append(self, body: bytes, append_time: int | None = None) -> int:
+        """Write one record and return its position.
+
+        Parameters
+        ----------
+        body : bytes
+            1 to ``MAX_BODY`` bytes.
+        append_time : int, optional
+            Milliseconds since the epoch; the clock's if not given.
+
+        Raises
+        ------
+        FormatError
+            The body or the time cannot be framed.
+        PublishError
+            The record was not written: the disk is full, for example. Nothing of it remains, and
+            the writer may be used again, unless the system failed at forcing it to disk.
+        """
+        self._check_usable()
+        record = frame(body, self._clock() if append_time is None else append_time)
+        try:
+            if len(HEADER) < self._size and self._size + len(record) > self._segment_bytes:
+                self._roll()
+            position = self.position
+            self._write(record)
+            if self._fsync == "always":
+                self._force(self._segment)
+        except OSError as error:
+            raise PublishError(f"a record was not written: {error.strerror}") from error
+        return position
+
+    def sync(self) -> None:
+        """Force to disk what was appended, unless ``fsync`` is ``"never"``.
+
+        Raises
+        ------
+        PublishError
+            The system could not; what reached the disk is unknown and the writer is closed to
+            further records.
+        """
+        self._check_usable()
+        if self._fsync != "never":
+            try:
+                self._force(self._segment)
+            except OSError as error:
+                raise PublishError(f"the log was not forced to disk: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Force to disk what was appended and let the lane go. May be called again."""
+        if self._segment < 0:
+            return
+        try:
+            if self._process == os.getpid() and self._fault is None:
+                self.sync()
+        finally:
+            self._release()
+
+    def retire(self) -> None:
+        """Close the lane, and remove it if it has no records.
+
+        To be called by whoever has made the lane, under a name that nobody else will use.
+        """
+        mine = self._segment >= 0 and self._process == os.getpid()
+        empty = mine and self.position == len(HEADER)
+        try:
+            self.close()
+        finally:
+            if empty:
+                self._remove()
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_usable(self) -> None:
+        if self._segment < 0:
+            raise PublishError(f"the writer of lane {self.path.name!r} is closed")
+        if self._process != os.getpid():
+            raise PublishError(f"lane {self.path.name!r} was opened by the parent process")
+        if self._fault is not None:
+            raise PublishError(f"lane {self.path.name!r} must be opened again: {self._fault}")
+
+    def _make_lane(self) -> bool:
+        """Make the directory; return whether it was not there."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir()
+        except FileExistsError:
+            return False
+        return True
+
+    def _remove(self) -> None:
+        """Remove a lane without records, as far as that goes."""
+        with suppress(OSError):
+            for path in (*(segment.path for segment in segments(self.path)), self.path / "lock"):
+                path.unlink(missing_ok=True)
+            self.path.rmdir()
+
+    def _take_lock(self) -> int:
+        import fcntl
+
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise PublishError(f"lane {self.path.name!r} is held by another writer") from None
+        return lock
+
+    def _release(self) -> None:
+        for descriptor in (self._segment, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._segment = self._lock = -1
+
+    def _open_last(self) -> None:
+        found = segments(self.path)
+        if not found:
+            self._segment = self._create(0)
+            self._base, self._size = 0, len(HEADER)
+            return
+        last = found[-1]
+        self._segment = os.open(last.path, os.O_RDWR)
+        self._base, self._size = last.base, os.fstat(self._segment).st_size
+        if self._size < len(HEADER):
+            os.close(self._segment)
+            self._segment = self._create(self._base)
+            self._size = len(HEADER)
+            return
+        sound = sound_size(self._segment, 0, self._size)
+        if sound == self._size:
+            return
+        tail = os.pread(self._segment, min(self._size - sound, 2 * MAX_BODY), sound)
+        if sound + len(tail) == self._size and sound >= len(HEADER) and is_torn(tail):
+            os.ftruncate(self._segment, sound)
+            self._size = sound
+            if self._fsync != "never":
+                os.fsync(self._segment)
+        else:
+            self._roll()
+
+    def _create(self, base: int) -> int:
+        path = self.path / f"{base:020d}.seg"
+        segment = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            _write_all(segment, HEADER, 0)
+            if self._fsync != "never":
+                os.fsync(segment)
+                _sync_directories((self.path, self.path.parent))
+        except BaseException:
+            os.close(segment)
+            with suppress(OSError):
+                path.unlink()
+            raise
+        return segment
+
+    def _roll(self) -> None:
+        if self._fsync != "never":
+            self._force(self._segment)
+        following = self._create(self.position)
+        os.close(self._segment)
+        self._segment = following
+        self._base, self._size = self.position, len(HEADER)
+
+    def _write(self, record: bytes) -> None:
+        try:
+            _write_all(self._segment, record, self._size)
+        except BaseException:
+            # Whatever happened, nothing but whole records stays behind.
+            try:
+                os.ftruncate(self._segment, self._size)
+            except OSError:
+                self._fault = "a torn record could not be cut off"
+            raise
+        self._size += len(record)
+
+    def _force(self, segment: int) -> None:
+        try:
+            os.fsync(segment)
+        except OSError:
+            # The kernel may have dropped the pages: a second attempt would prove nothing.
+            self._fault = "the system could not force records to disk"
+            raise
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view = view[written:]
+        offset += written
+
+
+def _sync_directories(paths: Iterable[Path]) -> None:
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+__all__ = [
+    "MAX_BODY",
+    "SEGMENT_BYTES",
+    "Block",
+    "Corrupt",
+    "Index",
+    "LogReader",
+    "LogWriter",
+    "Record",
+    "lanes",
+    "now_ms",
+]

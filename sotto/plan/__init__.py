@@ -1,0 +1,1 @@
+"""The collection plan: parsing, checks, compilation."""

@@ -1,0 +1,200 @@
+"""The best certified mechanism for a type, a domain and a ladder, where a plan names none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mechanisms.constant import supports_constant
+from mechanisms.errors import ParameterError
+from mechanisms.planner.predictions import worst_mean_variance
+from mechanisms.registry import LadderedMechanism, build
+from sotto.design.noise import noise_of
+from sotto.errors import PlanError
+from sotto.plan.defaults import Asked, spec_of
+from sotto.plan.types import MECHANISMS, Parameter
+
+#: Up to here a number is hidden by a random threshold, which tells the whole distribution. Its
+#: worst-case variance is less than the published Hybrid Mechanism's up to epsilon 1.901; that of
+#: the one on a grid is less from 1.63 on, by 2.5 % in error at 1.9.
+THRESHOLD_LIMIT = 1.9
+#: From here on the coordinates of a vector vary less if they are hidden on a grid.
+GRID_VECTOR = 2.0
+#: Variances that differ by no more than this part (2.5 % in the error) are as good as the same.
+_SAME = 0.05
+
+
+class Choice(NamedTuple):
+    """A mechanism's name and parameters, and why it was chosen."""
+
+    spec: dict[str, Parameter]
+    why: str
+
+
+def choose(asked: Asked) -> Choice:
+    """Choose a mechanism for a metric.
+
+    Examples
+    --------
+    >>> choose(Asked("boolean", {"domain_size": 2}, (1_000_000,), "late")).spec
+    {'name': 'grr', 'domain_size': 2}
+    """
+    if asked.kind == "number":
+        return choose_number(asked)
+    if asked.kind == "vector":
+        return choose_vector(asked)
+    if asked.kind in ("category", "boolean"):
+        try:
+            return choose_category(asked)
+        except PlanError:
+            # Which rung or size it is about is said by the checks, as if grr had been asked for.
+            return Choice(spec_of("grr", asked), "")
+    name, why = _ONLY[asked.kind]
+    spec = spec_of(name, asked)
+    if spec.get("subset_size") == 1:
+        why = "with one candidate favoured it is grr: at this epsilon more are no nearer"
+    return Choice(spec, why)
+
+
+#: The mechanisms of types that have a best one whatever the ladder.
+_ONLY = {
+    "string": ("rappor", "the mechanism for strings that are not known in advance"),
+    "ordinal": (
+        "brr",
+        "reports are near the true value, which grr's are not; grr tells how often each value "
+        "occurs",
+    ),
+    "top_item": (
+        "permute_and_flip",
+        "selects a near tie as readily as the best; top_response, where it is to be counted of how "
+        "many devices an item is the most frequent",
+    ),
+    "survey": ("warner", "of the survey designs the one with the least variance at any epsilon"),
+}
+
+
+def choose_category(asked: Asked) -> Choice:
+    """Choose the mechanism with the least noise in the shares of categories.
+
+    Raises
+    ------
+    PlanError
+        None can honour the ladder.
+
+    Notes
+    -----
+    What counts is the variance at the last rung that is sent, summed over symbols
+    (:meth:`sotto.design.noise.Noise.total`), from the realised probabilities. Of those that are
+    within
+    5 % of the least, the one with the smallest payload is taken, then the one that varies least,
+    then the first in :data:`sotto.plan.types.MECHANISMS`: 2.5 % of an error are not noticed,
+    and a report of 1,000 categories is of 1 byte or of 125. What has more counts than fit is left
+    out.
+
+    Examples
+    --------
+    >>> ladder = (500_000, 2_000_000)
+    >>> choose_category(Asked("category", {"domain_size": 5}, ladder, "carrier")).spec["name"]
+    'grr'
+    >>> choose_category(Asked("category", {"domain_size": 200}, ladder, "airport")).spec["name"]
+    'local_hashing'
+    """
+    found: list[tuple[float, LadderedMechanism]] = []
+    problems = []
+    for name in MECHANISMS[asked.kind]:
+        if asked.constant and not supports_constant({"name": name}):
+            continue
+        try:
+            mechanism = build(spec_of(name, asked), asked.ladder, asked.metric)
+        except ParameterError as error:
+            problems.append(str(error))
+            continue
+        noise = noise_of(mechanism, asked.level)
+        fits = asked.counts is None or mechanism.count_length <= asked.counts
+        if noise is not None and fits:
+            found.append((noise.total(asked.number("domain_size")), mechanism))
+    if not found:
+        raise PlanError("; ".join(dict.fromkeys(problems)))
+    least = min(value for value, _ in found)
+    alike = [item for item in found if item[0] <= least * (1 + _SAME)]
+    # Equal variances differ in their last digits.
+    value, best = min(alike, key=lambda item: (item[1].payload_width, float(f"{item[0]:.9g}")))
+    each = ", ".join(f"{made.name} {value:.4g}" for value, made in sorted(found, key=_variance))
+    what = "least variance at the last rung"
+    if value > least * (1 + 1e-9):
+        what = (
+            f"smallest payload of those whose variance at the last rung is within "
+            f"{100 * _SAME:.0f} % of the least"
+        )
+    return Choice(spec_of(best.name, asked), f"{what} (n times the sum over symbols: {each})")
+
+
+def _variance(item: tuple[float, LadderedMechanism]) -> float:
+    return item[0]
+
+
+def choose_number(asked: Asked) -> Choice:
+    """Choose the mechanism for a number: its mean, and its distribution while that costs little.
+
+    Examples
+    --------
+    >>> def name(*ladder, constant=False):
+    ...     asked = Asked("number", {"missing": False}, ladder, "delay", constant)
+    ...     return choose_number(asked).spec["name"]
+    >>> name(500_000, 1_900_000), name(500_000, 2_000_000), name(500_000, 1_000_000, constant=True)
+    ('threshold', 'hybrid', 'hybrid')
+    """
+    if asked.constant:
+        return Choice(
+            spec_of("hybrid", asked),
+            "least worst-case variance of the mean without a public coin, which a constant metric "
+            "cannot have",
+        )
+    threshold, hybrid = spec_of("threshold", asked), spec_of("hybrid", asked)
+    if asked.epsilon <= THRESHOLD_LIMIT:
+        return Choice(
+            threshold,
+            "the whole distribution besides the mean, up to epsilon 1.9"
+            + _compared(threshold, hybrid, asked),
+        )
+    return Choice(
+        hybrid,
+        "the mean above epsilon 1.9"
+        + _compared(hybrid, threshold, asked)
+        + ", which also tells the distribution",
+    )
+
+
+def _compared(chosen: Mapping[str, Parameter], other: Mapping[str, Parameter], asked: Asked) -> str:
+    """Say how the predicted errors of two mechanisms for a number compare at the last rung sent."""
+    try:
+        variances = [
+            worst_mean_variance(build(spec, asked.ladder, asked.metric), asked.level)
+            for spec in (chosen, other)
+        ]
+    except ParameterError:
+        # What is wrong with the ladder is said by the checks.
+        return ""
+    part = 100 * (math.sqrt(variances[0] / variances[1]) - 1)
+    return f"; worst-case error of the mean {part:+.1f} % beside {other['name']}"
+
+
+def choose_vector(asked: Asked) -> Choice:
+    """Choose how many coordinates of a vector a report is about, and by what each is hidden.
+
+    Examples
+    --------
+    >>> choose_vector(Asked("vector", {"dimensions": 16}, (500_000, 1_000_000), "v")).spec
+    {'name': 'sampled_vector', 'dimensions': 16, 'sampled': 1, 'bits': 0}
+    >>> choose_vector(Asked("vector", {"dimensions": 16}, (1_000_000, 8_000_000), "v")).spec["name"]
+    'sampled_hybrid'
+    """
+    grid = asked.epsilon >= GRID_VECTOR
+    spec = spec_of("sampled_hybrid" if grid else "sampled_vector", asked)
+    what = "on a grid" if grid else "by a random threshold"
+    return Choice(
+        spec,
+        "least variance of the means, of uniform numbers, at the last rung with "
+        f"{spec['sampled']} of {spec['dimensions']} coordinates a report, each {what}",
+    )

@@ -1,0 +1,191 @@
+"""The plans that an aggregator reads reports of: all of one collector."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mechanisms.frozen import replace
+from sotto.errors import PlanError
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.signatures import require_signatures
+
+
+def names_of(plans: Iterable[CompiledPlan]) -> dict[str, str]:
+    """Return what people call plans, by fingerprint in hexadecimal."""
+    return {plan.fingerprint_hex: f"{plan.plan} version {plan.version}" for plan in plans}
+
+
+def check_unchanged(known: Mapping[str, str], plans: Iterable[CompiledPlan]) -> None:
+    """Refuse a plan whose name and version another fingerprint has.
+
+    Parameters
+    ----------
+    known : mapping
+        Of fingerprint, in hexadecimal, to name and version, as :func:`names_of` returns them: all
+        of the plans' collector that have been seen.
+    plans : iterable of CompiledPlan
+
+    Raises
+    ------
+    PlanError
+        Which, both fingerprints, and what to do.
+    """
+    seen = {name: fingerprint for fingerprint, name in known.items()}
+    for fingerprint, name in names_of(plans).items():
+        if seen.get(name, fingerprint) != fingerprint:
+            raise PlanError(
+                f"plan {name} has two fingerprints: {seen[name]} is known already, and "
+                f"{fingerprint} is given now. A version of a plan has one fingerprint: give the "
+                "plan that is known as it was, and the other one under a new version"
+            )
+
+
+def by_fingerprint(plans: Iterable[CompiledPlan]) -> dict[bytes, CompiledPlan]:
+    """Return plans by fingerprint; one given twice counts once.
+
+    Raises
+    ------
+    PlanError
+        Two documents of one fingerprint differ. Neither may win silently: one of them may withhold
+        less, or keep what is rejected for longer.
+    """
+    found: dict[bytes, CompiledPlan] = {}
+    for plan in plans:
+        known = found.setdefault(plan.fingerprint, plan)
+        if known.digest != plan.digest:
+            one, other = (json.loads(each.to_json()) for each in (known, plan))
+            keys = sorted(one.keys() | other.keys())
+            differing = [key for key in keys if one.get(key) != other.get(key)]
+            raise PlanError(
+                f"plan {plan.plan} version {plan.version} is given twice, in documents that differ "
+                f"in {', '.join(differing)}: give one of them"
+            )
+    return found
+
+
+class RegisteredMetric(NamedTuple):
+    """A metric of one plan, under the id that it has within one registry.
+
+    Attributes
+    ----------
+    id : int
+        Its index in :attr:`Registry.metrics`.
+    fingerprint : bytes
+        The plan's.
+    plan : CompiledPlan
+    metric : CompiledMetric
+    """
+
+    id: int
+    fingerprint: bytes
+    plan: CompiledPlan
+    metric: CompiledMetric
+
+
+class Registry:
+    """All plans and versions of one collector, which share one ledger a device.
+
+    Parameters
+    ----------
+    plans : sequence of CompiledPlan
+        At least one. Their order gives the metrics' ids; a document given twice counts once.
+
+    Attributes
+    ----------
+    collector : str
+    period, resolution : int
+        Milliseconds, equal in all plans.
+    shards : int
+        Equal in all plans.
+    budget : int
+        Micro-epsilon that a pseudonym may spend in a period: the highest of the plans' ceilings,
+        since a device that recorded under an older plan keeps to that plan's.
+    horizon : int
+        Milliseconds after which no report of an event is accepted any more, whatever its metric.
+    signed : bool
+        Whether any of the plans has signed messages.
+    plans : tuple of CompiledPlan
+    metrics : tuple of RegisteredMetric
+    by_fingerprint : dict of bytes to CompiledPlan
+    same : dict of (bytes, int) to list of RegisteredMetric
+        By fingerprint and index of a metric: that metric in all versions of the plan that have it
+        unchanged, the lowest version first. One estimate is made across them.
+
+    Raises
+    ------
+    PlanError
+        No plan, the plans differ in collector, period, resolution or shards, two with one name
+        and version have different fingerprints, or two documents with one fingerprint differ.
+    """
+
+    def __init__(self, plans: Sequence[CompiledPlan]) -> None:
+        self.by_fingerprint = by_fingerprint(plans)
+        self.plans = tuple(self.by_fingerprint.values())
+        if not self.plans:
+            raise PlanError("a registry needs at least one plan")
+        first = self.plans[0]
+        for plan in self.plans[1:]:
+            for what in ("collector", "period", "resolution", "shards"):
+                if getattr(plan, what) != getattr(first, what):
+                    raise PlanError(
+                        f"plan {plan.plan!r} version {plan.version}: {what} "
+                        f"{getattr(plan, what)!r} must be {getattr(first, what)!r} "
+                        f"as in plan {first.plan!r} version {first.version}"
+                    )
+        known: dict[str, str] = {}
+        for plan in self.plans:
+            check_unchanged(known, [plan])
+            known |= names_of([plan])
+        self.collector = first.collector
+        self.period = first.period
+        self.resolution = first.resolution
+        self.shards = first.shards
+        self.budget = max(plan.ceilings.period for plan in self.plans)
+        self.horizon = max(plan.horizon for plan in self.plans)
+        self.signed = any(plan.signed for plan in self.plans)
+        pairs = [(plan, metric) for plan in self.plans for metric in plan.metrics]
+        if len(pairs) > 0xFFFF:
+            raise PlanError(f"{len(pairs)} metrics in one registry; at most 65535 are allowed")
+        self.metrics = tuple(
+            RegisteredMetric(number, plan.fingerprint, plan, metric)
+            for number, (plan, metric) in enumerate(pairs)
+        )
+        alike: dict[tuple[str, CompiledMetric], list[RegisteredMetric]] = {}
+        for each in sorted(self.metrics, key=lambda each: each.plan.version):
+            unnumbered = replace(each.metric, index=0)
+            alike.setdefault((each.plan.plan, unnumbered), []).append(each)
+        self.same = {
+            (each.fingerprint, each.metric.index): versions
+            for versions in alike.values()
+            for each in versions
+        }
+
+    def minimum_reports(self, fingerprint: bytes, metric: int) -> int:
+        """Return below how many reports nothing is estimated of a metric, whatever the version."""
+        return max(each.plan.minimum_reports for each in self.same[fingerprint, metric])
+
+    @property
+    def unsigned(self) -> tuple[str, ...]:
+        """The names of the plans without signatures, where others have them; mostly none."""
+        return tuple(
+            f"{plan.plan} version {plan.version}"
+            for plan in self.plans
+            if self.signed and not plan.signed
+        )
+
+    def require_signatures(self) -> None:
+        """Return if all reports can be decoded: signatures need a package where there are any.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            The extra ``signatures`` is not installed.
+        """
+        if self.signed:
+            require_signatures()
+
+    def period_of(self, time: int) -> int:
+        """Return the number of the budget period that contains ``time`` (ms)."""
+        return time // self.period

@@ -1,0 +1,326 @@
+"""Messages to columns, millions of rows at a time.
+
+:func:`decode` goes through many messages at once, one run of each at a time, and checks every
+row. Whatever bytes it is given, each of them ends in one row or in exactly one reject.
+:func:`encode_rows` is the way back, for quarantine and for tests.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mechanisms.coins import shards_of
+from sotto.errors import ParameterError
+from sotto.plan.registry import Registry
+from sotto.wire.authentication import commit_to_keys, forged
+from sotto.wire.columns import Batch, Decoded, Reject, encode_rows, row_dtype
+from sotto.wire.format import (
+    HEADER,
+    MAGIC,
+    MAX_MESSAGE,
+    RUN,
+    SIGNED_VERSION,
+    TRAILER,
+    VERSION,
+    row_size,
+)
+from sotto.wire.groups import Runs, records_at, walk
+from sotto.wire.headers import LAYOUT, known_version
+from sotto.wire.reasons import Reason
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Rows checked at once: their columns stay in the second-level cache.
+_CHUNK = 1 << 15
+#: Keeps sums of times within 64 bits; durations are far below it.
+_FAR = 2**62
+
+
+class _Tables(NamedTuple):
+    """The registry as arrays: by plan, sorted by the fingerprint's first 8 bytes; by metric."""
+
+    keys: NDArray[np.uint64]
+    fingerprints: NDArray[np.uint64]
+    first: NDArray[np.int64]
+    metrics: NDArray[np.int64]
+    width: NDArray[np.int64]
+    signed: NDArray[np.bool_]
+
+
+@lru_cache(maxsize=16)
+def _tables(registry: Registry) -> _Tables:
+    plans = sorted(registry.plans, key=lambda plan: int.from_bytes(plan.fingerprint[:8], "little"))
+    first = {fingerprint: id for id, fingerprint, _, _ in reversed(registry.metrics)}
+    fingerprints = np.frombuffer(b"".join(plan.fingerprint for plan in plans), dtype="<u8")
+    fingerprints = fingerprints.astype(np.uint64).reshape(-1, 4)
+    return _Tables(
+        keys=fingerprints[:, 0].copy(),
+        fingerprints=fingerprints,
+        first=np.array([first[plan.fingerprint] for plan in plans]),
+        metrics=np.array([len(plan.metrics) for plan in plans]),
+        width=np.array([each.metric.mechanism.payload_width for each in registry.metrics]),
+        signed=np.array([plan.signed for plan in plans]),
+    )
+
+
+def decode(
+    buffer: bytes | bytearray | memoryview,
+    offsets: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    append: NDArray[np.int64],
+    registry: Registry,
+) -> Decoded:
+    """Read messages into columns and check every row.
+
+    Parameters
+    ----------
+    buffer : bytes-like
+    offsets, lengths : ndarray, shape (m,), int64
+        Where in the buffer each message is.
+    append : ndarray, shape (m,), int64
+        The messages' append times (ms): a row is early or late by these, never by a clock.
+    registry : Registry
+
+    Returns
+    -------
+    Decoded
+        A row that fails several checks is rejected for the one with the lowest code, but
+        unauthenticated goes first. Rows of one run that fail for the same reason make one reject.
+
+    Raises
+    ------
+    ParameterError
+        A message would lie outside the buffer: an error of the caller's, not of the data.
+    """
+    data = np.frombuffer(buffer, dtype=np.uint8)
+    offsets, lengths, append = (
+        np.asarray(each, dtype=np.int64) for each in (offsets, lengths, append)
+    )
+    if not ((offsets >= 0) & (lengths >= 0) & (offsets <= len(data) - lengths)).all():
+        raise ParameterError("a message must lie within the buffer")
+    messages = _Messages(data, offsets, lengths, append, registry)
+    rejects = messages.rejects()
+    runs, run_rejects = messages.known_runs()
+    rejects += run_rejects
+    batches, untimely = [], []
+    for metric, chosen in runs.by_metric():
+        rows, row_rejects = _rows(messages, metric, chosen)
+        rejects += row_rejects
+        batches += [rows.timely] if len(rows.timely) else []
+        untimely += [rows.untimely] if len(rows.untimely) else []
+    return Decoded(batches, rejects, untimely)
+
+
+class _Messages:
+    """Messages whose headers have been read and whose runs have been found."""
+
+    def __init__(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        append: NDArray[np.int64],
+        registry: Registry,
+    ) -> None:
+        self.data, self.offsets, self.lengths, self.append = data, offsets, lengths, append
+        self.registry = registry
+        self.tables = _tables(registry)
+        count = len(offsets)
+        self.reason = np.zeros(count, dtype=np.uint8)
+        self.shard = np.zeros(count, dtype=np.uint16)
+        self.plan = np.zeros(count, dtype=np.int64)
+        self.signed = np.zeros(count, dtype=np.bool_)
+        runs = self._read_headers()
+        fine = np.flatnonzero(self.reason == 0)
+        ends = offsets + lengths - np.where(self.signed, TRAILER, 0)
+        self.runs, broken = walk(data, fine, offsets + HEADER.size, ends, runs)
+        self.reason[broken] = Reason.MALFORMED
+        self.reason[(self.reason == 0) & (self.plan < 0)] = Reason.UNKNOWN_PLAN
+        if registry.signed or self.signed.any():
+            self._authenticate(ends)
+
+    def _authenticate(self, ends: NDArray[np.int64]) -> None:
+        """Reject messages that are not signed as their plan says."""
+        sound = np.flatnonzero(self.reason == 0)
+        wanted, signed = self.tables.signed[self.plan[sound]], self.signed[sound]
+        self.reason[sound[wanted != signed]] = Reason.UNAUTHENTICATED
+        claimed = sound[wanted & signed]
+        if len(claimed):
+            bad = forged(self.data, claimed, self.offsets, ends, self.runs, self.registry)
+            self.reason[bad] = Reason.UNAUTHENTICATED
+
+    def _read_headers(self) -> NDArray[np.int64]:
+        runs = np.zeros(len(self.offsets), dtype=np.int64)
+        long = np.flatnonzero(self.lengths >= HEADER.size)
+        self.reason[self.lengths < HEADER.size] = Reason.MALFORMED
+        header = records_at(self.data, self.offsets[long], LAYOUT)
+        reason = np.zeros(len(long), dtype=np.uint8)
+        reason[(header["runs"] == 0) | (self.lengths[long] > MAX_MESSAGE)] = Reason.MALFORMED
+        reason[~known_version(header)] = Reason.UNKNOWN_VERSION
+        reason[header["magic"] != MAGIC] = Reason.MALFORMED
+        self.reason[long] = reason
+        self.shard[long] = header["shard"]
+        self.signed[long] = header["version"] == SIGNED_VERSION
+        self.plan[long] = self._find_plans(header["fingerprint"])
+        runs[long] = header["runs"]
+        return runs
+
+    def _find_plans(self, fingerprints: NDArray[np.uint64]) -> NDArray[np.int64]:
+        tables = self.tables
+        first = fingerprints[:, 0]
+        plan = np.searchsorted(tables.keys, first)
+        plan[plan == len(tables.keys)] = 0
+        same = (tables.fingerprints[plan] == fingerprints).all(axis=1)
+        found: NDArray[np.int64] = np.where(same, plan, -1)
+        return found
+
+    def rejects(self) -> list[Reject]:
+        """The messages that are rejected whole."""
+        rejected = np.flatnonzero(self.reason)
+        # Of messages that are malformed or of another version no run has been found, and no row.
+        lost = self.runs.where(self.reason[self.runs.message] != 0)
+        counts = np.zeros(len(self.reason), dtype=np.int64)
+        np.add.at(counts, lost.message, lost.rows)
+        return [
+            Reject(
+                Reason(int(self.reason[message])),
+                self._bytes(self.offsets[message], self.lengths[message]),
+                int(self.append[message]),
+                int(counts[message]),
+            )
+            for message in rejected
+        ]
+
+    def known_runs(self) -> tuple[Runs, list[Reject]]:
+        """The runs of known metrics, these numbered as in the registry, and the other runs."""
+        runs = self.runs.where(self.reason[self.runs.message] == 0)
+        plan = self.plan[runs.message]
+        known = runs.metric < self.tables.metrics[plan]
+        metric = np.where(known, self.tables.first[plan] + runs.metric, 0)
+        fits = self.tables.width[metric] == runs.width
+        rejects = [
+            Reject(
+                Reason.WRONG_WIDTH if known[run] else Reason.UNKNOWN_METRIC,
+                self._one_run(runs, run, self._run_rows(runs, run)),
+                int(self.append[runs.message[run]]),
+                int(runs.rows[run]),
+            )
+            for run in np.flatnonzero(~(known & fits)).tolist()
+        ]
+        return runs._replace(metric=metric).where(known & fits), rejects
+
+    def row_rejects(
+        self,
+        runs: Runs,
+        of_run: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        reasons: NDArray[np.uint8],
+    ) -> list[Reject]:
+        """Rejected rows, those of one run and reason together."""
+        order = np.lexsort((reasons, of_run))
+        of_run, starts, reasons = of_run[order], starts[order], reasons[order]
+        new = (of_run[1:] != of_run[:-1]) | (reasons[1:] != reasons[:-1])
+        groups = np.split(np.arange(len(order)), np.flatnonzero(new) + 1)
+        rejects = []
+        for group in groups if len(order) else ():
+            run = int(of_run[group[0]])
+            size = row_size(int(runs.width[run]))
+            rows = b"".join(self._bytes(starts[row], size) for row in group)
+            rejects.append(
+                Reject(
+                    Reason(int(reasons[group[0]])),
+                    self._one_run(runs, run, rows),
+                    int(self.append[runs.message[run]]),
+                    len(group),
+                )
+            )
+        return rejects
+
+    def _bytes(self, start: int, size: int) -> bytes:
+        return self.data[start : start + size].tobytes()
+
+    def _run_rows(self, runs: Runs, run: int) -> bytes:
+        return self._bytes(runs.start[run], int(runs.rows[run]) * row_size(int(runs.width[run])))
+
+    def _one_run(self, runs: Runs, run: int, rows: bytes) -> bytes:
+        """A message of one run; its metric's index is taken from the bytes it came in.
+
+        The signature of a signed message is not one of its parts, which are therefore unsigned.
+        """
+        header = self._bytes(self.offsets[runs.message[run]], HEADER.size)
+        magic, _, flags, shard, _, fingerprint = HEADER.unpack(header)
+        metric, width, _ = RUN.unpack(self._bytes(runs.start[run] - RUN.size, RUN.size))
+        count = len(rows) // row_size(width)
+        return (
+            HEADER.pack(magic, VERSION, flags, shard, 1, fingerprint)
+            + RUN.pack(metric, width, count)
+            + rows
+        )
+
+
+class _Rows(NamedTuple):
+    timely: Batch
+    untimely: Batch
+
+
+def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[_Rows, list[Reject]]:
+    """Read and check all rows of one metric."""
+    width = int(runs.width[0])
+    of_run, starts = runs.places()
+    n = len(starts)
+    batch = Batch(
+        metric=metric,
+        level=np.empty(n, dtype=np.uint8),
+        pseudonym=np.empty((n, 2), dtype=np.uint64),
+        chain=np.empty((n, 2), dtype=np.uint64),
+        event=np.empty(n, dtype=np.int64),
+        append=messages.append[runs.message][of_run],
+        payload=np.empty((n, width), dtype=np.uint8),
+    )
+    shard = messages.shard[runs.message]
+    dtype = row_dtype(width)
+    reasons = np.empty(n, dtype=np.uint8)
+    for begin in range(0, n, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        rows = records_at(messages.data, starts[part], dtype)
+        for name in ("level", "pseudonym", "chain", "event", "payload"):
+            getattr(batch, name)[part] = rows[name]
+        reasons[part] = _row_reasons(batch[part], shard[of_run[part]], messages.registry)
+    bad = reasons != 0
+    if not bad.any():
+        return _Rows(batch, batch[bad]), []
+    rejects = messages.row_rejects(runs, of_run[bad], starts[bad], reasons[bad])
+    # Of several reasons the lowest code is kept, and these two have the highest.
+    untimely = (reasons == Reason.LATE) | (reasons == Reason.FUTURE)
+    return _Rows(batch[~bad], batch[untimely]), rejects
+
+
+def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) -> NDArray[np.uint8]:
+    """The reason (0: none) of each row; where there are several, the lowest code is kept.
+
+    But that a row needs a signature goes before all others. Under a plan that has signatures they
+    have been verified.
+    """
+    plan, metric = registry.metrics[batch.metric][2:]
+    append = np.clip(batch.append, -_FAR, _FAR)
+    failed = (
+        (Reason.LATE, batch.event < append - metric.horizon),
+        (Reason.FUTURE, batch.event > append + registry.resolution),
+        (Reason.MISALIGNED_TIME, batch.event % registry.resolution != 0),
+        (Reason.OUT_OF_DOMAIN, ~metric.mechanism.valid(batch.payload)),
+        (Reason.IMPOSSIBLE_LEVEL, batch.level >= metric.sent),
+        (Reason.WRONG_SHARD, shards_of(batch.pseudonym, registry.shards) != shard),
+    )
+    reasons = np.zeros(len(batch), dtype=np.uint8)
+    for reason, rows in failed:
+        reasons[rows] = reason
+    if not plan.signed:
+        reasons[commit_to_keys(batch.pseudonym)] = Reason.UNAUTHENTICATED
+    return reasons
+
+
+__all__ = ["Batch", "Decoded", "Reject", "decode", "encode_rows"]

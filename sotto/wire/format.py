@@ -1,0 +1,247 @@
+"""The report format: what a device sends, byte for byte (``docs/formats.md``).
+
+A *message* carries one plan fingerprint and one shard. It is a header followed by *runs*, a run
+being one metric and a count of *rows*, a row one report: level, pseudonym, chain id, truncated
+event time and payload. Everything is little-endian and of fixed width within a run, so that an
+aggregator reads millions of rows in a few array operations (:mod:`sotto.wire.decode`). A *signed*
+message ends with a public key and a signature of everything before it
+(:mod:`sotto.wire.signatures`).
+This module is the scalar half, for devices and for people; it needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from sotto.errors import FormatError
+
+if TYPE_CHECKING:
+    from sotto.wire.signatures import Signer
+
+MAGIC = b"SO"
+#: Of a message, and of a signed one.
+VERSION, SIGNED_VERSION = 1, 2
+VERSIONS = (VERSION, SIGNED_VERSION)
+#: Bytes of the public key and the signature at the end of a signed message.
+TRAILER = 32 + 64
+#: A message is never longer; what is longer is refused by both sides.
+MAX_MESSAGE = 1 << 20
+
+HEADER = struct.Struct("<2sBBHH32s")
+RUN = struct.Struct("<HHI")
+ROW = struct.Struct("<B16s16sq")
+#: Where in a row its pseudonym begins.
+_PSEUDONYM = 1
+
+
+class Row(NamedTuple):
+    """One report: one rung of one chain.
+
+    Attributes
+    ----------
+    level : int
+        The rung, 0 the weakest, at most 255.
+    pseudonym, chain : bytes
+        16 bytes each.
+    event : int
+        Milliseconds since the Unix epoch, truncated to the plan's resolution; may be negative.
+    payload : bytes
+        As wide as its metric's mechanism says; equally wide in all rows of a run.
+    """
+
+    level: int
+    pseudonym: bytes
+    chain: bytes
+    event: int
+    payload: bytes
+
+
+class Run(NamedTuple):
+    """Rows of one metric, given by its index in the plan."""
+
+    metric: int
+    rows: tuple[Row, ...]
+
+
+class Message(NamedTuple):
+    """A message, taken apart."""
+
+    fingerprint: bytes
+    shard: int
+    runs: tuple[Run, ...]
+
+
+def row_size(width: int) -> int:
+    """Return the bytes of one row whose payload is ``width`` bytes wide."""
+    return ROW.size + width
+
+
+def encode_message(
+    fingerprint: bytes,
+    shard: int,
+    runs: Iterable[tuple[int, Sequence[Row]]],
+    signer: Signer | None = None,
+) -> bytes:
+    """Return the bytes of a message.
+
+    Parameters
+    ----------
+    fingerprint : bytes
+        32 bytes: the plan under which the rows were recorded.
+    shard : int
+        The shard of every pseudonym in the message, in ``[0, 65536)``.
+    runs : iterable of (int, sequence of Row)
+        At least one run, each a metric's index in the plan and at least one row.
+    signer : Signer, optional
+        Signs the message: all its rows are of the one pseudonym that commits to the key.
+
+    Raises
+    ------
+    FormatError
+        Something does not fit the format, or the message would exceed ``MAX_MESSAGE`` bytes.
+
+    Examples
+    --------
+    >>> row = Row(0, bytes(16), bytes(16), -3_600_000, b"\\x05")
+    >>> message = encode_message(bytes(32), 7, [(2, [row])])
+    >>> len(message), decode_message(message).runs[0] == Run(2, (row,))
+    (90, True)
+    """
+    if len(fingerprint) != 32:
+        raise FormatError(f"a fingerprint is 32 bytes, not {len(fingerprint)}")
+    parts = [b""]
+    try:
+        for metric, rows in runs:
+            parts.append(_encode_run(metric, rows))
+        version = VERSION if signer is None else SIGNED_VERSION
+        parts[0] = HEADER.pack(MAGIC, version, 0, shard, len(parts) - 1, fingerprint)
+    except struct.error as error:
+        raise FormatError(f"a field does not fit the report format: {error}") from None
+    if len(parts) == 1:
+        raise FormatError("a message has at least one run")
+    message = b"".join(parts)
+    if signer is not None:
+        message += signer.public_key
+        message += signer.sign(message)
+    if len(message) > MAX_MESSAGE:
+        raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
+    return message
+
+
+def _encode_run(metric: int, rows: Sequence[Row]) -> bytes:
+    if not rows:
+        raise FormatError("a run has at least one row")
+    width = len(rows[0].payload)
+    parts = [RUN.pack(metric, width, len(rows))]
+    for level, pseudonym, chain, event, payload in rows:
+        if not (len(pseudonym) == 16 and len(chain) == 16):
+            raise FormatError("pseudonyms and chain ids are 16 bytes")
+        if len(payload) != width:
+            raise FormatError("the payloads of a run are equally wide")
+        parts.append(ROW.pack(level, pseudonym, chain, event))
+        parts.append(payload)
+    return b"".join(parts)
+
+
+def decode_message(message: bytes) -> Message:
+    """Take a message apart.
+
+    Structure is checked here, and nothing else: whether plan and metric are known, the rows are
+    acceptable and a signature is valid is for :func:`sotto.wire.decode.decode`.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not exactly one message of a known version.
+    """
+    _, version, _, shard, count, fingerprint = _header(message)
+    runs = []
+    position, end = HEADER.size, len(message) - trailer_of(version)
+    for _ in range(count):
+        run, position = _decode_run(message, position, end)
+        runs.append(run)
+    _check_end(position, end)
+    return Message(fingerprint, shard, tuple(runs))
+
+
+def pseudonym_of(message: bytes) -> bytes:
+    """Return the pseudonym that all rows of a message bear, as those of a device's message do.
+
+    Rows are not taken apart: the cost is that of looking at 16 bytes of each.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not exactly one message of this version, or its rows bear several
+        pseudonyms.
+
+    Examples
+    --------
+    >>> row = Row(0, b"p" * 16, bytes(16), 0, b"\\x05")
+    >>> pseudonym_of(encode_message(bytes(32), 7, [(2, [row])]))
+    b'pppppppppppppppp'
+    """
+    _, version, _, _, count, _ = _header(message)
+    found: set[bytes] = set()
+    position, end = HEADER.size, len(message) - trailer_of(version)
+    for _ in range(count):
+        _, width, start, position = _run_bounds(message, position, end)
+        rows = range(start + _PSEUDONYM, position, row_size(width))
+        found.update(message[at : at + 16] for at in rows)
+    _check_end(position, end)
+    if len(found) != 1:
+        raise FormatError(f"a device's message bears one pseudonym, not {len(found)}")
+    return found.pop()
+
+
+def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
+    """Return the fields of a message's header, checked."""
+    if len(message) < HEADER.size:
+        raise FormatError(f"a message has at least {HEADER.size} bytes, not {len(message)}")
+    fields = HEADER.unpack_from(message)
+    magic, version, flags, _, count, _ = fields
+    if magic != MAGIC:
+        raise FormatError("the bytes do not begin as a message does")
+    if version not in VERSIONS or flags != 0:
+        raise FormatError(f"version {version} with flags {flags}; known are 1 and 2 with 0")
+    if len(message) > MAX_MESSAGE:
+        raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
+    if count == 0:
+        raise FormatError("a message has at least one run")
+    return fields
+
+
+def trailer_of(version: int) -> int:
+    """Return how many bytes come after the last run of a message of that version."""
+    return TRAILER if version == SIGNED_VERSION else 0
+
+
+def _check_end(position: int, end: int) -> None:
+    if position != end:
+        raise FormatError(f"{end - position} bytes after the last run")
+
+
+def _run_bounds(message: bytes, position: int, limit: int) -> tuple[int, int, int, int]:
+    """Return metric and payload width of a run, and where its rows begin and end."""
+    if position + RUN.size > limit:
+        raise FormatError("the message ends within the header of a run")
+    metric, width, count = RUN.unpack_from(message, position)
+    start = position + RUN.size
+    end = start + count * row_size(width)
+    if count == 0:
+        raise FormatError("a run has at least one row")
+    if end > limit:
+        raise FormatError("the message ends within a run")
+    return metric, width, start, end
+
+
+def _decode_run(message: bytes, position: int, limit: int) -> tuple[Run, int]:
+    metric, width, start, end = _run_bounds(message, position, limit)
+    rows = []
+    for at in range(start, end, row_size(width)):
+        level, pseudonym, chain, event = ROW.unpack_from(message, at)
+        payload = message[at + ROW.size : at + row_size(width)]
+        rows.append(Row(level, pseudonym, chain, event, payload))
+    return Run(metric, tuple(rows)), end
