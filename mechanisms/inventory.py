@@ -75,22 +75,23 @@ GROUPS = (
         "Categories",
         "the share of a category that one report in ten has, among 16",
         (
-            Entry("grr:GeneralizedRandomizedResponse", {"name": "grr", "domain_size": 16}),
-            Entry("unary:SymmetricUnaryEncoding", {"name": "sue", "domain_size": 16}),
-            Entry("unary:OptimizedUnaryEncoding", {"name": "oue", "domain_size": 16}),
+            Entry("category.grr:GeneralizedRandomizedResponse", {"name": "grr", "domain_size": 16}),
+            Entry("category.unary:SymmetricUnaryEncoding", {"name": "sue", "domain_size": 16}),
+            Entry("category.unary:OptimizedUnaryEncoding", {"name": "oue", "domain_size": 16}),
             Entry(
-                "local_hashing:LocalHashing",
+                "category.local_hashing:LocalHashing",
                 {"name": "local_hashing", "domain_size": 16, "buckets": 3},
             ),
             Entry(
-                "subset_selection:SubsetSelection",
+                "category.subset_selection:SubsetSelection",
                 {"name": "subset", "domain_size": 16, "subset_size": 4},
             ),
             Entry(
-                "hadamard:HadamardResponse", {"name": "hadamard", "domain_size": 16, "blocks": 1}
+                "category.hadamard:HadamardResponse",
+                {"name": "hadamard", "domain_size": 16, "blocks": 1},
             ),
             Entry(
-                "vectors.bitrand:LabelRandomizedResponse",
+                "papers.bitrand:LabelRandomizedResponse",
                 example=lambda made: _micro(made(epsilon=1.0, labels=16)),
             ),
         ),
@@ -99,21 +100,29 @@ GROUPS = (
     Group(
         "Strings",
         "the share of one of 16 candidates, all alike",
-        (Entry("rappor:Rappor", {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}),),
+        (
+            Entry(
+                "string.rappor:Rappor", {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}
+            ),
+        ),
         Assumed(candidates=tuple(f"candidate {number}" for number in range(16))),
     ),
     Group(
         "Numbers",
         "the mean of numbers all over [0, 1]",
         (
-            Entry("random_threshold:RandomThreshold", {"name": "threshold", "missing": False}),
-            Entry("numbers.duchi:DuchiOneBit", {"name": "duchi", "missing": False}),
-            Entry("numbers.gridded:PiecewiseMechanism", {"name": "piecewise", **_POINTS}),
-            Entry("numbers.gridded:HybridMechanism", {"name": "hybrid", **_POINTS}),
-            Entry("numbers.gridded:SquareWave", {"name": "square_wave", **_POINTS}),
-            Entry("sampled_bit:SampledBit", {"name": "sampled_bit", **_TEN}),
-            Entry("vectors.sampled_bits:SampledBits", {"name": "sampled_bits", "count": 2, **_TEN}),
-            Entry("split_bits:SplitBits", {"name": "split_bits", "bits": 8, "missing": False}),
+            Entry(
+                "number.random_threshold:RandomThreshold", {"name": "threshold", "missing": False}
+            ),
+            Entry("number.duchi:DuchiOneBit", {"name": "duchi", "missing": False}),
+            Entry("number.gridded:PiecewiseMechanism", {"name": "piecewise", **_POINTS}),
+            Entry("number.gridded:HybridMechanism", {"name": "hybrid", **_POINTS}),
+            Entry("number.gridded:SquareWave", {"name": "square_wave", **_POINTS}),
+            Entry("number.sampled_bit:SampledBit", {"name": "sampled_bit", **_TEN}),
+            Entry("number.sampled_bits:SampledBits", {"name": "sampled_bits", "count": 2, **_TEN}),
+            Entry(
+                "number.split_bits:SplitBits", {"name": "split_bits", "bits": 8, "missing": False}
+            ),
         ),
         Assumed(values=_UNIFORM),
     ),
@@ -122,11 +131,11 @@ GROUPS = (
         "the mean of one of 16 coordinates, its values all over [0, 1]",
         (
             Entry(
-                "vectors.sampled_vector:SampledVector",
+                "vector.sampled_vector:SampledVector",
                 {"name": "sampled_vector", "dimensions": 16, "sampled": 1, "bits": 0},
             ),
             Entry(
-                "vectors.sampled_hybrid:SampledHybrid",
+                "vector.sampled_hybrid:SampledHybrid",
                 {"name": "sampled_hybrid", "dimensions": 16, "sampled": 1, "points": 33},
             ),
         ),
@@ -148,10 +157,10 @@ GROUPS = (
         "Surveys",
         "the share of yes, one in ten",
         (
-            Entry("surveys.designs:Warner", {"name": "warner"}),
-            Entry("surveys.designs:Simmons", {"name": "simmons", "unrelated": 50}),
+            Entry("survey.designs:Warner", {"name": "warner"}),
+            Entry("survey.designs:Simmons", {"name": "simmons", "unrelated": 50}),
             Entry(
-                "surveys.christofides:Christofides",
+                "survey.christofides:Christofides",
                 {"name": "christofides", "cards": (3, 1, 8)},
             ),
         ),
@@ -162,23 +171,23 @@ GROUPS = (
         "",
         (
             Entry(
-                "selection.exponential:ExponentialMechanism",
+                "top_item.exponential:ExponentialMechanism",
                 example=lambda made: _micro(made(epsilon=1.0)),
             ),
             Entry(
-                "selection.permute_and_flip:PermuteAndFlip",
+                "top_item.permute_and_flip:PermuteAndFlip",
                 example=lambda made: _micro(made(epsilon=1.0)),
             ),
             Entry(
-                "selection.propose_test_release:ProposeTestRelease",
+                "top_item.propose_test_release:ProposeTestRelease",
                 example=lambda made: _micro(made(test_epsilon=0.5, epsilon=0.5, delta=1e-6)),
             ),
             Entry(
-                "selection.flip_ladder:PermuteAndFlipLadder",
+                "top_item.flip_ladder:PermuteAndFlipLadder",
                 {"name": "permute_and_flip", "domain_size": 16, "clip": 10},
             ),
             Entry(
-                "selection.top_response:TopResponseLadder",
+                "top_item.top_response:TopResponseLadder",
                 {"name": "top_response", "domain_size": 16, "clip": 10},
             ),
         ),
@@ -187,11 +196,11 @@ GROUPS = (
         "Release in stages",
         "",
         (
-            Entry("gradual.state:RelaxationState"),
-            Entry("gradual.general:ChannelLadder"),
-            Entry("gradual.market:Catalogue", example=lambda made: _market(made)),
-            Entry("gradual.constant:ConstantResponse"),
-            Entry("gradual.noisy_sampling:NoisySampling"),
+            Entry("papers.state:RelaxationState"),
+            Entry("papers.general:ChannelLadder"),
+            Entry("papers.market:Catalogue", example=lambda made: _market(made)),
+            Entry("constant:ConstantResponse"),
+            Entry("papers.noisy_sampling:NoisySampling"),
         ),
     ),
 )
@@ -212,27 +221,27 @@ def _market(made: Any) -> float:
 BROKEN = (
     (
         Entry(
-            "vectors.bitrand:FeatureRandomizedResponse",
+            "papers.bitrand:FeatureRandomizedResponse",
             example=lambda made: made(1.0, 1000, 10, 5).certified_epsilon,
         ),
         "1000 features of 10 bits",
     ),
     (
         Entry(
-            "selection.exponential_randomized_response:ExponentialRandomizedResponse",
+            "papers.exponential_randomized_response:ExponentialRandomizedResponse",
             example=lambda made: made(p=0.5, epsilon=1.0).worst_loss(4, 4).loss,
         ),
         "p = 0.5, 4 items with scores from 0 to 4; more for more items",
     ),
     (
         Entry(
-            "surveys.deck:ImprovedChristofides",
+            "papers.deck:ImprovedChristofides",
             example=lambda made: made((265, 10, 721)).certified_epsilon(996),
         ),
         "a card for each of 996 respondents",
     ),
 )
-ORIGINALS = Entry("numbers.originals:FloatMechanism")
+ORIGINALS = Entry("number.originals:FloatMechanism")
 
 
 def originals() -> list[Any]:
@@ -265,8 +274,8 @@ def mechanisms() -> Iterator[Any]:
 
 
 def _bases() -> tuple[type, ...]:
-    paths = ("single:SingleLevel", "selection.mechanism:SelectionMechanism")
-    return tuple(Entry(path).load() for path in (*paths, "surveys.designs:SurveyDesign"))
+    paths = ("single:SingleLevel", "top_item.mechanism:SelectionMechanism")
+    return tuple(Entry(path).load() for path in (*paths, "survey.designs:SurveyDesign"))
 
 
 def unlisted(given: Sequence[Entry] | None = None) -> list[str]:

@@ -160,7 +160,7 @@ def test_a_damaged_compiled_plan_is_refused_or_another_plan(data):
 
 @pytest.mark.parametrize("name", ["sort", "certified"])
 def test_a_mechanism_that_costs_more_than_it_says_is_refused(monkeypatch, name):
-    from sotto.plan.collection import checks
+    from sotto.plan import checks
 
     class Liar:
         payload_width, count_length = 1, 3

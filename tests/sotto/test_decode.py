@@ -11,9 +11,10 @@ from mechanisms.coins import shard_of
 from sotto.errors import FormatError, ParameterError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
+from sotto.wire import authentication
+from sotto.wire import groups as runs
 from sotto.wire.decode import decode, encode_rows
-from sotto.wire.format import MAX_MESSAGE, Row, authentication, decode_message, encode_message
-from sotto.wire.format import groups as runs
+from sotto.wire.format import MAX_MESSAGE, Row, decode_message, encode_message
 from sotto.wire.reasons import Reason
 from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
 

@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sotto.errors import FormatError, ParameterError, PublishError
+from sotto.log import frames
+from sotto.log import reader as logreader
 from sotto.log.frames import HEADER, MAX_BODY, frame
 from sotto.log.reader import segments
-from sotto.log.writer import Corrupt, LogReader, LogWriter, Record, frames, lanes
-from sotto.log.writer import reader as logreader
+from sotto.log.writer import Corrupt, LogReader, LogWriter, Record, lanes
 
 
 def write(directory, bodies, lane="a", **options):
