@@ -20,7 +20,7 @@ from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
 
 #: Mechanisms of plans whose reports are read without any public coin.
 COINLESS = frozenset(
@@ -78,7 +78,7 @@ class ConstantResponse:
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         Without public coins, at least two rungs; see :func:`supports_constant`.
 
     Raises
@@ -113,9 +113,9 @@ class ConstantResponse:
 
     Examples
     --------
-    >>> from mechanisms.category.grr import grr_ladder
+    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> from mechanisms.testing import SeededSource
-    >>> constant = ConstantResponse(grr_ladder(4, [500_000, 1_000_000, 2_000_000], "model"))
+    >>> constant = ConstantResponse(GeneralizedRandomizedResponse((0.5, 1.0, 2.0), 4))
     >>> permanent = constant.permanent(3, SeededSource(1))
     >>> len(constant.refresh(permanent, SeededSource(2)))
     2
@@ -123,7 +123,7 @@ class ConstantResponse:
     (1000000, 2000000)
     """
 
-    mechanism: LadderedMechanism
+    mechanism: Mechanism
 
     def __post_init__(self) -> None:
         if self.mechanism.levels < 2:

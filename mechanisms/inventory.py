@@ -11,6 +11,7 @@ from typing import Any
 
 from mechanisms.docstrings import sections
 from mechanisms.exact import MICRO
+from mechanisms.ladders import Ladder
 from mechanisms.planner.targets import Assumed
 
 _UNIFORM = tuple((place + 0.5) / 1000 for place in range(1000))
@@ -65,7 +66,8 @@ class Group:
 
 
 def _micro(made: Any) -> float:
-    return float(made.certified) / MICRO
+    certified = made.certified() if callable(made.certified) else made.certified
+    return float(certified) / MICRO
 
 
 _POINTS: dict[str, Any] = {"points": 65, "missing": False}
@@ -92,7 +94,7 @@ GROUPS = (
             ),
             Entry(
                 "papers.bitrand:LabelRandomizedResponse",
-                example=lambda made: _micro(made(epsilon=1.0, labels=16)),
+                example=lambda made: _micro(made(epsilon=1.0, domain_size=16)),
             ),
         ),
         Assumed(share=0.1),
@@ -269,12 +271,16 @@ def mechanisms() -> Iterator[Any]:
             if not inspect.isclass(each) or each.__module__ != found.name or name[0] == "_":
                 continue
             told = "Privacy" in sections(each)
-            if told or (issubclass(each, bases) and not inspect.isabstract(each)):
+            if told or (
+                issubclass(each, bases)
+                and not issubclass(each, Ladder)
+                and not inspect.isabstract(each)
+            ):
                 yield each
 
 
 def _bases() -> tuple[type, ...]:
-    paths = ("single:SingleLevel", "top_item.mechanism:SelectionMechanism")
+    paths = ("base:Mechanism", "single:SingleLevel", "top_item.mechanism:SelectionMechanism")
     return tuple(Entry(path).load() for path in (*paths, "survey.designs:SurveyDesign"))
 
 

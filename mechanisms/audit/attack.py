@@ -12,9 +12,9 @@ from mechanisms.audit.learnt import Seen, views_of
 from mechanisms.audit.pairs import NAME, Pair, column_of, worst_pair
 from mechanisms.audit.suspects import other_pairs
 from mechanisms.audit.views import Reader
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
-from mechanisms.registry import LadderedMechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ class Sampler(Protocol):
 
 
 def attack(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     source: Source,
     *,
     trials: int = 200_000,
@@ -66,7 +66,7 @@ def attack(
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         The attacker knows it, and the public coins of every chain.
     source : Source
         Also of the secrets; the production sampler's is :class:`.SystemSource`.
@@ -125,7 +125,7 @@ class Target:
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
     draw : callable
         Its sampler.
     levels : int
@@ -133,7 +133,7 @@ class Target:
     source : Source
     """
 
-    mechanism: LadderedMechanism
+    mechanism: Mechanism
     draw: Sampler
     levels: int
     source: Source

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import key_of, score_key
-from mechanisms.category.grr import GrrLadder, grr_ladder
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.constant import ConstantResponse
 from mechanisms.exact import MICRO
 from mechanisms.randomness import Source
@@ -58,7 +58,7 @@ def _selected(mechanism: SelectionMechanism, scores: Sequence[Sequence[int]]) ->
 
 def _constant() -> Case:
     """Return one value in all periods of a year, all of them linked."""
-    constant = ConstantResponse(grr_ladder(2, [500_000, 1_000_000, 2_000_000], "audit"))
+    constant = ConstantResponse(GeneralizedRandomizedResponse((0.5, 1.0, 2.0), 2))
     return Case(
         f"a constant value, {_PERIODS} linked periods at 0.5 and 1",
         "Erlingsson et al., CCS 2014",
@@ -75,7 +75,6 @@ def _periods(constant: ConstantResponse) -> Release:
         import numpy as np
 
         ladder, ids = constant.mechanism, np.zeros((len(secrets), 2), dtype=np.uint64)
-        assert isinstance(ladder, GrrLadder)
         drawn = ladder.randomize(secrets.astype(np.int64), ids, ids, source)
         permanent = drawn[:, -1, 0].astype(np.int64)
         said = np.zeros(len(secrets))

@@ -11,9 +11,10 @@ from mechanisms.audit.attack import attack
 from mechanisms.audit.bounds import Attack
 from mechanisms.audit.cases import Case
 from mechanisms.audit.certificates import certified
+from mechanisms.base import Mechanism
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.randomness import Source
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.survey.christofides import cards_of
 
 #: A parameter of a mechanism.
@@ -47,7 +48,7 @@ class Claim:
             spec[key] = value(micro) if callable(value) else value
         return spec
 
-    def build(self, ladder: Sequence[int]) -> LadderedMechanism:
+    def build(self, ladder: Sequence[int]) -> Mechanism:
         """Return the mechanism with a ladder in micro-epsilon."""
         return build(self.spec(ladder[-1]), ladder, "audit")
 
@@ -139,7 +140,7 @@ class Attacker:
     trials: int = 200_000
     confidence: float = 0.95
 
-    def __call__(self, mechanism: LadderedMechanism, levels: int) -> Attack:
+    def __call__(self, mechanism: Mechanism, levels: int) -> Attack:
         """Attack a mechanism whose first ``levels`` rungs are released."""
         return attack(
             mechanism,
@@ -155,13 +156,13 @@ class Attacker:
 
 
 def examine(
-    mechanism: LadderedMechanism, levels: int | None = None, attacker: Attacker | None = None
+    mechanism: Mechanism, levels: int | None = None, attacker: Attacker | None = None
 ) -> Finding:
     """Audit a mechanism.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
     levels : int, optional
         The rungs that are released; all by default.
     attacker : Attacker, optional

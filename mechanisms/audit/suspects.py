@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.audit.pairs import Pair, some_inputs
 from mechanisms.audit.views import answers, truths
+from mechanisms.base import Mechanism
 from mechanisms.randomness import Source
-from mechanisms.registry import LadderedMechanism
 from mechanisms.sampling import uniform_below
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Drawer(Protocol):
     """What draws chains of many inputs; :class:`mechanisms.audit.attack.Target`."""
 
     @property
-    def mechanism(self) -> LadderedMechanism:
+    def mechanism(self) -> Mechanism:
         """What is drawn."""
         ...
 

@@ -7,14 +7,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mechanisms.category.grr import GrrLadder, grr_ladder
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.papers.encoding import MAX_ENCODED_BITS, SignMagnitude
 from mechanisms.randomness import Source
-from mechanisms.single import CategoryMechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -258,14 +257,14 @@ def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
 
 
 @frozen
-class LabelRandomizedResponse(CategoryMechanism):
+class LabelRandomizedResponse(GeneralizedRandomizedResponse):
     """label-RR of BitRand: report the true label, or each of the others with a smaller probability.
 
     Parameters
     ----------
     epsilon : float
         In [1e-6, 40], the nominal amount.
-    labels : int
+    domain_size : int
         In [2, 2**20], the number C of labels.
 
     Raises
@@ -299,15 +298,10 @@ class LabelRandomizedResponse(CategoryMechanism):
 
     Examples
     --------
-    >>> label = LabelRandomizedResponse(epsilon=1.0, labels=10)
-    >>> round(label.p, 4), round(label.q, 4), label.certified
+    >>> label = LabelRandomizedResponse(epsilon=1.0, domain_size=10)
+    >>> round(label.p, 4), round(label.q, 4), label.certified()
     (0.232, 0.0853, 1000000)
     """
-
-    labels: int
-
-    def _build(self, micro: int) -> GrrLadder:
-        return grr_ladder(self.labels, [micro], "")
 
 
 def _check(epsilon: float, features: int, bits: int) -> None:

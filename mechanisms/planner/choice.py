@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.planner.predictions import mean_variance, share_variances
+from mechanisms.planner.predictions import mean_variance
 from mechanisms.planner.ranking import Ranking, Spec, rank
-from mechanisms.registry import LadderedMechanism
 from mechanisms.string.rappor import RapporLadder
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def for_frequencies(
     if true.shape != (domain_size,) or not (true >= 0).all() or not abs(true.sum() - 1) <= 1e-9:
         raise ParameterError("shares must be non-negative, one a category, with sum 1")
 
-    def error(mechanism: LadderedMechanism, level: int) -> float:
-        return sqrt(float(share_variances(mechanism, level, true).mean()) / n)
+    def error(mechanism: Any, level: int) -> float:
+        return sqrt(float(mechanism.variances(level, true).mean()) / n)
 
     specs = _category_specs(domain_size, ladder)
     return rank("a share", specs, ladder, n, error)
@@ -107,7 +107,7 @@ def for_mean(
     _check_reports(n)
     picture = _picture(values)
 
-    def error(mechanism: LadderedMechanism, level: int) -> float:
+    def error(mechanism: Mechanism, level: int) -> float:
         return sqrt(mean_variance(mechanism, level, picture, n) / n)
 
     specs = _number_specs(missing)
@@ -149,7 +149,7 @@ def for_distribution(
     if picture is None or not runs >= 2:
         raise ParameterError("quantiles need a picture of the data and at least 2 runs")
 
-    def error(mechanism: LadderedMechanism, level: int) -> float:
+    def error(mechanism: Mechanism, level: int) -> float:
         return quantile_error(mechanism, level, picture, n, runs, seed)
 
     specs: list[Spec] = [
@@ -205,10 +205,10 @@ def for_strings(
         raise ParameterError("shares must be non-negative, one a string, with a sum of at most 1")
     whole = np.append(true, max(0.0, 1 - float(true.sum())))
 
-    def error(mechanism: LadderedMechanism, level: int) -> float:
+    def error(mechanism: Any, level: int) -> float:
         if isinstance(mechanism, RapporLadder):
             return string_error(mechanism, level, true, n)
-        return sqrt(float(share_variances(mechanism, level, whole)[:-1].mean()) / n)
+        return sqrt(float(mechanism.variances(level, whole)[:-1].mean()) / n)
 
     specs: list[Spec] = [{"name": "rappor", "bits": bits, "hashes": hashes, "cohorts": cohorts}]
     if known:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.planner.predictions import mean_variance
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 
 Spec = Mapping[str, Any]
 
@@ -87,7 +88,7 @@ def rank(
     specs: Iterable[Spec],
     ladder: Sequence[int],
     n: int,
-    error: Callable[[LadderedMechanism, int], float],
+    error: Callable[[Mechanism, int], float],
 ) -> Ranking:
     """Build the mechanisms, predict their errors and put them in order.
 
@@ -107,7 +108,7 @@ def rank(
     ParameterError
         None can be built.
     """
-    found: list[tuple[float, Spec, LadderedMechanism]] = []
+    found: list[tuple[float, Spec, Mechanism]] = []
     refused: dict[str, str] = {}
     for spec in specs:
         try:

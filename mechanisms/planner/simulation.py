@@ -8,7 +8,7 @@ run on the expected counts, and says itself how large its errors are.
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
 from mechanisms.number.contributions import matrix
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 #: The data are represented by so many numbers, all equally frequent.
@@ -29,7 +29,7 @@ ATOMS = 200
 
 
 def quantile_error(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     level: int,
     values: NDArray[np.float64],
     n: int,
@@ -40,7 +40,7 @@ def quantile_error(
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         ``threshold`` or ``square_wave``, or one for categories of a single symbol or a bit each,
         which then are equal parts of the range.
     level : int
@@ -100,7 +100,7 @@ def string_error(mechanism: RapporLadder, level: int, shares: NDArray[np.float64
     cohorts, bits = mechanism.cohorts, mechanism.bits
     true = np.append(shares, max(0.0, 1 - float(shares.sum())))
     filters = bloom_filters(names, bits, mechanism.hashes, cohorts)
-    p, q = mechanism.rung_probabilities(level)[0]
+    p, q = mechanism.probabilities(level)[0]
     expected = q + (p - q) * (filters @ true).reshape(cohorts, bits)
     reports = np.full((cohorts, 1), n / cohorts)
     table = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
@@ -110,7 +110,7 @@ def string_error(mechanism: RapporLadder, level: int, shares: NDArray[np.float64
 
 
 def _quantiles(
-    mechanism: LadderedMechanism,
+    mechanism: Any,
     level: int,
     atoms: NDArray[np.float64],
     clients: NDArray[np.int64],
@@ -119,15 +119,16 @@ def _quantiles(
     """Draw one collection and estimate its quantiles."""
     import numpy as np
 
-    from mechanisms.estimators.frequency import frequencies, norm_sub
+    from mechanisms.estimators.frequency import norm_sub
     from mechanisms.number.numeric import numeric
 
     table = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+    size: int
     if isinstance(mechanism, ThresholdLadder | GridLadder):
         table[level] = generator.multinomial(clients, _laws(mechanism, level, atoms)).sum(axis=0)
         found = numeric(mechanism, table, 0.0, 1.0, QUANTILES).quantiles
         return np.array([each.value for each in (found or {}).values()])
-    p, q = mechanism.rung_probabilities(level)[0]
+    p, q = mechanism.probabilities(level)[0]
     if mechanism.name == "grr":
         size = mechanism.count_length
         bins = np.bincount(_bins(atoms, size), clients, minlength=size).astype(np.int64)
@@ -138,7 +139,7 @@ def _quantiles(
         bins = np.bincount(_bins(atoms, size), clients, minlength=size).astype(np.int64)
         table[level, :-1] = generator.binomial(bins, p) + generator.binomial(n - bins, q)
         table[level, -1] = n
-    shares = norm_sub([each.value for each in frequencies(mechanism, table)])
+    shares = norm_sub([each.value for each in mechanism.frequencies(table)])
     rising = np.concatenate(([0.0], np.cumsum(shares)))
     # Where the distribution is flat, the first point that reaches the probability.
     kept = np.concatenate(([True], np.diff(rising) > 0))
@@ -160,7 +161,7 @@ def _laws(
     else:
         if mechanism.missing:
             raise ParameterError("quantiles are simulated without missing values")
-        p, q = mechanism.rung_probabilities(level)[0]
+        p, q = mechanism.probabilities(level)[0]
         above = np.clip(atoms[:, None] * BINS - np.arange(BINS), 0.0, 1.0)
         yes = q + (p - q) * above
         laws = np.stack((1 - yes, yes), axis=2).reshape(len(atoms), -1) / BINS

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.registry import LadderedMechanism
+from mechanisms.base import Mechanism
 from pipelines.aggregation.keyed import EXACT_BYTES
 from sotto.plan.registry import Registry
 
@@ -33,7 +33,7 @@ class Catalog:
         The widths above 4, ascending: payloads that do not fit into their tag.
     identities : tuple of (bytes, int)
         Plan fingerprint and the metric's index in that plan: what an id stands for elsewhere.
-    mechanisms : tuple of LadderedMechanism
+    mechanisms : tuple of Mechanism
         What accumulates the payloads.
     """
 
@@ -43,7 +43,7 @@ class Catalog:
     widths: NDArray[np.int64]
     wide: tuple[int, ...]
     identities: tuple[tuple[bytes, int], ...]
-    mechanisms: tuple[LadderedMechanism, ...]
+    mechanisms: tuple[Mechanism, ...]
 
     @property
     def rungs(self) -> int:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.registry import LadderedMechanism
+from mechanisms.base import Mechanism
 from pipelines.aggregation.catalog import Catalog
 from pipelines.aggregation.groups import opens
 from pipelines.aggregation.rows import Rows
@@ -78,7 +78,7 @@ def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
 
 
 def _difference(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     parts: tuple[Rows, ...],
     at: NDArray[np.intp],
     group: NDArray[np.int64],
@@ -100,7 +100,7 @@ def _difference(
 
 
 def _counts(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     rows: Rows,
     at: NDArray[np.intp],
     group: NDArray[np.int64],

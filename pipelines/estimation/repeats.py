@@ -59,7 +59,7 @@ def _within_block(mechanism: Any, level: int) -> float:
     That of any no, an average over blocks, shares less. A report is in that block with p + q, and
     in another one with 2 q, the smaller part of which is the permanent response's.
     """
-    p, q = mechanism.rungs(level)[0]
+    p, q = mechanism.exact(level)[0]
     return float((p + q) / (p - q) ** 2)
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from mechanisms.items import Item
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.estimation.items import Item, estimate, reports_by_level
+from pipelines.estimation.items import estimate, reports_by_level
 from pipelines.estimation.repeats import design_effect, widened
 from pipelines.estimation.small_groups import reason, reasons, withheld_row, withheld_window
 from sotto.plan.compiled import CompiledMetric, CompiledPlan

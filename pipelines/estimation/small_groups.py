@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mechanisms.items import Item
 from pipelines.aggregation.counts import Matrix
-from pipelines.estimation.items import Item, estimate
+from pipelines.estimation.items import estimate
 from sotto.plan.compiled import CompiledMetric
 
 #: Kinds of estimates that are parts of another one that is published: a number's bits, of its mean.

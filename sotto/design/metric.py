@@ -20,8 +20,8 @@ from sotto.plan.defaults import Asked, spec_of
 from sotto.plan.types import MECHANISMS
 
 if TYPE_CHECKING:
+    from mechanisms.base import Mechanism
     from mechanisms.papers.noisy_sampling import Comparison
-    from mechanisms.registry import LadderedMechanism
     from sotto.design.panels import PanelDesign
 
 #: So many users are assumed where neither they nor a target are given.
@@ -209,7 +209,7 @@ def _needed(question: Question, told: Precision, goal: Goal) -> int | None:
 
 
 def _steps(question: Question, n: int) -> list[Step]:
-    def told(mechanism: LadderedMechanism, level: int) -> float:
+    def told(mechanism: Mechanism, level: int) -> float:
         return question.precision_of(mechanism, level).standard_error(n)
 
     chain = build(question.spec, question.ladder[: question.sent], question.name)
@@ -217,7 +217,7 @@ def _steps(question: Question, n: int) -> list[Step]:
 
 
 def _enough(question: Question, goal: Goal, n: int) -> int | None:
-    def reached(mechanism: LadderedMechanism) -> float:
+    def reached(mechanism: Mechanism) -> float:
         return question.precision_of(mechanism, 0).measure(goal.measure, n, goal.confidence)
 
     assert goal.target is not None

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from mechanisms.base import Mechanism
 from mechanisms.constant import supports_constant
 from mechanisms.errors import ParameterError
 from mechanisms.planner.predictions import worst_mean_variance
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from sotto.design.noise import noise_of
 from sotto.errors import PlanError
 from sotto.plan.defaults import Asked, spec_of
@@ -100,7 +101,7 @@ def choose_category(asked: Asked) -> Choice:
     >>> choose_category(Asked("category", {"domain_size": 200}, ladder, "airport")).spec["name"]
     'local_hashing'
     """
-    found: list[tuple[float, LadderedMechanism]] = []
+    found: list[tuple[float, Mechanism]] = []
     problems = []
     for name in MECHANISMS[asked.kind]:
         if asked.constant and not supports_constant({"name": name}):
@@ -130,7 +131,7 @@ def choose_category(asked: Asked) -> Choice:
     return Choice(spec_of(best.name, asked), f"{what} (n times the sum over symbols: {each})")
 
 
-def _variance(item: tuple[float, LadderedMechanism]) -> float:
+def _variance(item: tuple[float, Mechanism]) -> float:
     return item[0]
 
 

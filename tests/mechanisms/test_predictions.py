@@ -10,13 +10,11 @@ from replicas import replicate
 from statistical import check_normal, check_variance
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.number.numeric import numeric
 from mechanisms.planner.choice import _category_specs, _number_specs
 from mechanisms.planner.predictions import (
     answer_noise,
     mean_variance,
-    share_variances,
     worst_mean_variance,
 )
 from mechanisms.planner.simulation import QUANTILES, quantile_error, string_error
@@ -42,12 +40,12 @@ def label_of(spec: Any) -> str:
 @pytest.mark.parametrize("number", range(6))
 def test_shares(number: int, epsilon: float) -> None:
     spec = _category_specs(9, [round(epsilon * 1e6)])[number]
-    mechanism = build(spec, [round(epsilon * 1e6)], "m")
+    mechanism: Any = build(spec, [round(epsilon * 1e6)], "m")
     n, repeats = len(CATEGORIES), 100
     shares = np.bincount(CATEGORIES, minlength=9) / n
     counts = replicate(mechanism, CATEGORIES, 0, repeats, SEED)
-    found = np.array([[e.value for e in frequencies(mechanism, table)] for table in counts])
-    stated = share_variances(mechanism, 0, shares) / n
+    found = np.array([[e.value for e in mechanism.frequencies(table)] for table in counts])
+    stated = mechanism.variances(0, shares) / n
     label = f"{label_of(spec)} at {epsilon}, seed {SEED}"
     check_normal(found.mean(axis=0), shares, (stated / repeats) ** 0.5, label=label)
     for category in (0, 4, 8):
@@ -157,8 +155,5 @@ def test_noise_of_two_answers() -> None:
 
 def test_what_has_no_such_answer_is_refused() -> None:
     grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "m")
-    duchi = build({"name": "duchi", "missing": False}, [1_000_000], "m")
     with pytest.raises(ParameterError, match="none of a number"):
         mean_variance(grr, 0)
-    with pytest.raises(ParameterError, match="no categories"):
-        share_variances(duchi, 0, [0.5, 0.5])

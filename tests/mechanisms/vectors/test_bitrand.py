@@ -128,16 +128,16 @@ def test_debiased_numbers_are_unbiased_and_published_ones_are_not() -> None:
 
 
 def test_label_randomized_response_is_generalized_randomized_response() -> None:
-    label = LabelRandomizedResponse(epsilon=1.5, labels=7)
+    label = LabelRandomizedResponse(epsilon=1.5, domain_size=7)
     grr = GeneralizedRandomizedResponse(epsilon=1.5, domain_size=7)
-    assert label.ladder == grr.ladder
-    assert label.certified == grr.certified
+    assert label.chain == grr.chain
+    assert label.certified() == grr.certified()
     p, q = label_keeping(1.5, 7)
     assert math.isclose(label.p, p, rel_tol=1e-15)
     assert math.isclose(label.q, q, rel_tol=1e-15)
     beta = 1.5 - math.log(6)
     assert math.isclose(p, math.exp(beta) / (1 + math.exp(beta)), rel_tol=1e-14)
-    counts = label.count(label.randomize(np.arange(7), SeededSource(SEED)))
+    counts = label.tally(label.report(np.arange(7), SeededSource(SEED)))
     assert counts.sum() == 7
 
 
