@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mechanisms.estimate import Noise
     from mechanisms.items import Context, Item
+    from mechanisms.noise import Noise
     from mechanisms.planner.targets import Assumed, Precision
 
 #: One epsilon, or those of several levels, weakest first.

@@ -14,9 +14,9 @@ from mechanisms.chains.output_sets import HadamardChain, block_order, walsh_hada
 from mechanisms.chains.supporting import support_thresholds
 from mechanisms.chains.symbols import MAX_SYMBOLS
 from mechanisms.errors import ParameterError, check_int
-from mechanisms.estimate import Noise
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
+from mechanisms.noise import Noise
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,9 +22,9 @@ from mechanisms.category.linear_hash import bucket, buckets_of, digits, hits, is
 from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError, check_int
-from mechanisms.estimate import Noise
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
+from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.estimate import Noise
+from mechanisms.noise import Noise
 from mechanisms.randomness import Source
 from mechanisms.sampling import some_below
 

@@ -87,7 +87,7 @@ def influence(metric: CompiledMetric, level: int) -> float | None:
     and so is what it is moved by. None where an estimate is no sum over reports, and for strings:
     the regression takes what is not set for evidence too, and weighs it by the other candidates.
     """
-    from mechanisms.estimate import Noise
+    from mechanisms.noise import Noise
     from sotto.design.noise import noise_of
 
     spec = metric.spec

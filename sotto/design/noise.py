@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.estimate import Noise
 from mechanisms.ladders import Ladder
+from mechanisms.noise import Noise
 
 if TYPE_CHECKING:
     from mechanisms.base import Mechanism
