@@ -14,35 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mechanisms.base import NO_ID, Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    from mechanisms.base import Mechanism
-
-#: Mechanisms of plans whose reports are read without any public coin.
-COINLESS = frozenset(
-    {
-        "grr",
-        "sue",
-        "oue",
-        "split_bits",
-        "subset",
-        "hadamard",
-        "brr",
-        "warner",
-        "simmons",
-        "christofides",
-        "duchi",
-        "piecewise",
-        "hybrid",
-        "square_wave",
-    }
-)
-#: What stands for the identifiers of a permanent response, which it does not depend on.
-_NO_ID = bytes(16)
+from mechanisms.registry import mechanism_class
 
 
 def supports_constant(spec: Mapping[str, object]) -> bool:
@@ -67,9 +44,7 @@ def supports_constant(spec: Mapping[str, object]) -> bool:
     >>> supports_constant({**rappor, "cohorts": 1}), supports_constant({**rappor, "cohorts": 8})
     (True, False)
     """
-    return spec.get("name") in COINLESS or (
-        spec.get("name") == "rappor" and spec.get("cohorts") == 1
-    )
+    return mechanism_class(spec.get("name")).coinless(spec)
 
 
 @dataclass(frozen=True)
@@ -149,7 +124,7 @@ class ConstantResponse:
 
     def permanent(self, symbol: Any, source: Source) -> bytes:
         """Draw the permanent response to a value; draw it once, keep it, never send it."""
-        return self.mechanism.draw_last(symbol, _NO_ID, _NO_ID, source)
+        return self.mechanism.draw_last(symbol, NO_ID, NO_ID, source)
 
     def refresh(self, permanent: bytes, source: Source) -> tuple[bytes, ...]:
         """Draw the payloads of a period, weakest first, from the permanent response."""

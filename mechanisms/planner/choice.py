@@ -16,7 +16,6 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.planner.predictions import mean_variance
 from mechanisms.planner.ranking import Ranking, Spec, rank
-from mechanisms.string.rappor import RapporLadder
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -197,8 +196,6 @@ def for_strings(
     """
     import numpy as np
 
-    from mechanisms.planner.simulation import string_error
-
     _check_reports(n)
     true = np.asarray(shares, dtype=np.float64)
     if true.ndim != 1 or not true.size or not (true >= 0).all() or not true.sum() <= 1 + 1e-9:
@@ -206,9 +203,7 @@ def for_strings(
     whole = np.append(true, max(0.0, 1 - float(true.sum())))
 
     def error(mechanism: Any, level: int) -> float:
-        if isinstance(mechanism, RapporLadder):
-            return string_error(mechanism, level, true, n)
-        return sqrt(float(mechanism.variances(level, whole)[:-1].mean()) / n)
+        return float(mechanism.share_error(level, true, n))
 
     specs: list[Spec] = [{"name": "rappor", "bits": bits, "hashes": hashes, "cohorts": cohorts}]
     if known:

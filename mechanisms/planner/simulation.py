@@ -1,8 +1,7 @@
 """Errors that have no closed form, from counts that follow the realised probabilities.
 
-For planning. Quantiles: whole collections are drawn at once as multinomial counts, by a seeded
-generator, so that a run costs the same whatever the number of reports. Strings: the estimator is
-run on the expected counts, and says itself how large its errors are.
+For planning quantiles: whole collections are drawn at once as multinomial counts, by a seeded
+generator, so that a run costs the same whatever the number of reports.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from mechanisms.number.contributions import matrix
 from mechanisms.number.grid import BINS
 from mechanisms.number.gridded import GridLadder
 from mechanisms.number.random_threshold import ThresholdLadder
-from mechanisms.string.rappor import RapporLadder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,44 +67,6 @@ def quantile_error(
         found = _quantiles(mechanism, level, atoms, clients, generator)
         squares += float(((found - truth) ** 2).mean())
     return sqrt(squares / runs)
-
-
-def string_error(mechanism: RapporLadder, level: int, shares: NDArray[np.float64], n: int) -> float:
-    """Return the root mean squared error of the shares of strings, averaged over the strings.
-
-    Parameters
-    ----------
-    mechanism : RapporLadder
-    level : int
-    shares : ndarray, shape (m,)
-        The true shares of the candidates; what is left is one string more, which is none of them.
-    n : int
-        Reports.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mechanisms.registry import build
-    >>> rappor = build({"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 4}, [8_000_000], "s")
-    >>> 0 < string_error(rappor, 0, np.array([0.5, 0.3]), 10_000) < 0.05
-    True
-    """
-    import numpy as np
-
-    from mechanisms.string.bloom_regression import bloom_filters
-    from mechanisms.string.decoding import decode
-
-    names = tuple(f"string {number}" for number in range(len(shares) + 1))
-    cohorts, bits = mechanism.cohorts, mechanism.bits
-    true = np.append(shares, max(0.0, 1 - float(shares.sum())))
-    filters = bloom_filters(names, bits, mechanism.hashes, cohorts)
-    p, q = mechanism.probabilities(level)[0]
-    expected = q + (p - q) * (filters @ true).reshape(cohorts, bits)
-    reports = np.full((cohorts, 1), n / cohorts)
-    table = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-    table[level] = np.rint(np.hstack((expected * reports, reports))).reshape(-1)
-    found = decode(mechanism, table, names[:-1]).items
-    return sqrt(sum(each.estimate.standard_error**2 for each in found) / len(found))
 
 
 def _quantiles(

@@ -17,9 +17,8 @@ from mechanisms.planner.predictions import (
     mean_variance,
     worst_mean_variance,
 )
-from mechanisms.planner.simulation import QUANTILES, quantile_error, string_error
+from mechanisms.planner.simulation import QUANTILES, quantile_error
 from mechanisms.registry import build
-from mechanisms.string.decoding import decode
 
 SEED = 20261124
 RNG = np.random.default_rng(SEED)
@@ -121,10 +120,10 @@ def test_strings(epsilon: int) -> None:
     counts = replicate(mechanism, values, 0, 40, SEED)
     squares = []
     for table in counts:
-        found = decode(mechanism, table, names[:-1]).items
+        found = mechanism.decode(table, names[:-1]).items
         errors = np.array([each.estimate.value for each in found]) - shares[:-1]
         squares.append(float((errors**2).mean()))
-    stated = string_error(mechanism, 0, shares[:-1], len(values)) ** 2
+    stated = mechanism.share_error(0, shares[:-1], len(values)) ** 2
     error = float(np.std(squares)) / 40**0.5 + 0.02 * stated
     check_normal(np.mean(squares), stated, error, label=f"epsilon {epsilon} seed {SEED}")
 
