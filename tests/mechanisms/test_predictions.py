@@ -11,7 +11,7 @@ from statistical import check_normal, check_variance
 
 from mechanisms.errors import ParameterError
 from mechanisms.number.numeric import numeric
-from mechanisms.planner.choice import _category_specs, _number_specs
+from mechanisms.planner.choice import _number_specs
 from mechanisms.planner.predictions import (
     answer_noise,
     mean_variance,
@@ -33,22 +33,6 @@ NUMBERS = {
 
 def label_of(spec: Any) -> str:
     return "-".join(str(value) for value in spec.values())
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 1, 4])
-@pytest.mark.parametrize("number", range(6))
-def test_shares(number: int, epsilon: float) -> None:
-    spec = _category_specs(9, [round(epsilon * 1e6)])[number]
-    mechanism: Any = build(spec, [round(epsilon * 1e6)], "m")
-    n, repeats = len(CATEGORIES), 100
-    shares = np.bincount(CATEGORIES, minlength=9) / n
-    counts = replicate(mechanism, CATEGORIES, 0, repeats, SEED)
-    found = np.array([[e.value for e in mechanism.frequencies(table)] for table in counts])
-    stated = mechanism.variances(0, shares) / n
-    label = f"{label_of(spec)} at {epsilon}, seed {SEED}"
-    check_normal(found.mean(axis=0), shares, (stated / repeats) ** 0.5, label=label)
-    for category in (0, 4, 8):
-        check_variance(found[:, category], stated[category], label=f"{label}, {category}")
 
 
 @pytest.mark.slow
