@@ -19,7 +19,7 @@ from clientsdk.client import Client
 from examples.apps import usage
 from sotto.cli.generating import module_text
 from sotto.log.writer import LogReader, lanes
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 from sotto.wire.format import decode_message
 
 pytestmark = pytest.mark.slow

@@ -27,7 +27,7 @@ from examples.flights.faults import (
 from mechanisms.coins import shard_of
 from sotto.log.reader import Corrupt
 from sotto.log.writer import LogReader, LogWriter, lanes
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Decoded, decode

@@ -13,7 +13,7 @@ from agreed_plans import PLAN_YAML
 
 from sotto import cli
 from sotto.errors import ParameterError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
 #: It is of 640 and a week of it costs 9.5.

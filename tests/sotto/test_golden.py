@@ -7,7 +7,7 @@ import numpy as np
 
 from mechanisms.coins import shard_of
 from sotto.log.writer import LogReader, LogWriter, Record
-from sotto.plan.collection import load_plan, parse_plan
+from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode

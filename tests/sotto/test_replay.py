@@ -27,7 +27,7 @@ from sotto.cli.recordings import (
 from sotto.cli.replaying import AUDIT_HEAD, Replay, deal, subset, write_audit
 from sotto.errors import FormatError, ParameterError
 from sotto.log.writer import LogReader, lanes
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode

@@ -12,7 +12,7 @@ from sotto.cli.fleet import Played, Schedule
 from sotto.cli.recordings import Columns, Recordings, read_recordings
 from sotto.cli.replaying import Replay
 from sotto.log.writer import LogReader, lanes
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import Row, decode_message
 
