@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pipelines.storage import files
 from pipelines.storage.intent import dump, load
 from sotto.errors import AggregationError, PlanError
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.registry import Registry, check_unchanged, names_of
-from sotto.plan.serialization import canonical
 
 if TYPE_CHECKING:
     from pipelines.estimation.rows import Candidates
