@@ -129,9 +129,8 @@ def run(args: argparse.Namespace) -> int:
     registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
     given.tell_unsigned(registry.plans)
     quiet_libraries()
-    from pipelines.aggregation.memory import keep_freed_memory
     from pipelines.beam.runners import Runner
-    from pipelines.bounded.run import aggregate
+    from pipelines.bounded.run import aggregate, keep_freed_memory
 
     runner = Runner(tuple(args.beam), _tell)
 
