@@ -33,6 +33,9 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
+#: The target of a link to another page, or within one.
+LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_what_the_document_shows_works(
@@ -58,6 +61,24 @@ def test_what_the_document_shows_works(
             _run_lines(body, tmp_path)
 
 
+@pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        other = page.parent / name if name else page
+        assert other.exists(), target
+        assert not anchor or anchor in _anchors(other.read_text(encoding="utf-8")), target
+
+
+def test_the_glossary_is_sorted_and_short() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^- \*\*(.+?)\*\*: (.+(?:\n  .+)*)", text, re.MULTILINE)
+    words = [word for word, _ in entries]
+    assert len(words) > 50
+    assert words == sorted(words)
+    assert all(meaning.count("\n") < 2 for _, meaning in entries)
+
+
 def test_plans_that_are_shown_are_below_what_is_warned_of_or_say_why_not() -> None:
     """So that nobody copies a plan that asks for much, or falls silent within a year."""
     shown = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("examples/*/plan.yaml"))]
@@ -74,6 +95,13 @@ def test_plans_that_are_shown_are_below_what_is_warned_of_or_say_why_not() -> No
         assert not found or "no panel, so that" in text.lower(), found
     # The SDK's page, and two examples.
     assert len(warned) == 3
+
+
+def _anchors(text: str) -> set[str]:
+    """Return the anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    bare = [re.sub(r"[^\w\- ]", "", heading).strip().lower() for heading in headings]
+    return {heading.replace(" ", "-") for heading in bare}
 
 
 def _run_lines(body: str, folder: Path) -> None:
