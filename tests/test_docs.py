@@ -4,7 +4,8 @@ In the README and in docs/: a ``python`` block is executed, and the tests that i
 called; a ``yaml`` block that begins with ``collector:`` is loaded as a plan, and in a ``console``
 block every line that begins with ``$ sotto`` must succeed. The blocks of one document run in
 order in one empty folder; a block may be named by a comment ``<!-- file: NAME -->`` above it,
-which writes it there instead.
+which writes it there instead. Each line of a block under ``<!-- printed -->`` is one that the
+commands above it have printed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(
-    r"(?:<!-- file: (?P<file>\S+) -->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",
+    r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)) -->\n)?"
+    r"^```(?P<language>\w+)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -45,6 +47,7 @@ def test_what_the_document_shows_works(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "metrics", raising=False)
     names: dict[str, object] = {"__name__": "__main__"}
+    printed: list[str] = []
     for match in BLOCK.finditer(document.read_text(encoding="utf-8")):
         language, body = match["language"], match["body"]
         if match["file"]:
@@ -58,7 +61,9 @@ def test_what_the_document_shows_works(
             plan.write_text(body, encoding="utf-8")
             load_plan(plan)
         elif language == "console":
-            _run_lines(body, tmp_path)
+            printed += _run_lines(body, tmp_path)
+        elif match["printed"]:
+            assert set(body.splitlines()) <= {*printed}
 
 
 @pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
@@ -104,7 +109,9 @@ def _anchors(text: str) -> set[str]:
     return {heading.replace(" ", "-") for heading in bare}
 
 
-def _run_lines(body: str, folder: Path) -> None:
+def _run_lines(body: str, folder: Path) -> list[str]:
+    """Run the commands of a block and return the lines that they print."""
+    printed = [""]
     commands = [line[2:] for line in body.splitlines() if line.startswith("$ sotto ")]
     for command in commands:
         result = subprocess.run(
@@ -117,3 +124,5 @@ def _run_lines(body: str, folder: Path) -> None:
             check=False,
         )
         assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+        printed += [line.rstrip() for line in result.stdout.splitlines()]
+    return printed
