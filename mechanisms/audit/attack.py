@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.audit.bounds import Attack, Guesses
-from mechanisms.audit.guessing import PART, best_rule
+from mechanisms.audit.guessing import PART, best_rule, fair_bits
 from mechanisms.audit.learnt import Seen, views_of
 from mechanisms.audit.pairs import NAME, Pair, column_of, worst_pair
 from mechanisms.audit.suspects import other_pairs
@@ -109,14 +109,6 @@ def attack(
     target = Target(mechanism, draw, shown, source)
     found = _several(target, trials) if pair is None else [target.guesses(pair, trials, 1.0)]
     return Attack(tuple(found), target.drawn, confidence)
-
-
-def fair_bits(n: int, source: Source) -> NDArray[np.bool_]:
-    """Return ``(n,)`` independent fair bits."""
-    import numpy as np
-
-    bits: NDArray[np.bool_] = (source.words(n) >> np.uint64(63)).astype(bool)
-    return bits
 
 
 @dataclass

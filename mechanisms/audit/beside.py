@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.category.grr import GrrLadder, grr_ladder
-from mechanisms.constant import ConstantResponse
 from mechanisms.exact import MICRO
 from mechanisms.randomness import Source
 from mechanisms.top_item.exponential import ExponentialMechanism
@@ -58,24 +57,23 @@ def _selected(mechanism: SelectionMechanism, scores: Sequence[Sequence[int]]) ->
 
 def _constant() -> Case:
     """Return one value in all periods of a year, all of them linked."""
-    constant = ConstantResponse(grr_ladder(2, [500_000, 1_000_000, 2_000_000], "audit"))
+    ladder = grr_ladder(2, [500_000, 1_000_000, 2_000_000], "audit")
     return Case(
         f"a constant value, {_PERIODS} linked periods at 0.5 and 1",
         "Erlingsson et al., CCS 2014",
         2.0,
-        constant.lifetime / MICRO,
-        _periods(constant),
+        ladder.certified(2) / MICRO,
+        _periods(ladder),
         "",
         4,
     )
 
 
-def _periods(constant: ConstantResponse) -> Release:
+def _periods(ladder: GrrLadder) -> Release:
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
         import numpy as np
 
-        ladder, ids = constant.mechanism, np.zeros((len(secrets), 2), dtype=np.uint64)
-        assert isinstance(ladder, GrrLadder)
+        ids = np.zeros((len(secrets), 2), dtype=np.uint64)
         drawn = ladder.randomize(secrets.astype(np.int64), ids, ids, source)
         permanent = drawn[:, -1, 0].astype(np.int64)
         said = np.zeros(len(secrets))

@@ -116,7 +116,7 @@ def audit_library(
     """
     from mechanisms.audit.beside import beside
     from mechanisms.audit.claims import LIBRARY, examine, ladder_to
-    from mechanisms.audit.published import published
+    from mechanisms.papers.claims import published
 
     known = [claim.name for claim in LIBRARY]
     for name in names or ():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mechanisms.constant import supports_constant
-from mechanisms.planner.planning import Step, epsilon_for, sampled_instead, steps
+from mechanisms.planner.comparison import Comparison, Step, epsilon_for, sampled_instead, steps
 from mechanisms.planner.targets import Precision
 from mechanisms.registry import build
 from sotto.design.questions import Question
@@ -20,7 +20,6 @@ from sotto.plan.defaults import Asked, spec_of
 from sotto.plan.types import MECHANISMS
 
 if TYPE_CHECKING:
-    from mechanisms.papers.noisy_sampling import Comparison
     from mechanisms.registry import LadderedMechanism
     from sotto.design.panels import PanelDesign
 
