@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -247,7 +247,7 @@ def _section(each: type) -> list[str]:
     return lines
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     lines = [head, ("---",) * len(head), *rows]
     return [*(f"| {' | '.join(' '.join(c.split()) for c in cells)} |" for cells in lines), ""]
 
