@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.audit.linear import LinearScore, bit_sums
+from mechanisms.audit.seen import LinearScore, bit_sums
 
 SEED = 20_260_702
 N = 16_000
