@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from mechanisms.audit.beside import beside
 from mechanisms.audit.cases import Case
-from mechanisms.audit.claims import FALSE_ALARM
+from mechanisms.audit.claims import FALSE_ALARM, others
 from mechanisms.papers.claims import published
 from mechanisms.testing import SeededSource
 
@@ -58,8 +57,8 @@ def test_a_number_rounded_anew_is_shown_with_more_trials() -> None:
     assert case.attack(SeededSource(SEED), 200_000, 0.95).exceeds(2.0, FALSE_ALARM)
 
 
-@pytest.mark.parametrize("case", beside(), ids=lambda case: case.name)
-def test_what_is_beside_ladders(case: Case) -> None:
+@pytest.mark.parametrize("case", others(), ids=lambda case: case.name)
+def test_what_no_plan_can_name(case: Case) -> None:
     assert case.holds
     found = case.attack(SeededSource(SEED), 40_000, 0.95)
     assert 0.6 * case.true < found.epsilon
