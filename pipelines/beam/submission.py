@@ -20,13 +20,9 @@ import apache_beam as beam
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.graph import build
-from pipelines.beam.partitions import (
-    LogPartitions,
-    Partitions,
-    ReportTopics,
-    RequeueTopic,
-)
+from pipelines.beam.partitions import LogPartitions, Partitions, ReportTopics, RequeueTopic
 from pipelines.beam.plans import PlansFolder, keep_since, load_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.stream import Stream
@@ -36,13 +32,12 @@ from pipelines.beam.writing import (
     RejectsToFolder,
     RejectsToTopic,
 )
-from pipelines.estimation.rows import Candidates
 from pipelines.sources.base import EmbeddedLog
 from pipelines.storage import files
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.sinktopics import SinkTopic, Stay
@@ -132,7 +127,7 @@ class Log:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is none.
         """
         EmbeddedLog(self.path).open(registry)
@@ -183,11 +178,11 @@ class JobFolder:
 
         Raises
         ------
-        DrainError
+        AggregationError
             The folder is damaged.
         """
         try:
-            value = load(self._file.read_bytes(), str(self._file), FORMAT)
+            value = load_document(self._file.read_bytes(), str(self._file), FORMAT)
         except FileNotFoundError:
             return None
         return Job(value["name"])
@@ -211,7 +206,7 @@ class JobFolder:
 
         Raises
         ------
-        DrainError
+        AggregationError
             It has been submitted since, by somebody else.
         """
         job = Job(secrets.token_hex(8)) if before is None or anew else before
@@ -220,14 +215,16 @@ class JobFolder:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.job() != before:
-                raise DrainError(f"the job in {self.path} has just been submitted by somebody else")
+                raise AggregationError(
+                    f"the job in {self.path} has just been submitted by somebody else"
+                )
             if before is None or anew:
                 # All of these are there from the first.
                 keep_since(self.path / "plans", {})
                 self.plans.keep(plans, candidates)
             else:
                 self.keep(plans, candidates)
-            files.replace(self._file, dump({"format": FORMAT, **asdict(job)}))
+            files.replace(self._file, dump_document({"format": FORMAT, **asdict(job)}))
         finally:
             os.close(lock)
         return job
@@ -246,7 +243,7 @@ class JobFolder:
             if before is None:
                 self._file.unlink()
             else:
-                files.replace(self._file, dump({"format": FORMAT, **asdict(before)}))
+                files.replace(self._file, dump_document({"format": FORMAT, **asdict(before)}))
 
 
 def submit(
@@ -294,7 +291,7 @@ def submit(
     goes_on = any(each.partition("=")[0] in _GOING_ON for each in options)
     before = folder.job()
     if before is not None and not (goes_on or anew):
-        raise DrainError(
+        raise AggregationError(
             f"the job in {folder.path} has run before: without its state it would count everything "
             "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
             "which counts from the beginning under a new name"
@@ -305,7 +302,7 @@ def submit(
             "under the job's name of before, would never be published under a new name"
         )
     if goes_on and before is None:
-        raise DrainError(
+        raise AggregationError(
             f"no job has run from {folder.path}: --savepoint_path goes with the folder of the job "
             "whose state it is, which holds the name of what that has published"
         )

@@ -1,6 +1,6 @@
-"""What a drain publishes of what it has committed, and the note of how far that has been done.
+"""What a run publishes of what it has committed, and the note of how far that has been done.
 
-Documents are functions of what is committed. A drain that is killed before it has left its note
+Documents are functions of what is committed. A run that is killed before it has left its note
 publishes the same ones again.
 """
 
@@ -22,9 +22,9 @@ from pipelines.sinks.fields import KEYS
 from pipelines.sinks.results import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 FORMAT = 2
 NAME = "published.json"
@@ -59,15 +59,15 @@ class Publication:
     def of(cls, directory: StateDirectory, name: str = NAME) -> Publication | None:
         """Return a note in a state directory; one that is damaged is as good as none."""
         try:
-            value = load((directory.path / name).read_bytes(), name, FORMAT)
+            value = load_document((directory.path / name).read_bytes(), name, FORMAT)
             return cls(**{each: value[each] for each in cls.__dataclass_fields__ if each in value})
-        except (OSError, DrainError, TypeError):
+        except (OSError, AggregationError, TypeError):
             return None
 
     def leave(self, path: Path, name: str = NAME) -> None:
         """Leave a note in a state directory, or none where the disk does not take it."""
         with suppress(OSError):
-            files.replace(path / name, dump({"format": FORMAT, **asdict(self)}))
+            files.replace(path / name, dump_document({"format": FORMAT, **asdict(self)}))
 
     def since(self, topic: str, id: str, manifest: Manifest) -> int:
         """Return from which generation on a topic lacks what is committed; 0 for all of it."""

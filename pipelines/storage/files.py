@@ -1,6 +1,6 @@
 """Files that outlive a crash: named only when whole, checked when read, synced before use.
 
-Everything that a drain leaves passes through here. What the driver writes lies in a folder: it is
+Everything that a run leaves passes through here. What the driver writes lies in a folder: it is
 written beside its name and renamed, so that a name never stands for half a file. What workers
 write may lie in a folder or on another of Beam's file systems: :func:`create` makes it under a
 name that nobody else uses, and the driver moves what counts to its place. :func:`sync` makes a
@@ -10,16 +10,18 @@ and the CRC-32 of its body, so that damage is an error and never an estimate.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from sotto.errors import DrainError, FormatError
+from sotto.errors import AggregationError, FormatError
 
 if TYPE_CHECKING:
     from pipelines.storage.beam_files import BeamPath
@@ -36,7 +38,7 @@ _HEAD = struct.Struct("<8sIIQ")
 _VERSION = 1
 
 
-class LostFileError(DrainError, FileNotFoundError):
+class LostFileError(AggregationError, FileNotFoundError):
     """A file that is committed is not there."""
 
 
@@ -271,3 +273,47 @@ def total_size(paths: Iterable[AnyPath]) -> int:
     from pipelines.storage import beam_files as beamfiles
 
     return local + beamfiles.total_size(other)
+
+
+def dump_document(value: Mapping[str, object]) -> bytes:
+    """Return a JSON document as it is stored: equal documents, equal bytes.
+
+    The key ``digest`` is added: the SHA-256, in hexadecimal, of the document without it.
+    """
+    digest = hashlib.sha256(_canonical(value)).hexdigest()
+    return _canonical({**value, "digest": digest}) + b"\n"
+
+
+def load_document(content: bytes, name: str, known: int) -> Any:
+    """Return a stored JSON document of a known format.
+
+    Raises
+    ------
+    AggregationError
+        It is not one, or a byte of it is not as :func:`dump_document` wrote it.
+
+    Examples
+    --------
+    >>> stored = dump_document({"format": 1, "clock": 5})
+    >>> load_document(stored, "example.json", 1)
+    {'clock': 5, 'format': 1}
+    >>> load_document(stored.replace(b"5", b"6", 1), "example.json", 1)
+    Traceback (most recent call last):
+    ...
+    sotto.errors.AggregationError: example.json is damaged: its digest does not match its content
+    """
+    try:
+        value = json.loads(content)
+        found = value["format"]
+        value.pop("digest", None)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise AggregationError(f"{name} is damaged: it is not the JSON of a document") from error
+    if found != known:
+        raise AggregationError(f"{name} has format {found}; this version reads {known}")
+    if dump_document(value) != content:
+        raise AggregationError(f"{name} is damaged: its digest does not match its content")
+    return value
+
+
+def _canonical(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from drain_logs import faulty, honest, write
-from drain_states import committed
+from committed_states import committed
+from report_logs import faulty, honest, write
 from step_plans import registry
 
 from pipelines.beam import runners
@@ -20,7 +20,7 @@ from pipelines.sources.frozen import FrozenLog
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest, Terms, advance
-from pipelines.storage.written import Written
+from pipelines.storage.output import Written
 
 
 class World:
