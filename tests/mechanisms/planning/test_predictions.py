@@ -1,4 +1,4 @@
-"""Predicted errors against simulation, for every mechanism that is ranked."""
+"""Predicted errors against simulation, for every mechanism of categories and of numbers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from statistical import check_normal, check_variance
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.frequency import frequencies
 from mechanisms.number.numeric import numeric
-from mechanisms.planner.choice import _category_specs, _number_specs
 from mechanisms.planner.predictions import (
     answer_noise,
     mean_variance,
     share_variances,
     worst_mean_variance,
 )
-from mechanisms.planner.simulation import QUANTILES, quantile_error, string_error
 from mechanisms.registry import build
-from mechanisms.string.decoding import decode
 
 SEED = 20261124
 RNG = np.random.default_rng(SEED)
@@ -34,6 +31,25 @@ NUMBERS = {
 }
 
 
+OF_CATEGORIES: list[dict[str, Any]] = [
+    *({"name": name, "domain_size": 9} for name in ("grr", "oue", "sue")),
+    {"name": "local_hashing", "domain_size": 9, "buckets": 5},
+    {"name": "subset", "domain_size": 9, "subset_size": 2},
+    {"name": "hadamard", "domain_size": 9, "blocks": 2},
+]
+
+
+def of_numbers(missing: bool) -> list[dict[str, Any]]:
+    specs: list[dict[str, Any]] = [
+        *({"name": name} for name in ("threshold", "duchi")),
+        *({"name": name, "points": 65} for name in ("hybrid", "piecewise", "square_wave")),
+        {"name": "sampled_bit", "bits": 10},
+        *({"name": "sampled_bits", "bits": 10, "count": count} for count in (2, 4)),
+        *({"name": "split_bits", "bits": bits} for bits in (4, 8)),
+    ]
+    return [{**spec, "missing": missing} for spec in specs]
+
+
 def label_of(spec: Any) -> str:
     return "-".join(str(value) for value in spec.values())
 
@@ -41,7 +57,7 @@ def label_of(spec: Any) -> str:
 @pytest.mark.parametrize("epsilon", [0.5, 1, 4])
 @pytest.mark.parametrize("number", range(6))
 def test_shares(number: int, epsilon: float) -> None:
-    spec = _category_specs(9, [round(epsilon * 1e6)])[number]
+    spec = OF_CATEGORIES[number]
     mechanism = build(spec, [round(epsilon * 1e6)], "m")
     n, repeats = len(CATEGORIES), 100
     shares = np.bincount(CATEGORIES, minlength=9) / n
@@ -59,7 +75,7 @@ def test_shares(number: int, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [1, 2, 5])
 @pytest.mark.parametrize("number", range(10))
 def test_means(number: int, epsilon: int, missing: bool) -> None:
-    spec = _number_specs(missing)[number]
+    spec = of_numbers(missing)[number]
     mechanism = build(spec, [epsilon * 1_000_000], "m")
     # Smoothing takes long; its mean is that of any mechanism on a grid.
     repeats = 30 if spec["name"] == "square_wave" else 90
@@ -80,7 +96,7 @@ def test_means(number: int, epsilon: int, missing: bool) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2, 4, 8])
 @pytest.mark.parametrize("number", range(10))
 def test_no_data_are_worse_than_the_worst(number: int, epsilon: float, missing: bool) -> None:
-    mechanism = build(_number_specs(missing)[number], [round(epsilon * 1e6)], "m")
+    mechanism = build(of_numbers(missing)[number], [round(epsilon * 1e6)], "m")
     worst = mean_variance(mechanism, 0)
     pictures = [*NUMBERS.values(), RNG.beta(0.2, 0.3, 500), RNG.beta(9, 9, 500)]
     pictures += [np.full(1, u) for u in (0.0, 0.1, 0.25, 0.5, 0.503, 0.8, 1.0)]
@@ -91,47 +107,7 @@ def test_no_data_are_worse_than_the_worst(number: int, epsilon: float, missing: 
     assert max(found) >= 0.9 * worst
 
 
-@pytest.mark.parametrize("epsilon", [1, 2, 4])
-@pytest.mark.parametrize("name", ["threshold", "square_wave"])
-def test_quantiles(name: str, epsilon: int) -> None:
-    """Simulated counts have the errors of counts of single reports."""
-    spec = {"name": name, "missing": False} | ({"points": 33} if name == "square_wave" else {})
-    mechanism = build(spec, [epsilon * 1_000_000], "m")
-    values, repeats = NUMBERS["skewed"], 25
-    counts = replicate(mechanism, values, 0, repeats, SEED)
-    truth = np.quantile(values, QUANTILES)
-    squares = []
-    for table in counts:
-        estimates = numeric(mechanism, table, 0.0, 1.0, QUANTILES).quantiles
-        assert estimates is not None
-        found = np.array([each.value for each in estimates.values()])
-        squares.append(float(((found - truth) ** 2).mean()))
-    stated = quantile_error(mechanism, 0, values, len(values), repeats, SEED) ** 2
-    # Both are means of as many squares; atoms in place of the values move quantiles by 1/400.
-    error = (2 * np.var(squares) / repeats) ** 0.5 + 0.0025 * stated**0.5
-    check_normal(np.mean(squares), stated, error, label=f"{name} {epsilon} seed {SEED}")
-
-
-@pytest.mark.parametrize("epsilon", [2, 4, 8])
-def test_strings(epsilon: int) -> None:
-    """The error of Bloom filters, over cohorts drawn at random."""
-    spec = {"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 4}
-    mechanism = build(spec, [epsilon * 1_000_000], "m")
-    names = [f"string {number}" for number in range(7)]
-    values = [names[each].encode() for each in np.minimum(CATEGORIES, 6)]
-    shares = np.bincount(np.minimum(CATEGORIES, 6), minlength=7) / len(values)
-    counts = replicate(mechanism, values, 0, 40, SEED)
-    squares = []
-    for table in counts:
-        found = decode(mechanism, table, names[:-1]).items
-        errors = np.array([each.estimate.value for each in found]) - shares[:-1]
-        squares.append(float((errors**2).mean()))
-    stated = string_error(mechanism, 0, shares[:-1], len(values)) ** 2
-    error = float(np.std(squares)) / 40**0.5 + 0.02 * stated
-    check_normal(np.mean(squares), stated, error, label=f"epsilon {epsilon} seed {SEED}")
-
-
-def test_a_prediction_for_another_rung_is_caught() -> None:
+def test_a_prediction_for_another_level_is_caught() -> None:
     mechanism = build({"name": "threshold", "missing": True}, [1_000_000, 1_500_000], "m")
     values = NUMBERS["skewed"]
     counts = replicate(mechanism, values, 0, 200, SEED)
@@ -145,7 +121,7 @@ def test_a_prediction_for_another_rung_is_caught() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2, 6])
 @pytest.mark.parametrize("number", range(5))
 def test_the_worst_case_without_numpy(number: int, epsilon: float, missing: bool) -> None:
-    mechanism = build(_number_specs(missing)[number], [round(epsilon * 1e6)], "m")
+    mechanism = build(of_numbers(missing)[number], [round(epsilon * 1e6)], "m")
     found, true = worst_mean_variance(mechanism, 0), mean_variance(mechanism, 0, n=10**9)
     assert found == pytest.approx(true, rel=0.01)
 
