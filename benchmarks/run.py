@@ -25,7 +25,7 @@ import numpy as np
 
 from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
-from sotto.log.reader import LogReader, lanes
+from sotto.log.reader import LogReader, partitions
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
@@ -209,7 +209,7 @@ def measure(log: Path, state: Path) -> Measured:
 def _bound(log: Path, registry: Registry) -> float:
     """Return the CPU seconds of reading and decoding alone, and adding everything up."""
     begin = time.process_time()
-    for lane in lanes(log):
+    for lane in partitions(log):
         for block in LogReader(lane).blocks():
             decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
             for batch in decoded.batches:

@@ -18,7 +18,7 @@ from sotto.cli.fleet import Played
 from sotto.cli.recordings import Columns, Recordings, read_recordings
 from sotto.cli.replaying import Replay, write_audit
 from sotto.errors import ParameterError
-from sotto.plan.collection import Plan, load_plan
+from sotto.plan.compile import Plan, load_plan
 
 from .data import Flights, load_flights, write_events
 from .faults import FaultyNetwork, Misbehaviour, Target, damage

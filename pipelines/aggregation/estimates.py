@@ -35,7 +35,7 @@ from mechanisms.vector.sampled_vector import SampledVectorLadder
 from pipelines.aggregation.counts import Matrix
 from sotto.design.noise import noise_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.plan.values import MISSING_STRING, points_of
+from sotto.plan.metric import MISSING_STRING
 
 
 class Method(StrEnum):
@@ -136,7 +136,7 @@ def _ordinals(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     """
     assert isinstance(metric.mechanism, SymbolLadder)
     points = metric.labels[: len(metric.labels) - metric.missing]
-    numbers = points_of(metric) if metric.range is not None else range(1, len(points) + 1)
+    numbers = metric.points if metric.range is not None else range(1, len(points) + 1)
     found = ordinal(metric.mechanism, counts, numbers)
     by_level = found.group_shares[0].reports_by_level
     if isinstance(metric.mechanism, PureProtocol):

@@ -51,9 +51,8 @@ from pipelines.beam.plans import fingerprints_of, numbering_of
 from pipelines.beam.reading import NOTES, numbered, period_and_shard, rejected
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
 from sotto.clocks import now_ms
-from sotto.plan.compiled import CompiledMetric
+from sotto.plan.compiled import CompiledMetric, canonical
 from sotto.plan.registry import Registry
-from sotto.plan.serialization import canonical, metric_document
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
@@ -84,7 +83,7 @@ def window_group(plan: str, metric: CompiledMetric) -> bytes:
 
     They do not depend on which of the versions are known.
     """
-    said = canonical({"plan": plan, **metric_document(metric)})
+    said = canonical({"plan": plan, **metric.document()})
     return hashlib.sha256(said).digest()[:_GROUP]
 
 

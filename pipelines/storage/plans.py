@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pipelines.storage import files
 from pipelines.storage.files import dump_document, load_document
 from sotto.errors import AggregationError, PlanError
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.registry import Registry, check_unchanged, names_of
-from sotto.plan.serialization import canonical
 
 if TYPE_CHECKING:
     from pipelines.aggregation.result_rows import Candidates

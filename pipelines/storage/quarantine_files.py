@@ -21,7 +21,7 @@ from pipelines.storage.intent import Requeue, WorkItem
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
-from sotto.wire.columns import Reject
+from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
 #: Decoding looks at the first bytes of a message even if it has none.

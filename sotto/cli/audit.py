@@ -113,7 +113,7 @@ def _read(path: Path) -> CompiledPlan:
         from sotto.plan.compiled import CompiledPlan
 
         return CompiledPlan.from_json(path.read_bytes())
-    from sotto.plan.collection import load_plan
+    from sotto.plan.compile import load_plan
 
     return load_plan(path).compile()
 

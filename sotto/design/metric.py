@@ -16,8 +16,8 @@ from mechanisms.planner.targets import Precision
 from mechanisms.registry import build
 from sotto.design.questions import Question
 from sotto.errors import ParameterError
-from sotto.plan.defaults import Asked, spec_of
-from sotto.plan.types import MECHANISMS
+from sotto.plan.choice import Asked, spec_of
+from sotto.plan.metric import MECHANISMS
 
 if TYPE_CHECKING:
     from mechanisms.papers.noisy_sampling import Comparison

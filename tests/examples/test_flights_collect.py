@@ -12,7 +12,7 @@ from examples.flights.demo import PLAN
 from examples.flights.truth import Truth
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 from sotto.plan.registry import Registry
 
 

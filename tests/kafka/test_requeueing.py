@@ -25,7 +25,7 @@ from sotto.kafka.admin import connected
 from sotto.kafka.sinktopics import SinkTopic, Stay
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compiled import CompiledPlan
-from sotto.wire.columns import Reject
+from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
 pytestmark = pytest.mark.slow

@@ -27,7 +27,7 @@ from sotto.cli.aggregate import _follow
 from sotto.cli.estimates import table
 from sotto.errors import BrokerError
 from sotto.log.writer import LogWriter
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,8 @@ from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import STEP_ROWS, joined, step, step_blocks
 from sotto.plan.registry import Registry
-from sotto.wire.columns import row_dtype
-from sotto.wire.decode import Batch
-from sotto.wire.format import HEADER, MAGIC, RUN, VERSION
+from sotto.wire.decode import Batch, row_dtype
+from sotto.wire.format import GROUP, HEADER, MAGIC, VERSION
 
 WIDE = 40_000
 REGISTRY = Registry(
@@ -36,7 +35,7 @@ def message(metric: int, events: np.ndarray) -> bytes:
     rows["pseudonym"] = PSEUDONYM
     rows["chain"] = np.random.default_rng(0).integers(0, 2**63, (len(events), 2))
     rows["event"] = events
-    run = RUN.pack(registered.metric.index, width, len(rows))
+    run = GROUP.pack(registered.metric.index, width, len(rows))
     header = HEADER.pack(MAGIC, VERSION, 0, SHARD, 1, registered.fingerprint)
     return header + run + rows.tobytes()
 

@@ -19,8 +19,8 @@ from pipelines.aggregation.estimates import Method
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.results import Results, of_state
+from sotto.plan.metric import MECHANISMS
 from sotto.plan.registry import Registry
-from sotto.plan.types import MECHANISMS
 
 pytestmark = pytest.mark.slow
 

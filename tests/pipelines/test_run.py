@@ -145,7 +145,7 @@ def test_quarantine_keeps_bytes_and_reasons(one_run: tuple[Path, RunResult]) -> 
         (reason, row.event)
         for reason, message in found
         if reason in ("late", "future")
-        for run in decode_message(message).runs
+        for run in decode_message(message).groups
         for row in run.rows
     ]
     assert rows == [("future", START + DAY)] * 2 + [("late", START)] * 3

@@ -47,7 +47,7 @@ from sotto.cli import main
 from sotto.kafka.brokers import Broker
 from sotto.kafka.sinktopics import SinkTopic
 from sotto.kafka.topics import FoundTopic
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row

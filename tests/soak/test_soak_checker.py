@@ -140,7 +140,7 @@ def test_buckets_are_told_apart(fleet):
             shard, message = fleet.message(device, rung)
             taken = decode_message(message)
             assert taken.shard == shard
-            for run in taken.runs:
+            for run in taken.groups:
                 (row,) = run.rows
                 seen.add((run.metric, row.event, row.level, row.payload))
     assert len(seen) == 6 * RUNGS * METRICS

@@ -11,7 +11,7 @@ from agreed_plans import PLAN_YAML
 from mechanisms.audit import claims
 from mechanisms.audit.bounds import Attack, Guesses
 from sotto.cli import main
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 CONSTANT = """\
   model:

@@ -20,7 +20,7 @@ from sotto.design.metric import Goal, design
 from sotto.design.panels import Terms, in_panels
 from sotto.design.questions import affordable, question_of, question_of_metric
 from sotto.errors import ParameterError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 LADDER = [500_000, 1_000_000, 2_000_000]
 WEEK = 7 * 86_400_000

@@ -15,25 +15,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sotto.errors import ParameterError, PlanError
-from sotto.plan.checks import MAX_OPEN_COUNTS, check, open_windows
-from sotto.plan.chooser import Choice, choose
-from sotto.plan.compiled import CompiledPlan
-from sotto.plan.defaults import Asked, spec_of
-from sotto.plan.document import PlanFile, read_plan
-from sotto.plan.metrics import (
-    BooleanFile,
-    CategoryFile,
-    MetricFile,
-    NumberFile,
-    OrdinalFile,
-    RungFile,
-    StringFile,
-    SurveyFile,
-    TopItemFile,
-    VectorFile,
-)
-from sotto.plan.serialization import FORMAT, plan_of
-from sotto.plan.types import Parameter
+from sotto.plan.checks import MAX_OPEN_COUNTS, open_windows
+from sotto.plan.choice import Asked, Choice, choose, spec_of
+from sotto.plan.compiled import FORMAT, CompiledPlan, check
+from sotto.plan.document import LevelFile, MetricFile, PlanFile, StringFile, read_plan
+from sotto.plan.metric import Parameter
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -72,7 +58,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     Raises
     ------
     PlanError
-        A line for every problem: the metric, the rung, what was found and what is allowed.
+        A line for every problem: the metric, the level, what was found and what is allowed.
     OSError
         The file cannot be read.
     """
@@ -110,7 +96,7 @@ def parse_plan(text: str, folder: str | os.PathLike[str] = ".") -> Plan:
         metrics.append(_metric_document(name, metric, spec, metric.panel or file.panel))
         if isinstance(metric, StringFile) and metric.candidates is not None:
             candidates[name] = _read_candidates(Path(folder) / metric.candidates, name)
-    compiled = plan_of(_plan_document(file, metrics))
+    compiled = CompiledPlan.of_document(_plan_document(file, metrics))
     check(compiled)
     return Plan(compiled, candidates, chosen)
 
@@ -152,51 +138,30 @@ def _metric_document(
         "missing": metric.missing,
         "window": metric.window,
         "repeat": {"kind": metric.repeat.kind, "limit": metric.repeat.limit},
-        "ladder": [rung.model_dump() for rung in _ladder(metric)],
+        "ladder": [level.model_dump() for level in _ladder(metric)],
         **({"panel": panel} if panel > 1 else {}),
-        **{key: value for key, value in _about(metric).items() if value is not None},
+        **{key: value for key, value in metric.details.items() if value is not None},
     }
 
 
-def _ladder(metric: MetricFile) -> tuple[RungFile, ...]:
-    """Return the rungs; a permanent response that says nothing of when has its neighbour's time."""
+def _ladder(metric: MetricFile) -> tuple[LevelFile, ...]:
+    """Return the levels; a permanent response without a delay has that of the level before it."""
     *others, last = metric.ladder or (None,)
     if last is None or not others or metric.repeat.kind != "constant" or last.after:
         return metric.ladder
     return (*metric.ladder[:-1], last.model_copy(update={"after": metric.ladder[-2].after}))
 
 
-def _about(metric: MetricFile) -> dict[str, object]:
-    """Return what a type's metrics say beyond those of others, absent keys as None."""
-    match metric:
-        case CategoryFile() | TopItemFile():
-            return {"domain": list(metric.domain), "outside": metric.outside}
-        case NumberFile() | VectorFile():
-            return {"range": list(metric.range), "outside": metric.outside, "unit": metric.unit}
-        case OrdinalFile(range=None):
-            values = list(metric.values or ())
-            middle = values[(len(values) - 1) // 2] if values else None
-            outside = metric.outside or ("missing" if metric.missing else middle)
-            return {"domain": values, "outside": outside, "unit": metric.unit}
-        case OrdinalFile():
-            limits = list(metric.range or ())
-            return {"range": limits, "outside": metric.outside or "clip", "unit": metric.unit}
-        case SurveyFile():
-            return {"question": metric.question}
-    return {}
-
-
 def _mechanism(file: PlanFile, metric: MetricFile, name: str) -> Choice:
     """Return the mechanism that a metric names, or the one chosen for it and why."""
-    ladder = tuple(rung.epsilon for rung in metric.ladder)
+    ladder = tuple(level.epsilon for level in metric.ladder)
     constant = metric.repeat.kind == "constant"
     counts = _counts(file, metric)
-    asked = Asked(metric.type, _given(metric), ladder, name, constant, counts)
+    asked = Asked(metric.type, metric.given, ladder, name, constant, counts)
     try:
         if metric.mechanism is None:
             return choose(asked)
-        written = metric.mechanism.named
-        return Choice(spec_of(written.name, asked, written.parameters), "")
+        return Choice(spec_of(metric.mechanism.name, asked, metric.mechanism.parameters), "")
     except ParameterError as error:
         raise PlanError(f"metric {name!r}: {error}") from None
 
@@ -207,27 +172,6 @@ def _counts(file: PlanFile, metric: MetricFile) -> int | None:
         return None
     horizon = metric.ladder[-1].after + file.period + file.grace
     return MAX_OPEN_COUNTS // (open_windows(horizon, metric.window) * len(metric.ladder))
-
-
-def _given(metric: MetricFile) -> dict[str, Parameter]:
-    """Return what a metric itself tells of its mechanism's parameters."""
-    match metric:
-        case StringFile():
-            return {"bits": metric.bits, "hashes": metric.hashes, "cohorts": metric.cohorts}
-        case BooleanFile() | SurveyFile():
-            size = 2
-        case OrdinalFile():
-            size = metric.points or len(metric.values or ())
-        case CategoryFile() | TopItemFile():
-            size = len(metric.domain) + (metric.outside not in metric.domain)
-        case _:
-            size = 0
-    given: dict[str, Parameter] = {"domain_size": size + metric.missing, "missing": metric.missing}
-    if isinstance(metric, TopItemFile):
-        given["clip"] = metric.clip
-    if isinstance(metric, VectorFile):
-        given["dimensions"] = metric.dimensions
-    return given
 
 
 def _read_text(path: Path) -> str:
@@ -253,7 +197,7 @@ def _read_candidates(path: Path, metric: str) -> tuple[str, ...]:
         )
     (most, times), *_ = Counter(candidates).most_common(1) or [("", 0)]
     if times > 1:
-        raise PlanError(f"metric {metric!r}: candidate {most!r} is in {path.name} twice")
+        raise PlanError(f"metric {metric!r}: candidate {most!r} is repeated in {path.name}")
     if not candidates:
         raise PlanError(f"metric {metric!r}: {path.name} has no candidates")
     return tuple(candidates)
