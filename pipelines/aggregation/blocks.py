@@ -84,7 +84,7 @@ def _late(rows: Rows) -> Rejects:
 def _seen(batch: Batch, registry: Registry) -> Batch:
     """Return untimely rows of periods that had begun and were not over when the log took them.
 
-    Like all that is said about time here, this does not depend on where drains are cut.
+    Like all that is said about time here, this does not depend on where runs are cut.
     """
     period = batch.event // registry.period
     first = (batch.append - registry.horizon) // registry.period

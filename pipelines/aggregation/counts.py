@@ -2,7 +2,7 @@
 
 Everything that is estimated comes from these. They are keyed (plan fingerprint, metric, window
 start); the vectors of a window's rungs are the rows of one matrix, which adds to another like
-any matrix. A *page* holds the windows that start in one budget period, so that a drain rewrites
+any matrix. A *page* holds the windows that start in one budget period, so that a run rewrites
 the few pages that it touches and never the history. Each window carries its *revision*: the
 generation that changed it last, by which a database that fell behind finds what it missed.
 

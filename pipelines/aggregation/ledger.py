@@ -1,6 +1,6 @@
 """The aggregator's own ledger: what it has of one pseudonym, and of all in a budget period.
 
-It is read from a state directory without its lock, beside a drain under way. A pseudonym lives in
+It is read from a state directory without its lock, beside a run under way. A pseudonym lives in
 one budget period; once that is closed its state is gone, and only the period's totals remain.
 """
 
@@ -104,7 +104,7 @@ def pseudonym_ledger(
     ------
     ParameterError
         That is no pseudonym.
-    DrainError
+    AggregationError
         There is no such state, or it is damaged.
     """
     try:
@@ -122,7 +122,7 @@ def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
 
     Raises
     ------
-    DrainError
+    AggregationError
         There is no such state, or it is damaged.
     """
     directory = StateDirectory(state_dir)

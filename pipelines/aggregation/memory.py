@@ -1,6 +1,6 @@
-"""How a process that does nothing but drain treats its memory.
+"""How a process that does nothing but aggregate treats its memory.
 
-Every drain needs the same large buffers as the one before. By default the C library gives each
+Every run needs the same large buffers as the one before. By default the C library gives each
 of them back to the system when it is freed and asks for fresh, zeroed pages the next time, which
 costs more than copying reports into them does.
 """

@@ -1,4 +1,4 @@
-"""One shard of one budget period in one drain: packed blocks into the state, by large steps."""
+"""One shard of one budget period in one run: packed blocks into the state, by large steps."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pipelines.sources.base import EmbeddedLog
 from pipelines.sources.partition import PADDING, TopicBlock, lost, timed_block
 from pipelines.sources.records import Partition, Piece, Reader
 from sotto.clocks import now_ms
-from sotto.errors import BrokerError, DrainError
+from sotto.errors import AggregationError, BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.sinktopics import SinkTopic
@@ -23,7 +23,7 @@ from sotto.kafka.topics import FoundTopic
 from sotto.log.reader import Block, Corrupt
 
 
-class GoneError(DrainError):
+class GoneError(AggregationError):
     """A partition that has been read is not there any more."""
 
 
@@ -148,7 +148,7 @@ class _OpenTopicPartition:
         if piece is None:
             return None
         if piece.start > start:
-            raise DrainError(lost(self._name, start, piece.start))
+            raise AggregationError(lost(self._name, start, piece.start))
         piece = piece.cut(start, stop)
         return _first_times(piece, clock) if self._given_back else timed_block(piece, clock)
 
@@ -202,7 +202,7 @@ def _check_same(broker: Broker, topic: str, id: str) -> None:
                 "left is lost; start the pipeline anew, which counts what is there"
             )
         if found != id:
-            raise DrainError(
+            raise AggregationError(
                 f"topic {topic} was deleted and made again since the pipeline has read it: it "
                 "would go on behind records that it has never read; start it anew"
             )

@@ -114,7 +114,7 @@ def load_since(folder: Path) -> dict[bytes, int]:
 
     Raises
     ------
-    DrainError
+    AggregationError
         The note is damaged.
     """
     path = folder / _SINCE

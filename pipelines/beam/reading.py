@@ -32,7 +32,7 @@ from pipelines.sources.base import TRUST
 from pipelines.storage import quarantine
 from pipelines.storage.written import Tally
 from sotto.clocks import now_ms
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import EARLIEST, Block
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
@@ -274,7 +274,7 @@ class _Held:
         self._asked = now
         _, end = self.partition.bounds()
         if end < position:
-            raise DrainError(
+            raise AggregationError(
                 f"{self._name} ends at offset {end}, but {position} have been read: the broker "
                 "has lost what it had confirmed, or the topic was made again; start it anew"
             )

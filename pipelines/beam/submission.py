@@ -42,7 +42,7 @@ from pipelines.storage import files
 from pipelines.storage.intent import dump, load
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.sinktopics import SinkTopic, Stay
@@ -132,7 +132,7 @@ class Log:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is none.
         """
         EmbeddedLog(self.path).open(registry)
@@ -183,7 +183,7 @@ class JobFolder:
 
         Raises
         ------
-        DrainError
+        AggregationError
             The folder is damaged.
         """
         try:
@@ -211,7 +211,7 @@ class JobFolder:
 
         Raises
         ------
-        DrainError
+        AggregationError
             It has been submitted since, by somebody else.
         """
         job = Job(secrets.token_hex(8)) if before is None or anew else before
@@ -220,7 +220,9 @@ class JobFolder:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.job() != before:
-                raise DrainError(f"the job in {self.path} has just been submitted by somebody else")
+                raise AggregationError(
+                    f"the job in {self.path} has just been submitted by somebody else"
+                )
             if before is None or anew:
                 # All of these are there from the first.
                 keep_since(self.path / "plans", {})
@@ -294,7 +296,7 @@ def submit(
     goes_on = any(each.partition("=")[0] in _GOING_ON for each in options)
     before = folder.job()
     if before is not None and not (goes_on or anew):
-        raise DrainError(
+        raise AggregationError(
             f"the job in {folder.path} has run before: without its state it would count everything "
             "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
             "which counts from the beginning under a new name"
@@ -305,7 +307,7 @@ def submit(
             "under the job's name of before, would never be published under a new name"
         )
     if goes_on and before is None:
-        raise DrainError(
+        raise AggregationError(
             f"no job has run from {folder.path}: --savepoint_path goes with the folder of the job "
             "whose state it is, which holds the name of what that has published"
         )

@@ -23,11 +23,11 @@ from pipelines.sources.base import Ranges, Source
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
-from pipelines.storage.last_run import LastDrain
+from pipelines.storage.last_run import LastRun
 from pipelines.storage.manifest import Terms, advance
 from pipelines.storage.plan_names import check_plans
 from pipelines.storage.written import Written
-from sotto.errors import BrokerError, DrainError
+from sotto.errors import AggregationError, BrokerError
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry, names_of
 
@@ -77,7 +77,7 @@ class Driver:
 
     Raises
     ------
-    DrainError
+    AggregationError
         The directory cannot be used, or a plan is missing.
     PlanError
         A plan has another fingerprint than one of its name and version had before.
@@ -133,7 +133,7 @@ class Driver:
 
         Raises
         ------
-        DrainError, BrokerError
+        AggregationError, BrokerError
             It was not committed, or not projected; it is undertaken still, or committed.
         """
         began = time.monotonic()
@@ -180,7 +180,7 @@ class Driver:
             return source, intent.items
         missing = sorted({each.plan for each in intent.requeue} - self._names.keys())
         if missing:
-            raise DrainError(
+            raise AggregationError(
                 "an interrupted requeue takes reports of plans that are missing: "
                 + ", ".join(missing)
             )
@@ -188,9 +188,9 @@ class Driver:
         return withheld, withheld.items
 
     def note(self, seconds: float | None = None) -> None:
-        """Leave a note for those who watch; ``seconds`` of a drain that is finished now."""
+        """Leave a note for those who watch; ``seconds`` of a run that is finished now."""
         generation, now = self.manifest.generation, now_ms()
-        note = LastDrain(generation, now, None if seconds is None else now, seconds)
+        note = LastRun(generation, now, None if seconds is None else now, seconds)
         if seconds is None and self._noted is not None and self._noted.generation == generation:
             note = replace(self._noted, looked=now)
         note.leave(self.directory.path)
@@ -212,7 +212,7 @@ class Driver:
         manifest = self.manifest
         since = self.results.projected(manifest.state)
         if since > manifest.generation:
-            raise DrainError(
+            raise AggregationError(
                 f"the database has generation {since}, but the state directory only "
                 f"{manifest.generation}: one of them was restored from a copy"
             )
@@ -232,20 +232,20 @@ class Driver:
             self.checkpoint("projected")
 
 
-def _noted(state_dir: Path) -> LastDrain | None:
-    """Return the last drain's note; one that is damaged is as good as none."""
+def _noted(state_dir: Path) -> LastRun | None:
+    """Return the last run's note; one that is damaged is as good as none."""
     try:
-        return LastDrain.of(state_dir)
-    except (OSError, DrainError):
+        return LastRun.of(state_dir)
+    except (OSError, AggregationError):
         return None
 
 
 def _run(job: Job, items: tuple[WorkItem, ...], runner: Runner) -> Written:
-    """Run a job; whatever stops it becomes a :class:`DrainError`."""
+    """Run a job; whatever stops it becomes a :class:`AggregationError`."""
     try:
         return run(job, items, runner)
-    except (DrainError, BrokerError):
+    except (AggregationError, BrokerError):
         raise
     except Exception as error:
         # Beam raises what a stage raised again, as the same or as another exception.
-        raise DrainError(f"the drain was not committed: {runner.reason(error)}") from error
+        raise AggregationError(f"the run was not committed: {runner.reason(error)}") from error

@@ -1,4 +1,4 @@
-"""The Beam graph of one drain: adapters around decode, step and addition; no formula lives here.
+"""The Beam graph of one run: adapters around decode, step and addition; no formula lives here.
 
 ::
 
@@ -19,7 +19,7 @@ What cannot succeed however often it is tried, such as a damaged state, is in th
 exception, an engine would try it again and again.
 
 Work items, not reports, go into the graph. Reports cross it as packed blocks, and what is grouped
-is kept in memory: hence drains of bounded size.
+is kept in memory: hence runs of bounded size.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from pipelines.storage.intent import Intent, WorkItem
 from pipelines.storage.manifest import Manifest
 from pipelines.storage.states import StoredStates, Taken
 from pipelines.storage.written import Held, Tally, Written
-from sotto.errors import BrokerError, DrainError, FormatError, SottoError
+from sotto.errors import AggregationError, BrokerError, FormatError, SottoError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
@@ -70,7 +70,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Job:
-    """What the stages of one drain need to know; crosses Beam pickled.
+    """What the stages of one run need to know; crosses Beam pickled.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Job:
 
         Raises
         ------
-        DrainError
+        AggregationError
             The folder is not here.
         """
         folder = self.files.attempt(self.attempt)
@@ -162,7 +162,7 @@ class Job:
         try:
             files.create(folder / name, parts)
         except FileNotFoundError as error:
-            raise DrainError(
+            raise AggregationError(
                 f"{folder} is not here: all workers must reach that under this name"
             ) from error
         return Written(files={target: name})
@@ -177,19 +177,19 @@ class Job:
 
         Raises
         ------
-        DrainError
+        AggregationError
             It does not say, or a part of it has failed.
         """
         folder, deadline = self.files.attempt(self.attempt), time.monotonic() + patience
         while (found := self._summary(folder)) is None:
             if time.monotonic() >= deadline:
-                raise DrainError(
+                raise AggregationError(
                     f"the job has left nothing in {folder}: all workers must reach that under "
                     "this name"
                 )
             time.sleep(1)
         if found.failed:
-            raise DrainError(found.failed)
+            raise AggregationError(found.failed)
         return found
 
     def _summary(self, folder: AnyPath) -> Written | None:
@@ -220,7 +220,7 @@ def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> Writt
 
 
 def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, spread: bool) -> None:
-    """Lay the graph of a drain into a pipeline; ``spread`` items over workers if there are some."""
+    """Lay the graph of a run into a pipeline; ``spread`` items over workers if there are some."""
     read = (
         pipeline
         | "Work items" >> beam.Create([tuple(item) for item in items], reshuffle=spread)
@@ -382,5 +382,5 @@ class WriteSummary(beam.DoFn):
         whole = Written.sum(Written.from_json(part) for part in parts)
         # Where the attempt's folder is gone, so is the driver: nobody needs the job any more. As
         # an exception, an engine would try it again and again, on slots that others wait for.
-        with suppress(DrainError):
+        with suppress(AggregationError):
             self.job.write(_SUMMARY, files.sealed(_SUMMARY.encode(), whole.to_json()))

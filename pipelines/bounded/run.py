@@ -1,9 +1,9 @@
-"""The driver on one machine: drains a log, or topics, to the end, one bounded drain at a time.
+"""The driver on one machine: aggregates a log, or topics, to the end, one bounded run at a time.
 
-A drain commits (:mod:`pipelines.storage.directory`): intent, then the job's files, then the
+A run commits (:mod:`pipelines.storage.directory`): intent, then the job's files, then the
 manifest, then
 the projection into the database. A process that is killed anywhere leaves the last commit; the
-next drain goes on from there, first with what the interrupted one had undertaken.
+next run goes on from there, first with what the interrupted one had undertaken.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.written import Tally, Written
-from sotto.errors import DrainError, FormatError
+from sotto.errors import AggregationError, FormatError
 from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
 
-#: Reports that one drain takes at most.
+#: Reports that one run takes at most.
 MAX_REPORTS = 1_000_000
 
 
 @dataclass(frozen=True)
-class DrainResult:
-    """What draining a log came to.
+class RunResult:
+    """What aggregating a log came to.
 
     Parameters
     ----------
     generation : int
         The last one committed.
-    drains : int
+    runs : int
         How many were committed.
     size : int
         How much of the source was taken, in its unit.
@@ -57,11 +57,11 @@ class DrainResult:
     unit : str
         ``bytes`` of a log or ``messages`` of topics.
     unpublished : str
-        Why results could not be published, if so: all is committed, and the next drain tries again.
+        Why results could not be published, if so: all is committed, and the next run tries again.
     """
 
     generation: int
-    drains: int = 0
+    runs: int = 0
     size: int = 0
     tally: Tally = field(default_factory=Tally)
     rejects: dict[str, int] = field(default_factory=dict)
@@ -70,24 +70,24 @@ class DrainResult:
     unit: str = "bytes"
     unpublished: str = ""
 
-    def plus(self, intent: Intent, written: Written) -> DrainResult:
-        """Return this with one more drain."""
+    def plus(self, intent: Intent, written: Written) -> RunResult:
+        """Return this with one more run."""
         both = Written.sum([Written(rejects=self.rejects, tally=self.tally), written])
         return replace(
             self,
             generation=intent.generation,
-            drains=self.drains + 1,
+            runs=self.runs + 1,
             size=self.size + intent.size,
             tally=both.tally,
             rejects=dict(both.rejects),
         )
 
 
-#: Told, before the first drain and after each, how much is taken, and how much will be at the end.
+#: Told, before the first run and after each, how much is taken, and how much will be at the end.
 Progress = Callable[[int, int], None]
 
 
-def drain(
+def aggregate(
     log: str | os.PathLike[str] | Source,
     state_dir: str | os.PathLike[str],
     plans: Sequence[CompiledPlan] = (),
@@ -104,7 +104,7 @@ def drain(
     stop: Callable[[], bool] = lambda: False,
     trust: int = TRUST,
     clock: Callable[[], int] = now_ms,
-) -> DrainResult:
+) -> RunResult:
     """Take all of a log up to its ends of now into state, counts and estimates.
 
     Parameters
@@ -113,7 +113,7 @@ def drain(
         The directory of an embedded log, or another source:
         :class:`~pipelines.sources.topic.KafkaTopics`.
     state_dir : path
-        Made if it does not exist. One drain at a time works on it.
+        Made if it does not exist. One run at a time works on it.
     plans : sequence of CompiledPlan
         Plans and versions of one collector whose reports the log may hold, besides those that
         the state directory has. What is given once it keeps.
@@ -122,9 +122,9 @@ def drain(
     as_of : int, optional
         Take only what was appended up to then, ms.
     max_reports : int
-        At most so many a drain; bounds memory.
+        At most so many a run; bounds memory.
     progress : callable, optional
-        Told of every drain.
+        Told of every run.
     checkpoint : callable, optional
         Told of every step of a commit; tests stop the process there.
     candidates : mapping, optional
@@ -138,7 +138,7 @@ def drain(
         Folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it
         under that name. Fixed when the state directory is made.
     stop : callable
-        Asked after every drain; draining ends where it says so.
+        Asked after every run; aggregating ends where it says so.
     trust : int
         Without ``as_of``, records appended more than so many ms after now are left.
     clock : callable
@@ -146,8 +146,8 @@ def drain(
 
     Raises
     ------
-    DrainError
-        It cannot go on. The last commit is intact, and another drain goes on from there.
+    AggregationError
+        It cannot go on. The last commit is intact, and another run goes on from there.
     BrokerError
         So it is, for a broker.
     PlanError
@@ -155,10 +155,10 @@ def drain(
 
     Examples
     --------
-    See ``tests/pipelines/test_drain.py``; the command is ``sotto aggregate``.
+    See ``tests/pipelines/test_run.py``; the command is ``sotto aggregate``.
     """
     if max_reports < 1:
-        raise DrainError(f"max_reports {max_reports} must be at least 1")
+        raise AggregationError(f"max_reports {max_reports} must be at least 1")
     source = source_of(log)
     directory = StateDirectory(state_dir)
     registry, _ = directory.plans.with_given(plans, {})
@@ -172,9 +172,11 @@ def drain(
             registry, strings = directory.plans.with_given(plans, candidates or {})
             driver = Driver(directory, registry, strings, results, note, publish, runner, elsewhere)
             trusted = clock() + trust if as_of is None else None
-            result = _drain(driver, source, as_of, trusted, max_reports, progress or _ignore, stop)
+            result = _aggregate(
+                driver, source, as_of, trusted, max_reports, progress or _ignore, stop
+            )
         except (OSError, FormatError) as error:
-            raise DrainError(f"the drain was not finished: {error}") from error
+            raise AggregationError(f"the run was not finished: {error}") from error
         finally:
             source.close()
     return replace(result, seconds=time.monotonic() - began, unit=source.unit)
@@ -184,7 +186,7 @@ def _ignore(*_: object) -> None:
     pass
 
 
-def _drain(
+def _aggregate(
     driver: Driver,
     source: Source,
     as_of: int | None,
@@ -192,15 +194,15 @@ def _drain(
     max_reports: int,
     progress: Progress,
     stop: Callable[[], bool],
-) -> DrainResult:
+) -> RunResult:
     """Finish what was undertaken, then take the log to its end of now."""
-    result = DrainResult(driver.manifest.generation)
+    result = RunResult(driver.manifest.generation)
     undertaken = driver.undertaken()
     if undertaken is not None:
         if as_of is not None and undertaken.clock is not None and as_of < undertaken.clock:
-            raise DrainError(
+            raise AggregationError(
                 f"as of {as_of} ms is before {undertaken.clock} ms, up to which an "
-                "interrupted drain has undertaken to count"
+                "interrupted run has undertaken to count"
             )
         if undertaken.items:
             source.check(undertaken.ends, undertaken.marks)

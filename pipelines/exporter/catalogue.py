@@ -49,19 +49,19 @@ CATALOGUE = _described(
         "sotto_exporter_deadline_exceeded_total",
         "Scrapes answered with an older reading, or none, since a new one took too long.",
     ),
-    Described("sotto_drain_generation", "Generation of the last drain committed."),
+    Described("sotto_run_generation", "Generation of the last run committed."),
     Described(
-        "sotto_drain_undertaken",
-        "1 while a drain is under way, or was interrupted and is to be finished; else 0.",
+        "sotto_run_undertaken",
+        "1 while a run is under way, or was interrupted and is to be finished; else 0.",
     ),
     Described(
-        "sotto_drain_duration_seconds",
-        "How long the last drain took, from its intent to the projection of its results.",
+        "sotto_run_duration_seconds",
+        "How long the last run took, from its intent to the projection of its results.",
     ),
-    Described("sotto_drain_finished_timestamp_seconds", "When the last drain was finished."),
-    Described("sotto_drain_age_seconds", "How long ago the last drain was finished."),
+    Described("sotto_run_finished_timestamp_seconds", "When the last run was finished."),
+    Described("sotto_run_age_seconds", "How long ago the last run was finished."),
     Described(
-        "sotto_drain_look_age_seconds",
+        "sotto_run_look_age_seconds",
         "How long ago the job has last looked for more, whether or not it found any.",
     ),
     Described(

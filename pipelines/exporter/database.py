@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from pipelines.exporter.projected import Projected, projected, projected_generation, sunk
 from pipelines.exporter.sources import ATTEMPTS, MissingError, UnreadableError
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 #: How long PostgreSQL is waited for, s.
 _PATIENCE = 3
@@ -41,7 +41,7 @@ class Database:
 
     Raises
     ------
-    DrainError
+    AggregationError
         It is no database that can be used here.
     """
 
@@ -51,11 +51,11 @@ class Database:
             dialect = self._url.get_dialect()
             dialect.import_dbapi()
         except (SQLAlchemyError, ImportError) as error:
-            raise DrainError(f"the database cannot be used: {error}") from error
+            raise AggregationError(f"the database cannot be used: {error}") from error
         sqlite = self._url.get_backend_name() == "sqlite"
         name = self._url.database or ":memory:"
         if sqlite and ":memory:" in name:
-            raise DrainError("results are not kept in memory: the database must be a file")
+            raise AggregationError("results are not kept in memory: the database must be a file")
         self._file = Path(name) if sqlite else None
         self._most = max_series // SERIES
         self._last: Projected | None = None
@@ -69,7 +69,7 @@ class Database:
             There is none, or none with results.
         UnreadableError
             It cannot be read now.
-        DrainError
+        AggregationError
             It is damaged.
         """
         try:
@@ -85,7 +85,7 @@ class Database:
         except OperationalError as error:
             raise UnreadableError(_first_line(error)) from error
         except (DatabaseError, SQLAlchemyError) as error:
-            raise DrainError(_first_line(error)) from error
+            raise AggregationError(_first_line(error)) from error
 
     def _read(self, connection: sql.Connection) -> Projected:
         generation, lineage = projected_generation(connection)

@@ -133,7 +133,7 @@ def _of_reading(samples: Samples, reading: Reading, now: int) -> None:
     if newest is not None:
         clock = None if newest.clock is None else newest.clock / _MILLI
         samples.add("sotto_clock_timestamp_seconds", clock)
-        samples.add("sotto_drain_generation", None if sunk else newest.generation)
+        samples.add("sotto_run_generation", None if sunk else newest.generation)
         for reason in Reason:
             rows = newest.rejected.get(reason.label, 0)
             samples.add("sotto_reports_rejected_total", rows, reason.label)
@@ -158,13 +158,13 @@ def _age(then: int, now: int) -> float:
 
 def _state(samples: Samples, state: Committed, now: int) -> None:
     add = samples.add
-    add("sotto_drain_undertaken", state.undertaken)
+    add("sotto_run_undertaken", state.undertaken)
     if state.last is not None:
-        add("sotto_drain_look_age_seconds", _age(state.last.looked, now))
-        add("sotto_drain_duration_seconds", state.last.seconds)
+        add("sotto_run_look_age_seconds", _age(state.last.looked, now))
+        add("sotto_run_duration_seconds", state.last.seconds)
         if state.last.finished is not None:
-            add("sotto_drain_finished_timestamp_seconds", state.last.finished / _MILLI)
-            add("sotto_drain_age_seconds", _age(state.last.finished, now))
+            add("sotto_run_finished_timestamp_seconds", state.last.finished / _MILLI)
+            add("sotto_run_age_seconds", _age(state.last.finished, now))
     for part, size in state.size.items():
         add("sotto_state_bytes", size, part)
     live = [period.totals for period in state.periods if not period.closed]
@@ -175,7 +175,7 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
 
 
 def _sunk(samples: Samples, sunk: Sunk) -> None:
-    """Add what a streaming job says of itself, under the names that drains have for it."""
+    """Add what a streaming job says of itself, under the names that runs have for it."""
     health = sunk.health
     samples.add("sotto_reports_read_total", health["reports"])
     samples.add("sotto_reports_duplicates_total", health["duplicates"])

@@ -38,7 +38,7 @@ class Readers:
     database : Database, optional
         Results.
     log : Watched or WatchedStream, optional
-        The log or the topics that the job takes: drains, as the state directory says, or a
+        The log or the topics that the job takes: runs, as the state directory says, or a
         streaming job, as its health in the database does.
     documents : WatchedDocuments, optional
         The topic of estimates from which the database is written.

@@ -66,7 +66,7 @@ class Lag:
 
 
 class Watched(Protocol):
-    """What a job drains, as it looks from outside."""
+    """What a job aggregates, as it looks from outside."""
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
         """Return what is beyond the positions up to which lanes are taken.
@@ -76,13 +76,13 @@ class Watched(Protocol):
         taken : mapping
             Lane to position.
         registry : Registry or None
-            The plans of the job's last drain.
+            The plans of the job's last run.
 
         Raises
         ------
         MissingError
             There is nothing to look at yet.
-        DrainError, BrokerError
+        AggregationError, BrokerError
             It cannot be known.
         """
         ...
@@ -132,7 +132,7 @@ class WatchedTopics:
     """Topics whose lag is read again and again; their records are counted, not their bytes.
 
     Offsets are not records: where a transaction ended, was aborted, or a topic was compacted,
-    there are offsets without any, which no drain ever takes. So records are read to be counted,
+    there are offsets without any, which no run ever takes. So records are read to be counted,
     up to a limit.
 
     Parameters
@@ -148,7 +148,7 @@ class WatchedTopics:
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
         """Return what is beyond the positions up to which lanes are taken."""
         if registry is None:
-            raise MissingError("nothing has been drained, so that the plans are not known")
+            raise MissingError("nothing has been aggregated, so that the plans are not known")
         try:
             if self._opened is not registry:
                 self._source.open(registry)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from sotto.errors import BrokerError, DrainError, SottoError
+from sotto.errors import AggregationError, BrokerError, SottoError
 
 T = TypeVar("T")
 
@@ -24,11 +24,11 @@ class Status(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class MissingError(DrainError):
+class MissingError(AggregationError):
     """The source is not there, or not yet."""
 
 
-class UnreadableError(DrainError):
+class UnreadableError(AggregationError):
     """The source may be there, but cannot be read now."""
 
 
@@ -71,7 +71,7 @@ def read(reader: Callable[[], T]) -> Source[T]:
         except SottoError as error:
             return Source(Status.DAMAGED, problem=str(error))
         except Exception as error:
-            # A document of the right format may hold what no drain ever wrote, and a library fail
+            # A document of the right format may hold what no run ever wrote, and a library fail
             # as nobody foresaw: the other sources are served all the same. What such an error
             # says may be what it could not read.
             return Source(Status.DAMAGED, problem=type(error).__name__)

@@ -1,8 +1,8 @@
 """Requeue: messages that were quarantined for want of a plan are counted once there is one.
 
-A requeue is a commit like a drain's, under the same lock: an intent that says which messages of
+A requeue is a commit like a run's, under the same lock: an intent that says which messages of
 which quarantine files are taken, the same job, and a manifest that marks them as taken together
-with what they came to. Killed at any moment it is finished by the next requeue or drain; done
+with what they came to. Killed at any moment it is finished by the next requeue or run; done
 twice it finds nothing.
 
 Messages go through the same decoding and the same step, with the append times by which they were
@@ -20,7 +20,7 @@ from dataclasses import replace
 from sqlalchemy import URL
 
 from pipelines.bounded.driver import Driver
-from pipelines.bounded.run import MAX_REPORTS, DrainResult, Progress
+from pipelines.bounded.run import MAX_REPORTS, Progress, RunResult
 from pipelines.estimation.rows import Candidates
 from pipelines.requeue.withheld import waiting
 from pipelines.sinks.quarantine_records import CURABLE, check_reasons
@@ -28,7 +28,7 @@ from pipelines.sinks.results import Results, of_state
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, Requeue
-from sotto.errors import DrainError, FormatError
+from sotto.errors import AggregationError, FormatError
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.reasons import Reason
 
@@ -45,41 +45,41 @@ def requeue(
     candidates: Candidates | None = None,
     stop: Callable[[], bool] = lambda: False,
     wait: float = 0.0,
-) -> DrainResult:
+) -> RunResult:
     """Count what is in quarantine for want of one of these plans.
 
     Parameters
     ----------
     state_dir : path
-        A drain's.
+        A run's.
     plans : sequence of CompiledPlan
         Those that were missing, where the state directory does not have them yet.
     database : str or URL, optional
-        As the drain's.
+        As the run's.
     reasons : collection of Reason
         Some of those that can be cured.
     max_reports : int
         About so many a commit; bounds memory.
     progress, checkpoint, candidates, stop
-        As of :func:`pipelines.bounded.run.drain`.
+        As of :func:`pipelines.bounded.run.aggregate`.
     wait : float
-        Seconds to wait for a drain that holds the directory.
+        Seconds to wait for a run that holds the directory.
 
     Returns
     -------
-    DrainResult
+    RunResult
         Its size is the number of reports taken again.
 
     Raises
     ------
     ParameterError
         A reason is none that can be cured.
-    DrainError
+    AggregationError
         It cannot go on. The last commit is intact.
     """
     check_reasons(reasons)
     directory = StateDirectory(state_dir)
-    directory.manifest()  # Refuses what no drain has made.
+    directory.manifest()  # Refuses what no run has made.
     began = time.monotonic()
     tell, note = progress or _ignore, checkpoint or _ignore
     with directory.lock(wait), Results(database or of_state(directory.path)) as results:
@@ -89,7 +89,7 @@ def requeue(
             driver = Driver(directory, registry, strings, results, note)
             result = _requeue(driver, reasons, max_reports, tell, stop)
         except (OSError, FormatError) as error:
-            raise DrainError(f"the requeue was not finished: {error}") from error
+            raise AggregationError(f"the requeue was not finished: {error}") from error
     return replace(result, seconds=time.monotonic() - began, unit="reports")
 
 
@@ -99,14 +99,14 @@ def _requeue(
     max_reports: int,
     progress: Progress,
     stop: Callable[[], bool],
-) -> DrainResult:
+) -> RunResult:
     """Finish what was undertaken, then take what the plans cure."""
-    result = DrainResult(driver.manifest.generation)
+    result = RunResult(driver.manifest.generation)
     undertaken = driver.undertaken()
     if undertaken is not None:
         if not undertaken.requeue:
-            raise DrainError(
-                "a drain was interrupted and is to be finished first: run sotto aggregate"
+            raise AggregationError(
+                "a run was interrupted and is to be finished first: run sotto aggregate"
             )
         result = _taken(result, driver, undertaken)
     known = {plan.fingerprint_hex for plan in driver.registry.plans}
@@ -126,7 +126,7 @@ def _requeue(
     return result
 
 
-def _taken(result: DrainResult, driver: Driver, intent: Intent) -> DrainResult:
+def _taken(result: RunResult, driver: Driver, intent: Intent) -> RunResult:
     """Commit an intent; return the result with it."""
     result = result.plus(intent, driver.commit(intent, None))
     return replace(result, size=result.size + sum(each.rows for each in intent.requeue))

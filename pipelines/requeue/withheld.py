@@ -18,7 +18,7 @@ from pipelines.storage import files, quarantine
 from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Requeue, WorkItem
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
@@ -40,7 +40,7 @@ def waiting(
 
     Raises
     ------
-    DrainError
+    AggregationError
         A file is missing.
     FormatError
         A file is damaged.
@@ -70,8 +70,8 @@ def _rejects(state: StateFiles, generation: int) -> Iterator[Reject]:
     try:
         content = files.load(state.quarantine(generation), quarantine.KIND)
     except FileNotFoundError as error:
-        raise DrainError(
-            f"the quarantine of generation {generation} is gone: a drain has removed it meanwhile, "
+        raise AggregationError(
+            f"the quarantine of generation {generation} is gone: a run has removed it meanwhile, "
             "as its retention is over; try again"
         ) from error
     return quarantine.unpack(content)

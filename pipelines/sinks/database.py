@@ -31,7 +31,7 @@ from pipelines.sinks.tables import (
     take_turn,
     write,
 )
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SinkDatabase:
 
     Raises
     ------
-    DrainError
+    AggregationError
         Here and in every method: it cannot be used as it is; what to do.
     ProjectionError
         It cannot be used now.
@@ -107,8 +107,8 @@ class SinkDatabase:
 
         Raises
         ------
-        DrainError
-            The results are of another topic, or of a drain.
+        AggregationError
+            The results are of another topic, or of a run.
         """
         try:
             self._results.prepare()
@@ -125,7 +125,7 @@ class SinkDatabase:
 
         Raises
         ------
-        DrainError
+        AggregationError
             Another sink writes to the database.
         """
         try:
@@ -145,8 +145,8 @@ class SinkDatabase:
 
         Raises
         ------
-        DrainError
-            The results are of another job, of a topic, or of a drain.
+        AggregationError
+            The results are of another job, of a topic, or of a run.
         """
         try:
             self._results.prepare()
@@ -218,8 +218,8 @@ def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> 
     found = connection.execute(sql.select(OFFSETS)).all()
     if not found and connection.execute(sql.select(META.c.id)).first() is not None:
         if connection.execute(sql.select(META.c.lineage)).scalar() is not None:
-            raise DrainError(
-                "the database holds the results of a drain: give another one to the sink"
+            raise AggregationError(
+                "the database holds the results of a run: give another one to the sink"
             )
         return {}
     others = [row for row in found if row.topic != topic]
@@ -229,12 +229,12 @@ def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> 
         connection.execute(sql.delete(JOBS))
         return {}
     if others:
-        raise DrainError(
+        raise AggregationError(
             f"the database holds the results of topic {others[0].topic}: give another database, "
             f"or --replace to have those of {topic} in their place"
         )
     if again:
-        raise DrainError(
+        raise AggregationError(
             f"topic {topic} was deleted and made again since its documents were taken: give "
             "another database, or --replace to begin anew"
         )

@@ -1,6 +1,6 @@
 """The documents of a topic of estimates: canonical JSON, one key each, the newest counts.
 
-Drains and streaming jobs write them, sinks read them; ``docs/formats.md`` has every field. A
+Runs and streaming jobs write them, sinks read them; ``docs/formats.md`` has every field. A
 document is a function of what it is about, so that publishing it twice changes nothing: of one
 job, a consumer keeps the document of a key that has the highest revision.
 """

@@ -1,6 +1,6 @@
-"""What a drain publishes of what it has committed, and the note of how far that has been done.
+"""What a run publishes of what it has committed, and the note of how far that has been done.
 
-Documents are functions of what is committed. A drain that is killed before it has left its note
+Documents are functions of what is committed. A run that is killed before it has left its note
 publishes the same ones again.
 """
 
@@ -24,7 +24,7 @@ from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.intent import dump, load
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 FORMAT = 2
 NAME = "published.json"
@@ -61,7 +61,7 @@ class Publication:
         try:
             value = load((directory.path / name).read_bytes(), name, FORMAT)
             return cls(**{each: value[each] for each in cls.__dataclass_fields__ if each in value})
-        except (OSError, DrainError, TypeError):
+        except (OSError, AggregationError, TypeError):
             return None
 
     def leave(self, path: Path, name: str = NAME) -> None:

@@ -1,4 +1,4 @@
-"""Publishes what drains commit to a compacted topic, beside the database.
+"""Publishes what runs commit to a compacted topic, beside the database.
 
 The topic may be out of reach: what is committed stands, and is published once it can be.
 """

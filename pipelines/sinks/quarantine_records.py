@@ -1,6 +1,6 @@
 """What is rejected, as records of the topic ``NAME-quarantine``, and their way back.
 
-Drains and the streaming job publish what they quarantine as such records, at least once: a record
+Runs and the streaming job publish what they quarantine as such records, at least once: a record
 that comes again has the same key and job. Those that can be cured come back through the topic
 ``NAME-requeue``, whose records bear as timestamp the append time by which they were judged first;
 whoever writes to that topic says when a report arrived, so nobody but an operator may.
@@ -99,7 +99,7 @@ def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Rec
 
 
 def key_of(generation: int, number: int, reject: Reject) -> bytes:
-    """Return the key of what a drain rejected: its place in a generation's file, and a digest.
+    """Return the key of what a run rejected: its place in a generation's file, and a digest.
 
     The digest tells apart what two copies of a state directory rejected that went different ways.
 

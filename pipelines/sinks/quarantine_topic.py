@@ -1,4 +1,4 @@
-"""Publishes what drains have put into quarantine, file by file, to a topic of its own.
+"""Publishes what runs have put into quarantine, file by file, to a topic of its own.
 
 A file never changes. One that was published in part, since the process was killed or the broker
 went away, is published again from its beginning, with the same keys.

@@ -23,7 +23,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.plan.registry import Registry
 
 #: How long a statement waits for another process that holds a SQLite file, s.
@@ -34,7 +34,7 @@ Row: TypeAlias = Mapping[str, object]
 METADATA = sql.MetaData()
 
 
-class ProjectionError(DrainError):
+class ProjectionError(AggregationError):
     """What is committed could not be projected; it can be later."""
 
 
@@ -182,7 +182,7 @@ class Results:
 
     Raises
     ------
-    DrainError
+    AggregationError
         Here and in every method: the database cannot be used.
     """
 
@@ -192,16 +192,20 @@ class Results:
             self._sqlite = parsed.get_backend_name() == "sqlite"
             file = parsed.database or ":memory:"
             if self._sqlite and (":memory:" in file or parsed.query.get("mode") == "memory"):
-                raise DrainError("results cannot be kept in memory: the database must be a file")
+                raise AggregationError(
+                    "results cannot be kept in memory: the database must be a file"
+                )
             wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
             self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
             if self._sqlite:
                 sql.event.listen(self.engine, "connect", _overwrite_deleted)
         except (SQLAlchemyError, ImportError) as error:
             brings = "; pip install 'sotto[postgres]' brings it" if _lacks_psycopg(error) else ""
-            raise DrainError(f"the database cannot be used: {first_line(error)}{brings}") from error
+            raise AggregationError(
+                f"the database cannot be used: {first_line(error)}{brings}"
+            ) from error
         if not create and self._sqlite and not Path(file).is_file():
-            raise DrainError(f"there are no results in {file}")
+            raise AggregationError(f"there are no results in {file}")
 
     def __enter__(self) -> Results:
         return self
@@ -221,7 +225,7 @@ class Results:
         ------
         ProjectionError
             The database cannot be used.
-        DrainError
+        AggregationError
             The results are another state directory's.
         """
         try:
@@ -233,7 +237,7 @@ class Results:
         if found is None:
             return 0
         if found.state != state:
-            raise DrainError("the database holds the results of another state directory")
+            raise AggregationError("the database holds the results of another state directory")
         return int(found.projected_generation)
 
     def prepare(self) -> None:
@@ -247,7 +251,7 @@ class Results:
         METADATA.create_all(self.engine)
         self._complete()
         if self._sqlite:
-            # Who reads does not keep a drain from writing.
+            # Who reads does not keep a run from writing.
             with self.engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL")
 
@@ -293,7 +297,7 @@ class Results:
         ------
         ProjectionError
             It could not be written.
-        DrainError
+        AggregationError
             The database is no longer behind that commit, or holds another directory's results.
         """
         try:
@@ -341,7 +345,7 @@ class Results:
             with self.engine.connect() as connection:
                 return [dict(row) for row in connection.execute(query).mappings()]
         except SQLAlchemyError as error:
-            raise DrainError(f"the database cannot be read: {first_line(error)}") from error
+            raise AggregationError(f"the database cannot be read: {first_line(error)}") from error
 
 
 def _overwrite_deleted(connection: sqlite3.Connection, record: object) -> None:
@@ -364,7 +368,7 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
     if raised.rowcount:
         return
     if connection.execute(sql.select(META.c.id)).first() is not None:
-        raise DrainError(f"the database is not behind generation {projection.generation}")
+        raise AggregationError(f"the database is not behind generation {projection.generation}")
     connection.execute(sql.insert(META).values(id=1, state=projection.state, **now))
 
 

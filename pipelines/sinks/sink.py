@@ -12,7 +12,7 @@ from pipelines.sinks.database import Applied, SinkDatabase
 from pipelines.sinks.documents import parse
 from pipelines.sinks.tables import Advance, Keyed
 from pipelines.sources.records import PATIENCE, make_consumer, told
-from sotto.errors import BrokerError, DrainError, FormatError, ParameterError
+from sotto.errors import AggregationError, BrokerError, FormatError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.sinktopics import SinkTopic, Stay
@@ -103,7 +103,7 @@ class Sink:
     ) -> None:
         self._disconnect()
 
-    def drain(self, stop: Callable[[], bool] = lambda: False) -> Sunk:
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Sunk:
         """Take the topic up to its end of now.
 
         Raises
@@ -112,21 +112,21 @@ class Sink:
             It cannot be read; what was taken is in the database.
         ProjectionError
             The database cannot be used now.
-        DrainError
+        AggregationError
             Topic and database do not go together; what to do.
         """
         try:
-            done = self._drain(stop)
+            done = self._pass(stop)
             if done.applied.others and self._replace:
                 # The database has forgotten up to where it was.
                 self._disconnect()
-                done = _sum(done, self._drain(stop))
-        except (BrokerError, DrainError):
+                done = _sum(done, self._pass(stop))
+        except (BrokerError, AggregationError):
             self._disconnect()
             raise
         return done
 
-    def _drain(self, stop: Callable[[], bool]) -> Sunk:
+    def _pass(self, stop: Callable[[], bool]) -> Sunk:
         self._look()
         done = Sunk()
         with told(self._broker):
@@ -182,7 +182,7 @@ class Sink:
         for each, end in ends.items():
             if end < self._at[each.partition]:
                 self._looked = float("-inf")
-                raise DrainError(
+                raise AggregationError(
                     f"{self._topic} partition {each.partition} ends at offset {end}, but "
                     f"{self._at[each.partition]} are taken: the broker has lost what it had "
                     "confirmed, or the topic was made again; give another database, or --replace"

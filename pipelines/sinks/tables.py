@@ -24,7 +24,7 @@ from pipelines.sinks.results import (
     insert_rows,
     replace_windows,
 )
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 #: Keys that one query asks for.
 _ASKED = 500
@@ -90,7 +90,7 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
 
     Raises
     ------
-    DrainError
+    AggregationError
         It is not taken up to where the part begins.
     """
     where = (OFFSETS.c.topic == topic, OFFSETS.c.partition == part.partition)
@@ -107,8 +107,8 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
             connection.execute(sql.insert(OFFSETS), row)
             return
     except IntegrityError as error:
-        raise DrainError("another sink writes to the database") from error
-    raise DrainError("another sink writes to the database")
+        raise AggregationError("another sink writes to the database") from error
+    raise AggregationError("another sink writes to the database")
 
 
 def take_turn(connection: sql.Connection, job: str) -> None:
@@ -116,8 +116,8 @@ def take_turn(connection: sql.Connection, job: str) -> None:
 
     Raises
     ------
-    DrainError
-        The results are of another job, of a topic, or of a drain.
+    AggregationError
+        The results are of another job, of a topic, or of a run.
     """
     raised = connection.execute(
         sql.update(OFFSETS)
@@ -128,7 +128,7 @@ def take_turn(connection: sql.Connection, job: str) -> None:
         return
     found = connection.execute(sql.select(OFFSETS)).first()
     if found is not None or connection.execute(sql.select(META.c.id)).first() is not None:
-        raise DrainError("the database holds other results: give another one to the pipeline")
+        raise AggregationError("the database holds other results: give another one to the pipeline")
     row = {"topic": DIRECT, "partition": 0, "topic_id": job, "next": 1}
     connection.execute(sql.insert(OFFSETS), row)
 

@@ -1,6 +1,6 @@
 """Where reports are read from: lanes of records, each in an order that never changes.
 
-The embedded log has lanes of its own; of a Kafka topic every partition is one. A drain knows
+The embedded log has lanes of its own; of a Kafka topic every partition is one. A run knows
 nothing else of either: it freezes the ends of all lanes, merges them by append time
 (:mod:`pipelines.sources.frozen`), and reads ranges of them inside its job.
 """
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from pipelines.storage import files
 from pipelines.storage.intent import Intent, Mark
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.frames import FRAME
 from sotto.log.reader import Block, LogReader, partitions, segments
 from sotto.plan.registry import Registry
@@ -81,7 +81,7 @@ class Source(Protocol):
 
         Raises
         ------
-        DrainError, BrokerError
+        AggregationError, BrokerError
             What keeps it from being used, and what to do.
         """
         ...
@@ -99,7 +99,7 @@ class Source(Protocol):
 
         Raises
         ------
-        DrainError
+        AggregationError
             What is missing or different.
         """
         ...
@@ -161,11 +161,11 @@ class EmbeddedLog:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is none.
         """
         if not self.path.is_dir():
-            raise DrainError(f"there is no log in {self.path}")
+            raise AggregationError(f"there is no log in {self.path}")
 
     def lanes(self, taken: Mapping[str, int]) -> Sequence[Lane]:
         """Return all lanes, sorted by name."""
@@ -182,20 +182,20 @@ class EmbeddedLog:
 
         Raises
         ------
-        DrainError
+        AggregationError
             A lane is missing, or shorter than that, or has another record where its mark is.
         """
         for name, end in ends.items():
             found = segments(self.path / name)
             there = found[-1].base + found[-1].path.stat().st_size if found else 0
             if there < end:
-                raise DrainError(
+                raise AggregationError(
                     f"lane {name!r} ends at {there}, but {end} bytes of it have been taken: "
                     "this is another log, or it was cut"
                 )
             mark = marks.get(name)
             if mark and self.lane(name).header(mark.position) not in (None, mark.header):
-                raise DrainError(
+                raise AggregationError(
                     f"lane {name!r} has another record at {mark.position} than the one that was "
                     "taken: this is another log, or it was cut and written again"
                 )

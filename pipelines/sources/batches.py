@@ -3,9 +3,9 @@
 A broker looks at less of a batch than kafka-python does: a header whose name is not UTF-8, a
 compression that is not read here, a few kilobytes that unpack to gigabytes. Whoever may write to a
 topic could stop all who read it. Such a batch becomes one record with the bytes of the batch. If it
-is only too large, that record has the batch's time, and a drain finds it malformed, as it does any
+is only too large, that record has the batch's time, and a run finds it malformed, as it does any
 message that is too long, however it was compressed. If it cannot be understood, it is without the
-broker's time, which is damage to a drain. One whose checksum is wrong as well is the broker's
+broker's time, which is damage to a run. One whose checksum is wrong as well is the broker's
 fault, and an error.
 
 Of what one request has brought no more is read once it has unpacked to as much as one batch may:

@@ -1,6 +1,6 @@
-"""What a drain takes from a source: frozen ends, merged by append time, cut to size.
+"""What a run takes from a source: frozen ends, merged by append time, cut to size.
 
-The ends of all lanes are frozen once. Drains then take their records in the order of append
+The ends of all lanes are frozen once. Runs then take their records in the order of append
 times over all lanes, so that the committed clock, at which state expires, never runs ahead of a
 lane that has not been read. Append times only rise in a lane and never lie before the committed
 clock. A cut always lies behind a whole record: bodies come from strangers, so that nobody may
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pipelines.sources.base import LATEST, Lane, Source, source_of
 from pipelines.storage.intent import Intent, Mark, WorkItem
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
 from sotto.wire.format import GROUP, HEADER, ROW
 
@@ -171,7 +171,7 @@ class FrozenLog:
 
     Raises
     ------
-    DrainError
+    AggregationError
         A lane is not the one that it was when it was taken, or ``as_of`` lies before
         that.
     """
@@ -185,7 +185,7 @@ class FrozenLog:
     ) -> None:
         clock = EARLIEST if manifest.clock is None else manifest.clock
         if as_of is not None and as_of < clock:
-            raise DrainError(
+            raise AggregationError(
                 f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
             )
         source = source_of(log)
@@ -211,7 +211,7 @@ class FrozenLog:
         return tuple(lane.name for lane in self._lanes if lane.latest > self._last)
 
     def take(self, limit: int) -> Intent | None:
-        """Return what the next drain takes: the earliest records, of at most ``limit`` reports.
+        """Return what the next run takes: the earliest records, of at most ``limit`` reports.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.sources.records import Partition, Piece, Reader
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.kafka.topics import ReportTopic
 from sotto.log.reader import Block, Corrupt
 
@@ -33,12 +33,14 @@ class LaneName(NamedTuple):
 
         Raises
         ------
-        DrainError
+        AggregationError
             It is not the name of a partition.
         """
         match = _LANE.fullmatch(name)
         if match is None:
-            raise DrainError(f"lane {name!r} is not of a topic: this state is of an embedded log")
+            raise AggregationError(
+                f"lane {name!r} is not of a topic: this state is of an embedded log"
+            )
         return cls(ReportTopic.parse(match["topic"]), match["id"], int(match["number"]))
 
     @property
@@ -126,14 +128,14 @@ class PartitionLane:
 
     def _frozen(self) -> tuple[int, int]:
         if self._bounds is None:
-            raise DrainError(f"lane {self.name!r} is not frozen")
+            raise AggregationError(f"lane {self.name!r} is not frozen")
         return self._bounds
 
     def _gap(self, start: int, end: int, clock: int) -> Block:
         """Return what stands for records that have been deleted, if that is accepted."""
         first, _ = self._reader.bounds([self._partition])[self._partition]
         if not self._accept_loss or first <= start:
-            raise DrainError(lost(self.name, start, first))
+            raise AggregationError(lost(self.name, start, first))
         none = np.zeros(0, dtype=np.int64)
         gone = (Corrupt(start, clock, b""),)
         return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none)
@@ -171,6 +173,6 @@ def lost(lane: str, taken: int, first: int) -> str:
     """Say that records have been deleted before they were taken, and what to do."""
     return (
         f"{lane} begins at offset {first}, and {taken} is the next to be counted: records have "
-        "been deleted uncounted, because retention is too short or nothing was drained for too "
+        "been deleted uncounted, because retention is too short or nothing was aggregated for too "
         "long; restore them if you can, or go on without them with --accept-loss"
     )

@@ -1,7 +1,7 @@
 """Reading partitions of Kafka topics: one connection a process, records as packed pieces.
 
 kafka-python consumes records one by one, which costs more than all that is done with them
-afterwards. What a drain has looked at in order to plan is therefore kept until its job has read
+afterwards. What a run has looked at in order to plan is therefore kept until its job has read
 it, within bounds; a job in another process, or after a crash, reads the same range again.
 """
 

@@ -1,4 +1,4 @@
-"""Kafka topics of reports as a source of drains: every partition is a lane.
+"""Kafka topics of reports as a source of runs: every partition is a lane.
 
 Offsets are positions. How far each partition has been taken is committed with what was counted,
 never in Kafka. A lane's name has the topic's id in it, so that a topic that was deleted and made
@@ -13,7 +13,7 @@ from pipelines.sources.base import Lane
 from pipelines.sources.partition import LaneName, PartitionLane, lost
 from pipelines.sources.records import Reader, reader_of
 from pipelines.storage.intent import Intent, Mark
-from sotto.errors import BrokerError, DrainError, ParameterError
+from sotto.errors import AggregationError, BrokerError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, ReportTopic
@@ -65,7 +65,7 @@ class KafkaTopics:
         """
         with connected(self.broker) as topics:
             self._found = {
-                topic: topics.check(topic, registry.horizon, draining=True) for topic in self.topics
+                topic: topics.check(topic, registry.horizon, reading=True) for topic in self.topics
             }
             epochs = topics.epochs(self.topics[0].name)
             self._others = tuple(topic for topic in epochs if topic not in self._found)
@@ -98,7 +98,7 @@ class KafkaTopics:
 
         Raises
         ------
-        DrainError
+        AggregationError
             A topic was made again, cut, or has lost records that were never taken; or an older
             epoch has records left.
         """
@@ -111,7 +111,7 @@ class KafkaTopics:
             first, end = bounds[name.partition]
             self._check_range(lane, first, end, ends[lane])
             self._check_mark(name, first, marks.get(lane))
-        self._check_drained(ends, {name.topic: name.id for name in names.values()})
+        self._check_aggregated(ends, {name.topic: name.id for name in names.values()})
 
     def make_durable(self, intent: Intent) -> None:
         """Do nothing: what can be read is on as many brokers as the topic wants."""
@@ -129,19 +129,19 @@ class KafkaTopics:
 
     def _check_topic(self, name: LaneName) -> None:
         if name.topic.name != self.topics[0].name:
-            raise DrainError(
+            raise AggregationError(
                 f"reports of topic {name.topic} have been counted here, and {self.topics[0]} is "
                 "another one: give that, or another state directory"
             )
         found = self._found.get(name.topic)
         if found is not None and found.id != name.id:
-            raise DrainError(
+            raise AggregationError(
                 f"topic {name.topic} was deleted and made again since reports of it were counted: "
                 "its offsets mean others now; create the next epoch and have it sent to, or begin "
                 "with a new state directory"
             )
 
-    def _check_drained(self, ends: Mapping[str, int], ids: Mapping[ReportTopic, str]) -> None:
+    def _check_aggregated(self, ends: Mapping[str, int], ids: Mapping[ReportTopic, str]) -> None:
         """Refuse topics of which something was taken once if more is in any of their partitions."""
         older = [
             LaneName(topic, ids[topic], number)
@@ -153,26 +153,26 @@ class KafkaTopics:
         for name in older:
             left = bounds[name.partition][1] - ends.get(str(name), 0)
             if left > 0:
-                raise DrainError(
+                raise AggregationError(
                     f"{name} has {left} messages that have not been counted: "
                     f"give --topic {name.topic} too"
                 )
 
     def _check_range(self, lane: str, first: int, end: int, taken: int) -> None:
         if end < taken:
-            raise DrainError(
+            raise AggregationError(
                 f"{lane} ends at offset {end}, but {taken} have been counted: the broker has lost "
                 "what it had confirmed; create the next epoch and have it sent to"
             )
         if first > taken and not self.accept_loss:
-            raise DrainError(lost(lane, taken, first))
+            raise AggregationError(lost(lane, taken, first))
 
     def _check_mark(self, name: LaneName, first: int, mark: Mark | None) -> None:
         if mark is None or mark.position < first:
             return
         lane = self._lane(name)
         if lane.header(mark.position) not in (None, mark.header):
-            raise DrainError(
+            raise AggregationError(
                 f"{name} has another record at offset {mark.position} than the one that was "
                 "counted: the broker has lost what it had confirmed; create the next epoch and "
                 "have it sent to"

@@ -1,11 +1,11 @@
-"""The state directory of the embedded deployment: one drain at a time, committed whole or not.
+"""The state directory of the embedded deployment: one run at a time, committed whole or not.
 
 ::
 
     STATE/
-      LOCK           held by the one drain
+      LOCK           held by the one run
       MANIFEST.json  all that is committed; what it does not name does not count
-      intent.json    what a drain under way takes from the log
+      intent.json    what a run under way takes from the log
       plans/         the plans seen, FINGERPRINT.json, and the candidates of their strings
       states/        PERIOD.PART.GENERATION, snapshots
       logs/          PERIOD.PART.GENERATION, rows taken since
@@ -13,7 +13,7 @@
       quarantine/    GENERATION
       attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
-      drain.json     how the last drain went, for those who watch; nothing depends on it
+      last_run.json  how the last run went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
       published-quarantine.json  the same of what was rejected
 
@@ -55,14 +55,14 @@ from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest
 from pipelines.storage.plans import StoredPlans
 from pipelines.storage.written import Held
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 #: Seconds between two looks at whether a lock is free.
 _LOOK = 0.05
 
-#: By folder, the names that drains give to what a commit may leave behind. Nothing else is removed.
+#: By folder, the names that runs give to what a commit may leave behind. Nothing else is removed.
 _LEFT_BEHIND = {
-    "": r"(MANIFEST|intent|published(-quarantine)?)\.json\.new(\.tmp)?|drain\.json\.tmp",
+    "": r"(MANIFEST|intent|published(-quarantine)?)\.json\.new(\.tmp)?|last_run\.json\.tmp",
     "plans": r"[0-9a-f]{64}\.(json|candidates)\.new(\.tmp)?",
 }
 _LEFT_BY_JOBS = {
@@ -148,7 +148,7 @@ class StateFiles:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There are files of generations that the manifest does not know: it is an old copy.
         """
         named, left = set(self.named(manifest)), []
@@ -156,7 +156,7 @@ class StateFiles:
             left += [path for path in _ours(self.root / folder, pattern) if path not in named]
         newest = max((int(path.name.rpartition(".")[2]) for path in left), default=0)
         if newest > manifest.generation + 1:
-            raise DrainError(
+            raise AggregationError(
                 f"{self.root} has files of generation {newest}, but the manifest only knows "
                 f"{manifest.generation}: it was restored from a copy, or there are two"
             )
@@ -171,7 +171,7 @@ def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
 
 
 class StateDirectory:
-    """Where the embedded deployment keeps its state between drains.
+    """Where the embedded deployment keeps its state between runs.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class StateDirectory:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is no manifest.
         """
         return self._files(self.manifest())
@@ -216,24 +216,24 @@ class StateDirectory:
 
     @contextmanager
     def lock(self, wait: float = 0.0) -> Iterator[None]:
-        """Hold the directory against every other drain, in this process and in others.
+        """Hold the directory against every other run, in this process and in others.
 
         Parameters
         ----------
         wait : float
-            Seconds to wait for another drain.
+            Seconds to wait for another run.
 
         Raises
         ------
-        DrainError
-            Another drain holds it, or it cannot be made.
+        AggregationError
+            Another run holds it, or it cannot be made.
         """
         try:
             # Pseudonyms are in it: who else is to read it is for its owner to say.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise DrainError(f"{self.path}: {error.strerror}") from error
+            raise AggregationError(f"{self.path}: {error.strerror}") from error
         try:
             self._hold(descriptor, time.monotonic() + wait)
             yield
@@ -247,7 +247,7 @@ class StateDirectory:
                 return
             except BlockingIOError as error:
                 if time.monotonic() >= deadline:
-                    raise DrainError(f"another drain holds {self.path}") from error
+                    raise AggregationError(f"another run holds {self.path}") from error
             time.sleep(_LOOK)
 
     def manifest(self) -> Manifest:
@@ -255,13 +255,15 @@ class StateDirectory:
 
         Raises
         ------
-        DrainError
+        AggregationError
             Nothing is, or the manifest is damaged.
         """
         try:
             return Manifest.from_json(self._manifest.read_bytes())
         except FileNotFoundError as error:
-            raise DrainError(f"{self.path} holds no drain: there is no MANIFEST.json") from error
+            raise AggregationError(
+                f"{self.path} holds no run: there is no MANIFEST.json"
+            ) from error
 
     def open(self, elsewhere: str | None = None) -> Manifest:
         """Return what is committed, after removing what is not; make a new directory's first.
@@ -275,7 +277,7 @@ class StateDirectory:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is something but no manifest, the manifest is damaged, or it has its files
             elsewhere.
         """
@@ -288,7 +290,7 @@ class StateDirectory:
             files.replace(self._manifest, first.to_json())
         manifest = self.manifest()
         if elsewhere not in (None, manifest.files):
-            raise DrainError(
+            raise AggregationError(
                 f"{self.path} has its files in {manifest.files or 'itself'}, not in {elsewhere}: "
                 "where they are is said once, when a state directory is made"
             )
@@ -308,13 +310,13 @@ class StateDirectory:
         for name in ("plans", *_LEFT_BY_JOBS, "results.db"):
             path = self.path / name
             if any(path.iterdir()) if path.is_dir() else path.exists():
-                raise DrainError(
+                raise AggregationError(
                     f"{self.path} has {name} but MANIFEST.json is missing: it was lost, "
                     "or this is not a state directory"
                 )
 
     def intent(self, manifest: Manifest) -> Intent | None:
-        """Return what an interrupted drain had undertaken on top of ``manifest``, if any did."""
+        """Return what an interrupted run had undertaken on top of ``manifest``, if any did."""
         if not self._intent.exists():
             return None
         intent = Intent.from_json(self._intent.read_bytes())
@@ -340,7 +342,7 @@ class StateDirectory:
         checkpoint("committed")
 
     def collect(self, manifest: Manifest) -> None:
-        """Remove the files of drains that the manifest does not name, and no others."""
+        """Remove the files of runs that the manifest does not name, and no others."""
         for folder, pattern in _LEFT_BEHIND.items():
             files.remove(_ours(self.path / folder, pattern))
         self._files(manifest).collect(manifest)

@@ -1,6 +1,6 @@
 """Files that outlive a crash: named only when whole, checked when read, synced before use.
 
-Everything that a drain leaves passes through here. What the driver writes lies in a folder: it is
+Everything that a run leaves passes through here. What the driver writes lies in a folder: it is
 written beside its name and renamed, so that a name never stands for half a file. What workers
 write may lie in a folder or on another of Beam's file systems: :func:`create` makes it under a
 name that nobody else uses, and the driver moves what counts to its place. :func:`sync` makes a
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from sotto.errors import DrainError, FormatError
+from sotto.errors import AggregationError, FormatError
 
 if TYPE_CHECKING:
     from pipelines.storage.beam_files import BeamPath
@@ -36,7 +36,7 @@ _HEAD = struct.Struct("<8sIIQ")
 _VERSION = 1
 
 
-class LostFileError(DrainError, FileNotFoundError):
+class LostFileError(AggregationError, FileNotFoundError):
     """A file that is committed is not there."""
 
 

@@ -1,6 +1,6 @@
-"""What a drain undertakes to take from the log, or a requeue from quarantine.
+"""What a run undertakes to take from the log, or a requeue from quarantine.
 
-The intent is written before a drain begins and pins which bytes of the log the drain takes, so
+The intent is written before a run begins and pins which bytes of the log the run takes, so
 that a restart after a crash takes exactly those again, however far the log has grown since.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 FORMAT = 3
 
@@ -70,7 +70,7 @@ class Intent:
     Parameters
     ----------
     generation : int
-        The one that the drain will commit.
+        The one that the run will commit.
     clock : int or None
         The latest append time, ms, in the ranges; None if no record has ever been taken.
     items : tuple of WorkItem
@@ -122,7 +122,7 @@ class Intent:
 
         Raises
         ------
-        DrainError
+        AggregationError
             It is not one, or of an unknown format.
 
         Examples
@@ -162,7 +162,7 @@ def load(content: bytes, name: str, known: int) -> Any:
 
     Raises
     ------
-    DrainError
+    AggregationError
         It is not one, or a byte of it is not as :func:`dump` wrote it.
 
     Examples
@@ -173,18 +173,18 @@ def load(content: bytes, name: str, known: int) -> Any:
     >>> load(stored.replace(b"5", b"6", 1), "example.json", 1)
     Traceback (most recent call last):
     ...
-    sotto.errors.DrainError: example.json is damaged: its digest does not match its content
+    sotto.errors.AggregationError: example.json is damaged: its digest does not match its content
     """
     try:
         value = json.loads(content)
         found = value["format"]
         value.pop("digest", None)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DrainError(f"{name} is damaged: it is not the JSON of a document") from error
+        raise AggregationError(f"{name} is damaged: it is not the JSON of a document") from error
     if found != known:
-        raise DrainError(f"{name} has format {found}; this version reads {known}")
+        raise AggregationError(f"{name} has format {found}; this version reads {known}")
     if dump(value) != content:
-        raise DrainError(f"{name} is damaged: its digest does not match its content")
+        raise AggregationError(f"{name} is damaged: its digest does not match its content")
     return value
 
 

@@ -159,7 +159,7 @@ class Manifest:
 
         Raises
         ------
-        DrainError
+        AggregationError
             It is not one, of an unknown format, or damaged.
         """
         value = load(content, "MANIFEST.json", FORMAT)

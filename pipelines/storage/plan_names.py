@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.plan.registry import Registry, check_unchanged, names_of
 
 
@@ -19,7 +19,7 @@ def check_plans(manifest: Manifest, registry: Registry) -> None:
     ------
     PlanError
         A plan has another fingerprint than before.
-    DrainError
+    AggregationError
         Plans are missing, and which.
     """
     check_unchanged(manifest.plans, registry.plans)
@@ -27,7 +27,7 @@ def check_plans(manifest: Manifest, registry: Registry) -> None:
     missing = {found: name for found, name in manifest.plans.items() if found not in names}
     if missing:
         listed = ", ".join(f"{name} ({found})" for found, name in missing.items())
-        raise DrainError(
+        raise AggregationError(
             f"reports have been counted under plans that are missing: {listed}; "
             "give them with --plan"
         )

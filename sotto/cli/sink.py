@@ -1,6 +1,6 @@
 """Write a topic of estimates to a database.
 
-Drains (sotto aggregate --publish) and streaming jobs publish what they estimate to a compacted
+Runs (sotto aggregate --publish) and streaming jobs publish what they estimate to a compacted
 topic, such as reports-estimates. This takes it from there to SQLite or PostgreSQL: the tables that
 sotto estimates, sotto exporter and SQL clients read. How far the topic is taken is kept in the
 database, in the same transactions: the command may be killed at any moment, and goes on when it is
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         if args.follow:
             _follow(sink, stopped, seconds)
             return 0
-        print("\n".join(summary(sink.drain(stopped.is_set))))
+        print("\n".join(summary(sink.run(stopped.is_set))))
         return 130 if stopped.is_set() else 0
 
 
@@ -86,7 +86,7 @@ def _follow(sink: Sink, stopped: threading.Event, seconds: float) -> None:
     begun = False
     while not stopped.is_set():
         try:
-            done = sink.drain(stopped.is_set)
+            done = sink.run(stopped.is_set)
         except (ProjectionError, BrokerError) as error:
             # What cannot be used at the start is for a person to put right.
             if not begun:

@@ -2,7 +2,7 @@
 
 A topic's name says its epoch and its number of partitions, ``reports-e1-p8``: whoever has the name
 sends every message to the partition that all others mean. The number never changes; a new one
-comes with a new epoch, once the old topic is drained.
+comes with a new epoch, once the old topic is aggregated.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def settings_for(retention: int) -> dict[str, str]:
 
 
 def faults(
-    topic: ReportTopic, found: FoundTopic, horizon: int, *, draining: bool = False
+    topic: ReportTopic, found: FoundTopic, horizon: int, *, reading: bool = False
 ) -> list[str]:
     """Return what keeps a topic from being used, each with what to do; empty if nothing does.
 
@@ -135,14 +135,14 @@ def faults(
     found : FoundTopic
     horizon : int
         Milliseconds for which plans accept reports of an event: records must stay as long.
-    draining : bool
+    reading : bool
         Whether the topic is only read. Nobody sends to partitions that were added to it, and what
         is in the others must be counted all the same.
     """
     says = found.settings
     wrong = []
     added = found.partitions > topic.partitions
-    if found.partitions != topic.partitions and not (draining and added):
+    if found.partitions != topic.partitions and not (reading and added):
         wrong.append(
             f"it has {found.partitions} partitions, not {topic.partitions}: reports of one device "
             "would be in two; let it be and create the next epoch"

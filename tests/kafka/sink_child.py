@@ -15,7 +15,7 @@ from sotto.kafka.sinktopics import SinkTopic
 def sunk(broker: Broker, topic: SinkTopic, url: str, **options: object) -> Sunk:
     """Take a topic to a database."""
     with SinkDatabase(url) as database, Sink(broker, topic, database, **options) as sink:  # type: ignore[arg-type]
-        return sink.drain()
+        return sink.run()
 
 
 def killed_sink(file: str, topic: str, url: str, when: str, at: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from drain_logs import Sent, write
+from report_logs import Sent, write
 from step_plans import DAY, HOUR, PERIOD
 
 from clientsdk import MemoryPublisher

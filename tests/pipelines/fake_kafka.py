@@ -24,7 +24,7 @@ from sotto.log.reader import partitions as log_partitions
 
 
 class FakeRecord(NamedTuple):
-    """A record as kafka-python gives it, as far as drains look at it."""
+    """A record as kafka-python gives it, as far as runs look at it."""
 
     offset: int
     timestamp: int
@@ -85,7 +85,7 @@ class FakeCluster:
         wanted = [self.topics[name] for name in names or self.topics]
         return KafkaTopics(Broker("fake:9092"), wanted, accept_loss)
 
-    def check(self, wanted: ReportTopic, horizon: int, *, draining: bool) -> FoundTopic:
+    def check(self, wanted: ReportTopic, horizon: int, *, reading: bool) -> FoundTopic:
         """Say that a topic can be used."""
         return FoundTopic(wanted.partitions, 1, {}, self.ids[str(wanted)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple
 from pathlib import Path
 
-from drain_logs import Sent, faulty, honest
+from report_logs import Sent, faulty, honest
 from step_plans import DAY, plans
 
 from pipelines.storage import files, quarantine

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from drain_logs import Sent
+from report_logs import Sent
 from step_plans import DAY, HOUR, PERIOD, THRESHOLD, category, number, plan
 
 from clientsdk.testing import FakeClock, SeededClient

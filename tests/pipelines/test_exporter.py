@@ -14,8 +14,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from drain_logs import START
-from drain_states import projected
+from committed_states import projected
+from report_logs import START
 from step_plans import plans
 from watched import (
     CANDIDATES,
@@ -31,7 +31,7 @@ from watched import (
     watched,
 )
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.families import Reading, families
@@ -39,7 +39,7 @@ from pipelines.exporter.health import Health
 from pipelines.exporter.lag import WatchedLog
 from pipelines.sinks.results import of_state
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import LogReader, partitions
 from sotto.log.writer import now_ms
 from sotto.wire.reasons import Reason
@@ -64,7 +64,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_reports_and_budgets_are_those_of_the_job(job: Watched) -> None:
     found = samples(exposition(job.state, job.log))
     manifest, tables = StateDirectory(job.state).manifest(), projected(job.state)
-    assert value(found, "sotto_drain_generation") == manifest.generation == 1
+    assert value(found, "sotto_run_generation") == manifest.generation == 1
     assert value(found, "sotto_reports_read_total") == manifest.tally.reports > 0
     assert value(found, "sotto_reports_duplicates_total") == manifest.tally.duplicates > 0
     rejected = {str(row["reason"]): row["rows"] for row in tables["quarantine"]}
@@ -176,7 +176,7 @@ def test_nothing_is_written_and_no_lock_is_needed(copy: Watched) -> None:
     assert (contents(copy.state), contents(copy.log)) == before
 
 
-def test_the_lag_is_what_no_drain_has_taken(copy: Watched) -> None:
+def test_the_lag_is_what_no_run_has_taken(copy: Watched) -> None:
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_records") == 0
     assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_lanes") == 0
@@ -188,10 +188,10 @@ def test_the_lag_is_what_no_drain_has_taken(copy: Watched) -> None:
     assert value(found, "sotto_lag_lanes") == 1
     age = now_ms() / 1000 - sent[0].append / 1000
     assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
-    drain(copy.log, copy.state, plans(), candidates=CANDIDATES)
+    aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES)
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_seconds") == 0
-    assert value(found, "sotto_drain_generation") == 2
+    assert value(found, "sotto_run_generation") == 2
 
 
 def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_a_log_of_which_nothing_is_taken_is_all_lag(copy: Watched) -> None:
     assert value(found, "sotto_source_status", source="database", status="missing") == 1
 
 
-def test_a_drain_under_way_is_seen(copy: Watched) -> None:
+def test_a_run_under_way_is_seen(copy: Watched) -> None:
     append(copy.log, "lane-0", late_messages(3))
 
     seen = {}
@@ -219,19 +219,19 @@ def test_a_drain_under_way_is_seen(copy: Watched) -> None:
     def checkpoint(step: str) -> None:
         seen[step] = samples(exposition(copy.state, copy.log))
 
-    drain(copy.log, copy.state, plans(), candidates=CANDIDATES, checkpoint=checkpoint)
+    aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES, checkpoint=checkpoint)
     assert len(seen) > 5
     for step, found in seen.items():
         for source in ("state", "database", "log"):
             assert value(found, "sotto_source_status", source=source, status="ok") == 1, step
-    assert value(seen["begun"], "sotto_drain_undertaken") == 1
-    assert value(seen["committed"], "sotto_drain_generation") == 2
+    assert value(seen["begun"], "sotto_run_undertaken") == 1
+    assert value(seen["committed"], "sotto_run_generation") == 2
     assert value(seen["committed"], "sotto_database_behind_generations") == 1
     after = samples(exposition(copy.state, copy.log))
-    assert value(after, "sotto_drain_undertaken") == 0
+    assert value(after, "sotto_run_undertaken") == 0
     assert value(after, "sotto_database_behind_generations") == 0
-    assert 0 < value(after, "sotto_drain_duration_seconds") < 60
-    assert value(after, "sotto_drain_age_seconds") < 60
+    assert 0 < value(after, "sotto_run_duration_seconds") < 60
+    assert value(after, "sotto_run_age_seconds") < 60
 
 
 def damage(path: Path) -> None:
@@ -266,9 +266,9 @@ def test_what_is_broken_is_a_metric(
 
 
 def test_a_damaged_note_hides_only_itself(copy: Watched) -> None:
-    damage(copy.state / "drain.json")
+    damage(copy.state / "last_run.json")
     found = samples(exposition(copy.state, copy.log))
-    assert "sotto_drain_age_seconds" not in found
+    assert "sotto_run_age_seconds" not in found
     assert value(found, "sotto_source_status", source="state", status="ok") == 1
 
 
@@ -301,7 +301,7 @@ def test_what_has_not_changed_is_not_read_again(
 
 def test_a_database_that_cannot_be_one_is_refused() -> None:
     for url in ("nonsense", "nodialect://x"):
-        with pytest.raises(DrainError, match="cannot be used"):
+        with pytest.raises(AggregationError, match="cannot be used"):
             Database(url, 10)
 
 

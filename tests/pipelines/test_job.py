@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from drain_logs import faulty, honest, write
-from drain_states import committed
+from committed_states import committed
+from report_logs import faulty, honest, write
 from step_plans import registry
 
 from pipelines.beam import runners

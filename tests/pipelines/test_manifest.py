@@ -10,7 +10,7 @@ from pipelines.aggregation.audit import Totals
 from pipelines.storage.intent import Intent, Mark, Requeue, WorkItem
 from pipelines.storage.manifest import Manifest, Quarantined, Terms, advance
 from pipelines.storage.written import Held, Piece, Tally, Written
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 TERMS = Terms(period=10, horizon=25, retention=30, shards=64)
 ONE = Totals(1, 0, 0, 2, 300, 400, 300, 400)
@@ -63,11 +63,11 @@ def test_a_commit_adds_to_the_tally() -> None:
 
 
 def test_any_byte_that_changes_or_is_missing_is_noticed() -> None:
-    """One digit of ``clock`` or ``first_open`` would let a drain reject all that comes as late."""
+    """One digit of ``clock`` or ``first_open`` would let a run reject all that comes as late."""
     for stored, read in ((manifest().to_json(), Manifest.from_json), (BEGUN, Intent.from_json)):
         for at, byte in enumerate(stored):
             for other in {b"", b"0", b"9", b'"', bytes([byte ^ 1])} - {bytes([byte])}:
-                with pytest.raises(DrainError, match="json"):
+                with pytest.raises(AggregationError, match="json"):
                     read(stored[:at] + other + stored[at + 1 :])
 
 
@@ -86,9 +86,9 @@ def test_any_byte_that_changes_or_is_missing_is_noticed() -> None:
     ],
 )
 def test_what_is_none_is_refused(content: bytes) -> None:
-    with pytest.raises(DrainError, match=r"MANIFEST\.json"):
+    with pytest.raises(AggregationError, match=r"MANIFEST\.json"):
         Manifest.from_json(content)
-    with pytest.raises(DrainError, match=r"intent\.json"):
+    with pytest.raises(AggregationError, match=r"intent\.json"):
         Intent.from_json(content)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drain_logs import START, honest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_logs import START, honest
 from step_plans import registry
 
 from pipelines.aggregation.rows import rows_of

@@ -14,12 +14,12 @@ TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 
 
 def committed(state: Path) -> dict[str, bytes]:
-    """Return every file but the lock, the database and the last drain's note, with its content."""
+    """Return every file but the lock, the database and the last run's note, with its content."""
     return {
         str(path.relative_to(state)): path.read_bytes()
         for path in sorted(state.rglob("*"))
         if path.is_file()
-        and path.name not in ("LOCK", "drain.json")
+        and path.name not in ("LOCK", "last_run.json")
         and not path.name.startswith("results.db")
     }
 

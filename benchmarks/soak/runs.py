@@ -1,4 +1,4 @@
-"""Drains in processes of their own, which are killed where they are told to, or at any moment."""
+"""Runs in processes of their own, which are killed where they are told to, or at any moment."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from typing import NamedTuple
 from benchmarks.soak.schedule import FaultError
 from pipelines.bounded.driver import STEPS as COMMIT_STEPS
 
-#: What a drain that could not go on ends with; why is in its log.
+#: What a run that could not go on ends with; why is in its log.
 REFUSED = 3
 KILLED = -signal.SIGKILL
-#: How long a drain may take, in seconds, on a machine that has much else to do: more is a fault.
+#: How long a run may take, in seconds, on a machine that has much else to do: more is a fault.
 PATIENCE = 900
 _LONG = 20
 
-#: Where a drain may be killed: at a step of its commit, or in the middle of writing a file.
+#: Where a run may be killed: at a step of its commit, or in the middle of writing a file.
 STEPS = (*COMMIT_STEPS, "write")
 
 
 class Orders(NamedTuple):
-    """What a drain is to do.
+    """What a run is to do.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class Orders(NamedTuple):
     file_bytes: int = 0
 
 
-class Drain:
-    """A drain that runs.
+class Run:
+    """A run in a process of its own.
 
     Parameters
     ----------
@@ -89,26 +89,26 @@ class Drain:
             self._process.join()
         self._process.close()
         if status is None:
-            raise FaultError(f"a drain has not ended within {PATIENCE} s")
+            raise FaultError(f"a run has not ended within {PATIENCE} s")
         return status
 
 
 def server() -> ForkServerContext:
-    """Return where drains start quickly: all that they import is there already."""
+    """Return where runs start quickly: all that they import is there already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["benchmarks.soak.drains", "pipelines.bounded.run", "pipelines.sources.topic"]
+        ["benchmarks.soak.runs", "pipelines.bounded.run", "pipelines.sources.topic"]
     )
     return context
 
 
 def run(orders: Orders) -> None:
-    """Drain a topic to its end, and die on the way if so ordered."""
+    """Aggregate a topic to its end, and die on the way if so ordered."""
     from benchmarks.soak.fleet import plan_of
     from clientsdk import Broker
-    from pipelines.bounded.run import drain
+    from pipelines.bounded.run import aggregate
     from pipelines.sources.topic import KafkaTopics
-    from sotto.errors import BrokerError, DrainError
+    from sotto.errors import AggregationError, BrokerError
     from sotto.kafka.topics import ReportTopic
 
     # A limit on the length of files is one on the log's too: what has it begins a log of its own.
@@ -117,7 +117,7 @@ def run(orders: Orders) -> None:
     log = os.open(own, os.O_WRONLY | os.O_CREAT | begun, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    # A drain that takes long says where it is.
+    # A run that takes long says where it is.
     faulthandler.dump_traceback_later(_LONG, repeat=True, file=log)
     if orders.file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (orders.file_bytes, resource.RLIM_INFINITY))
@@ -134,14 +134,14 @@ def run(orders: Orders) -> None:
     broker = Broker.from_file(orders.client_file)
     source = KafkaTopics(broker, [ReportTopic.parse(orders.topic)])
     try:
-        drain(
+        aggregate(
             source,
             Path(orders.state),
             [plan_of()],
             max_reports=orders.max_reports,
             checkpoint=reached,
         )
-    except (DrainError, BrokerError) as error:
+    except (AggregationError, BrokerError) as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         sys.exit(REFUSED)
 

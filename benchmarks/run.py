@@ -3,7 +3,7 @@
 Devices send weekly what they recorded, five metrics of five mechanisms on a ladder of three rungs
 (at once, after a day, after a week): every message has five reports. A larger log has more weeks,
 not more devices a week, so that the live state stays as it is and the rate has to. Every size is
-drained in a process of its own that is bound to one core. The plain bound beside it is what
+aggregated in a process of its own that is bound to one core. The plain bound beside it is what
 reading the same log, decoding it and adding its rows up costs, without deduplication, ladder,
 budgets, state or commits.
 """
@@ -78,7 +78,7 @@ def plan() -> CompiledPlan:
     document = {
         "format": 2,
         "collector": "benchmark.example",
-        "plan": "drain",
+        "plan": "run",
         "version": 1,
         "owner": "benchmark@benchmark.example",
         "expires": 4_102_444_800_000,
@@ -175,11 +175,11 @@ def write(log: Path, plan: CompiledPlan, reports: int) -> int:
 
 
 class Measured(NamedTuple):
-    """What draining a log took."""
+    """What aggregating a log took."""
 
     reports: int
     counted: int
-    drains: int
+    runs: int
     cpu: float
     wall: float
     peak: float
@@ -187,10 +187,10 @@ class Measured(NamedTuple):
 
 
 def measure(log: Path, state: Path) -> Measured:
-    """Drain a log on one core."""
-    # Beam is imported by the processes that drain alone, and before their clock starts.
+    """Aggregate a log on one core."""
+    # Beam is imported by the processes that aggregate alone, and before their clock starts.
     from pipelines.aggregation.memory import keep_freed_memory
-    from pipelines.bounded.run import drain
+    from pipelines.bounded.run import aggregate
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()
@@ -198,13 +198,13 @@ def measure(log: Path, state: Path) -> Measured:
     registry = Registry([compiled])
     bound = _bound(log, registry)
     cpu, wall = time.process_time(), time.perf_counter()
-    result = drain(
+    result = aggregate(
         log, state, [compiled], candidates={compiled.fingerprint: {"destination": CANDIDATES}}
     )
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     tally = result.tally
-    return Measured(tally.reports, tally.counted, result.drains, cpu, wall, peak, bound)
+    return Measured(tally.reports, tally.counted, result.runs, cpu, wall, peak, bound)
 
 
 def _bound(log: Path, registry: Registry) -> float:
@@ -221,7 +221,7 @@ def _bound(log: Path, registry: Registry) -> float:
 
 
 def measured(write: Callable[[Path, CompiledPlan, int], object]) -> Iterator[Measured]:
-    """Yield what draining logs of ``MILLIONS`` takes, each in a process of its own.
+    """Yield what aggregating logs of ``MILLIONS`` takes, each in a process of its own.
 
     Parameters
     ----------
@@ -236,8 +236,8 @@ def measured(write: Callable[[Path, CompiledPlan, int], object]) -> Iterator[Mea
 
 
 def measured_apart(log: Path, state: Path) -> Measured:
-    """Return what draining a log takes in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.drain", str(log), str(state)]
+    """Return what aggregating a log takes in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.run", str(log), str(state)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return Measured(*json.loads(output))
 
@@ -252,7 +252,7 @@ def main() -> None:
     row(
         (
             "reports",
-            "drains",
+            "runs",
             "CPU s",
             "wall s",
             "reports/s",
@@ -265,7 +265,7 @@ def main() -> None:
         row(
             (
                 f"{got.reports:,}",
-                f"{got.drains}",
+                f"{got.runs}",
                 f"{got.cpu:.2f}",
                 f"{got.wall:.2f}",
                 f"{got.reports / got.cpu:,.0f}",

@@ -1,4 +1,4 @@
-"""Draining topics of a real broker: like a log, over TLS, killed at every step; what is refused."""
+"""Aggregating topics of a real broker: like a log, over TLS, killed at every step; refusals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from aggregated import aggregated, committed, contents, killed, produce, projected
 from confluent_kafka import Producer
-from drained import committed, contents, drained, killed, produce, projected
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from yesterday import publish
@@ -22,9 +22,9 @@ from yesterday import publish
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from pipelines.bounded.driver import STEPS
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import BrokerError, DrainError
+from sotto.errors import AggregationError, BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import ReportTopic
 from sotto.log.writer import LogWriter
@@ -65,17 +65,17 @@ def test_a_topic_gives_what_a_log_with_the_same_records_gives(broker, topic, rea
             writer.append(record.value, record.timestamp)
     for name in ("of-log", "of-topic"):
         shutil.copytree(new_state(tmp_path / "empty"), tmp_path / name)
-    one = drain(tmp_path / "log", tmp_path / "of-log", [small_plan()], max_reports=30)
-    other = drained(broker, topic, tmp_path / "of-topic")
+    one = aggregate(tmp_path / "log", tmp_path / "of-log", [small_plan()], max_reports=30)
+    other = aggregated(broker, topic, tmp_path / "of-topic")
     assert contents(tmp_path / "of-log") == contents(tmp_path / "of-topic")
     assert (one.tally, one.rejects) == (other.tally, other.rejects)
-    assert other.drains == one.drains >= 2
+    assert other.runs == one.runs >= 2
     assert other.tally.reports == sent == 2 * DEVICES
     assert (other.tally.counted, other.rejects) == (DEVICES, {"malformed": 3})
 
 
 class World(NamedTuple):
-    """A topic, and what undisturbed drains make of it."""
+    """A topic, and what undisturbed runs make of it."""
 
     topic: ReportTopic
     empty: Path
@@ -96,13 +96,13 @@ def world(broker, make_topic, tmp_path_factory, worlds) -> World:
         produce(broker, topic, b"no report", partition=1)
         empty = new_state(folder / "empty")
         shutil.copytree(empty, folder / "done")
-        assert drained(broker, topic, folder / "done").drains >= 2
+        assert aggregated(broker, topic, folder / "done").runs >= 2
         worlds["one"] = World(topic, empty, folder / "done")
     return worlds["one"]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_drain_killed_at_any_step_goes_on(local, broker, world, server, tmp_path, step):
+def test_a_run_killed_at_any_step_goes_on(local, broker, world, server, tmp_path, step):
     state = tmp_path / "state"
     shutil.copytree(world.empty, state)
     where = (str(local.client_file), str(world.topic), str(state), step)
@@ -111,7 +111,7 @@ def test_a_drain_killed_at_any_step_goes_on(local, broker, world, server, tmp_pa
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
     process.close()
-    drained(broker, world.topic, state)
+    aggregated(broker, world.topic, state)
     assert committed(state) == committed(world.done)
     assert projected(state) == projected(world.done)
 
@@ -126,11 +126,11 @@ def test_what_was_undertaken_is_taken_though_the_topic_has_grown(broker, topic, 
 
     publish(broker, topic, 4)
     with pytest.raises(StoppedError):
-        drained(broker, topic, tmp_path, checkpoint=stop)
+        aggregated(broker, topic, tmp_path, checkpoint=stop)
     publish(broker, topic, 3, first=4)
     stops = iter([True])
-    assert drained(broker, topic, tmp_path, stop=lambda: next(stops)).tally.reports == 8
-    assert drained(broker, topic, tmp_path).tally.reports == 6
+    assert aggregated(broker, topic, tmp_path, stop=lambda: next(stops)).tally.reports == 8
+    assert aggregated(broker, topic, tmp_path).tally.reports == 6
 
 
 def test_transactions_are_counted_once_they_are_committed(broker, topic, tmp_path):
@@ -143,19 +143,19 @@ def test_transactions_are_counted_once_they_are_committed(broker, topic, tmp_pat
         for partition in range(topic.partitions):
             producer.send(str(topic), value, partition=partition)
         producer.flush(10)
-        before = drained(broker, topic, tmp_path)
+        before = aggregated(broker, topic, tmp_path)
         assert (before.tally.reports, before.rejects) == (0 if commit else 4, {})
         (producer.commit_transaction if commit else producer.abort_transaction)()
     producer.close()
-    result = drained(broker, topic, tmp_path)
+    result = aggregated(broker, topic, tmp_path)
     assert (result.tally.reports, result.rejects) == (0, {"malformed": topic.partitions})
-    assert drained(broker, topic, tmp_path).drains == 0
+    assert aggregated(broker, topic, tmp_path).runs == 0
 
 
 def test_poison_never_stops_the_job(broker, topic, tmp_path):
     produce(broker, topic, None, b"", b"S", b"SO" * 30, bytes(1_000_000), partition=3)
     publish(broker, topic, 1)
-    result = drained(broker, topic, tmp_path)
+    result = aggregated(broker, topic, tmp_path)
     assert (result.tally.reports, result.rejects) == (2, {"malformed": 4, "unknown_version": 1})
 
 
@@ -168,10 +168,10 @@ def test_compressions_that_are_not_read_here_stop_nothing(broker, topic, tmp_pat
             foreign.produce(str(topic), b"no report" * 50, partition=1)
         assert foreign.flush(10) == 0
     publish(broker, topic, 1)
-    result = drained(broker, topic, tmp_path)
+    result = aggregated(broker, topic, tmp_path)
     assert (result.tally.reports, result.rejects["malformed"]) == (2, 20)
     assert result.rejects["corrupt_log"] >= 1
-    assert drained(broker, topic, tmp_path).drains == 0
+    assert aggregated(broker, topic, tmp_path).runs == 0
 
 
 def test_times_of_the_senders_are_refused(broker, topic, tmp_path):
@@ -179,29 +179,29 @@ def test_times_of_the_senders_are_refused(broker, topic, tmp_path):
     publish(broker, topic, 1)
     configure(broker, topic, "message.timestamp.type", "CreateTime")
     with pytest.raises(BrokerError, match="set it to LogAppendTime"):
-        drained(broker, topic, tmp_path)
+        aggregated(broker, topic, tmp_path)
     produce(broker, topic, b"forged")
     configure(broker, topic, "message.timestamp.type", "LogAppendTime")
-    result = drained(broker, topic, tmp_path)
+    result = aggregated(broker, topic, tmp_path)
     assert (result.tally.reports, result.rejects) == (2, {"corrupt_log": 1})
 
 
 def test_records_deleted_uncounted_are_refused(broker, topic, tmp_path):
     produce(broker, topic, b"one", b"two")
-    assert drained(broker, topic, tmp_path).rejects == {"malformed": 2}
+    assert aggregated(broker, topic, tmp_path).rejects == {"malformed": 2}
     produce(broker, topic, b"three", b"four", b"five")
     with admin(broker) as client:
         client.delete_records({TopicPartition(str(topic), 0): 4})
-    with pytest.raises(DrainError, match=r"/0 begins at offset 4, and 2 is the next"):
-        drained(broker, topic, tmp_path)
-    result = drained(broker, topic, tmp_path, accept_loss=True)
+    with pytest.raises(AggregationError, match=r"/0 begins at offset 4, and 2 is the next"):
+        aggregated(broker, topic, tmp_path)
+    result = aggregated(broker, topic, tmp_path, accept_loss=True)
     assert result.rejects == {"corrupt_log": 1, "malformed": 1}
-    assert drained(broker, topic, tmp_path).drains == 0
+    assert aggregated(broker, topic, tmp_path).runs == 0
 
 
 def test_a_topic_made_again_is_refused(broker, topic, tmp_path):
     produce(broker, topic, b"one")
-    drained(broker, topic, tmp_path)
+    aggregated(broker, topic, tmp_path)
     with admin(broker) as client:
         client.delete_topics([str(topic)])
     with connected(broker) as topics:
@@ -209,16 +209,16 @@ def test_a_topic_made_again_is_refused(broker, topic, tmp_path):
             time.sleep(0.05)
         topics.create(topic, 1, small_plan().horizon)
     produce(broker, topic, b"another", b"and another")
-    with pytest.raises(DrainError, match="deleted and made again"):
-        drained(broker, topic, tmp_path)
+    with pytest.raises(AggregationError, match="deleted and made again"):
+        aggregated(broker, topic, tmp_path)
 
 
-def test_a_topic_to_which_partitions_were_added_is_drained_to_its_end(broker, topic, tmp_path):
+def test_a_topic_to_which_partitions_were_added_is_aggregated_to_its_end(broker, topic, tmp_path):
     """Publishers and the next epoch refuse it; what it holds was acknowledged."""
     publish(broker, topic, 2)
     with admin(broker) as client:
         client.create_partitions({str(topic): topic.partitions + 1})
-    assert drained(broker, topic, tmp_path).tally.reports == 4
+    assert aggregated(broker, topic, tmp_path).tally.reports == 4
 
 
 def command(*given: object) -> list[str]:
@@ -232,7 +232,7 @@ def plan_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_command_drains_over_tls(secured, make_topic, tmp_path, plan_file):
+def test_the_command_aggregates_over_tls(secured, make_topic, tmp_path, plan_file):
     broker = Broker.from_file(secured.client_file)
     topic = make_topic(broker)
     publish(broker, topic, 2)
@@ -241,7 +241,7 @@ def test_the_command_drains_over_tls(secured, make_topic, tmp_path, plan_file):
         command("--plan", plan_file, *where), capture_output=True, text=True, check=False
     )
     assert (done.stderr, done.returncode) == ("", 0)
-    assert done.stdout.startswith("generation 1: 4 reports, 4 messages, 1 drains")
+    assert done.stdout.startswith("generation 1: 4 reports, 4 messages, 1 runs")
     assert "password" not in done.stdout
 
 
@@ -266,5 +266,5 @@ def test_following_outlives_a_broker_that_is_killed(local, broker, topic, tmp_pa
     finally:
         follower.send_signal(signal.SIGTERM)
         follower.communicate(timeout=30)
-    drained(broker, topic, tmp_path / "state")
+    aggregated(broker, topic, tmp_path / "state")
     assert StateDirectory(tmp_path / "state").manifest().tally.reports == 6

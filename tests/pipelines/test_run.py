@@ -1,4 +1,4 @@
-"""Draining whole logs: against the rules, however they are cut, and when something is wrong."""
+"""Aggregating whole logs: against the rules, however they are cut, and when something is wrong."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from drain_logs import START, Device, Sent, faulty, honest, write
-from drain_reference import Expected, expected
-from drain_states import committed, counted, projected
+from committed_states import committed, counted, projected
+from report_logs import START, Device, Sent, faulty, honest, write
+from run_reference import Expected, expected
 from step_plans import DAY, HOUR, PERIOD, plans, registry
 
 from pipelines.aggregation import parts
 from pipelines.aggregation.counts import pack_matrix, unpack_matrix
-from pipelines.bounded.run import DrainResult, drain
+from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sinks.results import of_state
 from pipelines.storage import files, quarantine
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
 from sotto.cli.aggregate import summary
-from sotto.errors import DrainError, PlanError
+from sotto.errors import AggregationError, PlanError
 from sotto.log.writer import LogWriter
 from sotto.wire.format import Row, decode_message
 
@@ -38,7 +38,7 @@ CANDIDATES = {plans()[1].fingerprint: {"path": ("home", "away")}}
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("drain") / "log", honest(30, 4, 1) + faulty(2))
+    return write(tmp_path_factory.mktemp("run") / "log", honest(30, 4, 1) + faulty(2))
 
 
 @pytest.fixture(scope="module")
@@ -47,28 +47,28 @@ def truth(log: Path) -> Expected:
 
 
 @pytest.fixture(scope="module")
-def one_drain(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DrainResult]:
-    state = tmp_path_factory.mktemp("drain") / "state"
-    return state, drain(log, state, plans(), candidates=CANDIDATES)
+def one_run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    state = tmp_path_factory.mktemp("run") / "state"
+    return state, aggregate(log, state, plans(), candidates=CANDIDATES)
 
 
 @pytest.fixture(scope="module")
-def five_drains(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DrainResult]:
-    state = tmp_path_factory.mktemp("drain") / "state"
-    result = drain(log, state, plans(), candidates=CANDIDATES, max_reports=110)
-    assert result.drains == 5
+def five_runs(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    state = tmp_path_factory.mktemp("run") / "state"
+    result = aggregate(log, state, plans(), candidates=CANDIDATES, max_reports=110)
+    assert result.runs == 5
     return state, result
 
 
-@pytest.fixture(params=["one_drain", "five_drains"])
-def drained(request: pytest.FixtureRequest) -> Iterator[tuple[Path, DrainResult]]:
+@pytest.fixture(params=["one_run", "five_runs"])
+def aggregated(request: pytest.FixtureRequest) -> Iterator[tuple[Path, RunResult]]:
     return request.getfixturevalue(request.param)
 
 
 def test_counts_and_audits_are_those_of_the_rules(
-    drained: tuple[Path, DrainResult], truth: Expected
+    aggregated: tuple[Path, RunResult], truth: Expected
 ) -> None:
-    state, result = drained
+    state, result = aggregated
     assert counted(state) == truth.counts
     audits = StateDirectory(state).manifest().audit()
     assert truth.audits == {
@@ -78,8 +78,8 @@ def test_counts_and_audits_are_those_of_the_rules(
     assert result.tally.reports == truth.fates["reports"]
 
 
-def test_no_report_vanishes(drained: tuple[Path, DrainResult], truth: Expected) -> None:
-    _, result = drained
+def test_no_report_vanishes(aggregated: tuple[Path, RunResult], truth: Expected) -> None:
+    _, result = aggregated
     tally, rejects = result.tally, result.rejects
     undecodable = {"malformed", "unknown_plan", "impossible_level"}
     refused = sum(number for reason, number in rejects.items() if reason not in undecodable)
@@ -92,15 +92,15 @@ def test_no_report_vanishes(drained: tuple[Path, DrainResult], truth: Expected) 
 
 
 def test_cutting_a_log_changes_nothing(
-    one_drain: tuple[Path, DrainResult], five_drains: tuple[Path, DrainResult]
+    one_run: tuple[Path, RunResult], five_runs: tuple[Path, RunResult]
 ) -> None:
     contents = []
-    for state, _ in (one_drain, five_drains):
+    for state, _ in (one_run, five_runs):
         content = projected(state, without=("revision",))
         del content["meta"], content["quarantine"]
         contents.append(content)
     assert contents[0] == contents[1]
-    messages = [sorted(m for _, m in rejected(state)) for state, _ in (one_drain, five_drains)]
+    messages = [sorted(m for _, m in rejected(state)) for state, _ in (one_run, five_runs)]
     assert messages[0] == messages[1]
 
 
@@ -113,7 +113,7 @@ def test_every_number_is_the_same_however_reports_are_cut_into_runs(
     source, fates = random.Random(seed), []
     for reports in (10**6, source.randint(8, 20), source.randint(21, 90)):
         state = tmp_path / str(reports)
-        result = drain(log, state, plans(), max_reports=reports)
+        result = aggregate(log, state, plans(), max_reports=reports)
         manifest = StateDirectory(state).manifest()
         assert manifest.tally == result.tally
         kept = Counter[str]()
@@ -137,8 +137,8 @@ def rejected(state: Path) -> list[tuple[str, bytes]]:
     ]
 
 
-def test_quarantine_keeps_bytes_and_reasons(one_drain: tuple[Path, DrainResult]) -> None:
-    found = rejected(one_drain[0])
+def test_quarantine_keeps_bytes_and_reasons(one_run: tuple[Path, RunResult]) -> None:
+    found = rejected(one_run[0])
     assert ("malformed", b"no report") in found
     rows = [
         (reason, row.event)
@@ -150,12 +150,12 @@ def test_quarantine_keeps_bytes_and_reasons(one_drain: tuple[Path, DrainResult])
     assert rows == [("future", START + DAY)] * 2 + [("late", START)] * 3
 
 
-def test_estimates_are_those_of_the_counts(one_drain: tuple[Path, DrainResult]) -> None:
+def test_estimates_are_those_of_the_counts(one_run: tuple[Path, RunResult]) -> None:
     from mechanisms.estimators.frequency import frequencies
 
-    content = projected(one_drain[0])
+    content = projected(one_run[0])
     first = plans()[0]
-    for key, matrix in counted(one_drain[0]).items():
+    for key, matrix in counted(one_run[0]).items():
         if (key.fingerprint, key.metric) != (first.fingerprint, 0):
             continue
         rows = [
@@ -182,15 +182,15 @@ def test_estimates_are_those_of_the_counts(one_drain: tuple[Path, DrainResult]) 
     }
 
 
-def test_nothing_new_is_no_commit(log: Path, one_drain: tuple[Path, DrainResult]) -> None:
-    state, _ = one_drain
+def test_nothing_new_is_no_commit(log: Path, one_run: tuple[Path, RunResult]) -> None:
+    state, _ = one_run
     before = committed(state)
-    assert drain(log, state, plans()).drains == 0
+    assert aggregate(log, state, plans()).runs == 0
     assert committed(state) == before
 
 
-def test_only_what_is_committed_is_kept(five_drains: tuple[Path, DrainResult]) -> None:
-    state, _ = five_drains
+def test_only_what_is_committed_is_kept(five_runs: tuple[Path, RunResult]) -> None:
+    state, _ = five_runs
     manifest = StateDirectory(state).manifest()
     named = {"MANIFEST.json"}
     named |= {f"plans/{plan.fingerprint.hex()}.json" for plan in plans()}
@@ -216,7 +216,7 @@ def test_a_state_directory_is_its_owner_s_unless_it_was_made_otherwise(tmp_path:
     before = os.umask(0o022)
     try:
         for name in ("made", "shared"):
-            drain(log, tmp_path / name, plans())
+            aggregate(log, tmp_path / name, plans())
             found[name] = (tmp_path / name).stat().st_mode & 0o777
     finally:
         os.umask(before)
@@ -228,10 +228,10 @@ def test_as_of_is_what_a_shorter_log_gives(tmp_path: Path) -> None:
     moment = START + PERIOD + DAY
     log = write(tmp_path / "log", sent)
     shorter = write(tmp_path / "shorter", [one for one in sent if one.append <= moment])
-    drain(log, tmp_path / "one", plans(), as_of=moment)
-    drain(shorter, tmp_path / "two", plans())
+    aggregate(log, tmp_path / "one", plans(), as_of=moment)
+    aggregate(shorter, tmp_path / "two", plans())
     assert counted(tmp_path / "one") == counted(tmp_path / "two") != {}
-    drain(log, tmp_path / "one", plans())
+    aggregate(log, tmp_path / "one", plans())
     assert counted(tmp_path / "one") == expected(log, registry()).counts
 
 
@@ -240,11 +240,11 @@ def test_a_window_is_estimated_again_only_when_it_changes(tmp_path: Path) -> Non
     colour = device.plan.metric("colour")
     early, late = device.chain(colour, START, 1), device.chain(colour, START + 4 * DAY, 1)
     log = write(tmp_path / "log", early, lanes=1)
-    drain(log, tmp_path / "state", plans())
+    aggregate(log, tmp_path / "state", plans())
     with LogWriter(log, "lane-0", fsync="never") as writer:
         for append, message in [*late, *early]:
             writer.append(message, append)
-    drain(log, tmp_path / "state", plans())
+    aggregate(log, tmp_path / "state", plans())
     revisions = [row["revision"] for row in projected(tmp_path / "state")["windows"]]
     assert revisions == [1, 2]
 
@@ -255,10 +255,10 @@ def test_a_window_whose_reports_are_all_taken_back_has_no_results(tmp_path: Path
     event = START - START % HOUR
     row = Row(0, device.pseudonym, bytes(16), event, b"\0")
     log = write(tmp_path / "log", [device.send(event + DAY, colour, row)], lanes=1)
-    drain(log, tmp_path / "state", plans())
+    aggregate(log, tmp_path / "state", plans())
     assert len(projected(tmp_path / "state")["windows"]) == 1
     write(log, [device.send(event + DAY, colour, row._replace(payload=b"\1"))], lanes=1)
-    assert drain(log, tmp_path / "state", plans()).rejects == {"revoked": 2}
+    assert aggregate(log, tmp_path / "state", plans()).rejects == {"revoked": 2}
     content = projected(tmp_path / "state")
     assert (content["windows"], content["estimates"]) == ([], [])
 
@@ -270,13 +270,13 @@ def small(tmp_path: Path) -> Path:
 
 def test_a_database_that_is_deleted_is_made_again(small: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    drain(small, state, plans(), max_reports=30)
+    aggregate(small, state, plans(), max_reports=30)
     before = projected(state)
     (state / "results.db").unlink()
-    assert drain(small, state, plans()).drains == 0
+    assert aggregate(small, state, plans()).runs == 0
     assert projected(state) == before
     elsewhere = f"sqlite:///{tmp_path / 'elsewhere.db'}"
-    drain(small, state, plans(), elsewhere)
+    aggregate(small, state, plans(), elsewhere)
     assert projected(elsewhere) == before
 
 
@@ -285,36 +285,36 @@ def test_a_database_of_another_generation_is_brought_up_to_date(
 ) -> None:
     state = tmp_path / "state"
     stops = iter([False, True])
-    drain(small, state, plans(), max_reports=30, stop=lambda: next(stops))
+    aggregate(small, state, plans(), max_reports=30, stop=lambda: next(stops))
     (state / "results.db").rename(tmp_path / "old.db")
     old = f"sqlite:///{tmp_path / 'old.db'}"
-    drain(small, state, plans(), max_reports=30)
+    aggregate(small, state, plans(), max_reports=30)
     assert projected(old)["meta"][0]["projected_generation"] == 1
-    drain(small, state, plans(), old)
+    aggregate(small, state, plans(), old)
     assert projected(old) == projected(state)
 
 
 def test_a_database_ahead_of_the_state_is_refused(small: Path, tmp_path: Path) -> None:
     state, copy = tmp_path / "state", tmp_path / "copy"
     stops = iter([False, True])
-    drain(small, state, plans(), max_reports=30, stop=lambda: next(stops))
+    aggregate(small, state, plans(), max_reports=30, stop=lambda: next(stops))
     shutil.copytree(state, copy)
-    drain(small, state, plans(), max_reports=30)
-    with pytest.raises(DrainError, match="restored from a copy"):
-        drain(small, copy, plans(), of_state(state))
-    with pytest.raises(DrainError, match="another state directory"):
-        drain(small, tmp_path / "new", plans(), of_state(state))
+    aggregate(small, state, plans(), max_reports=30)
+    with pytest.raises(AggregationError, match="restored from a copy"):
+        aggregate(small, copy, plans(), of_state(state))
+    with pytest.raises(AggregationError, match="another state directory"):
+        aggregate(small, tmp_path / "new", plans(), of_state(state))
 
 
 def test_results_of_a_copy_that_went_another_way_are_made_anew(small: Path, tmp_path: Path) -> None:
     state, copy = tmp_path / "state", tmp_path / "copy"
     database = f"sqlite:///{tmp_path / 'results.db'}"
     stops = iter([False, True, False, True])
-    drain(small, state, plans(), database, max_reports=20, stop=lambda: next(stops))
+    aggregate(small, state, plans(), database, max_reports=20, stop=lambda: next(stops))
     shutil.copytree(state, copy)
-    drain(small, state, plans(), database, max_reports=30, stop=lambda: next(stops))
-    drain(small, copy, plans(), max_reports=20)
-    drain(small, copy, plans(), database)
+    aggregate(small, state, plans(), database, max_reports=30, stop=lambda: next(stops))
+    aggregate(small, copy, plans(), max_reports=20)
+    aggregate(small, copy, plans(), database)
     assert projected(database) == projected(copy)
 
 
@@ -323,19 +323,19 @@ def test_a_plan_may_be_added_and_is_kept(tmp_path: Path) -> None:
     state = tmp_path / "state"
     sent = honest(6, 1, 7)
     log = write(tmp_path / "log", [one for one in sent if one.message[8:40] == first.fingerprint])
-    drain(log, state, [first])
+    aggregate(log, state, [first])
     with LogWriter(log, "lane-0", fsync="never") as writer:
         for append, message in sent:
             writer.append(message, append)
-    drain(log, state, [second, first])
+    aggregate(log, state, [second, first])
     assert counted(state) == expected(log, registry_of(first, second)).counts
     before = committed(state)
     for given in ([second], []):
-        assert drain(log, state, given).drains == 0
+        assert aggregate(log, state, given).runs == 0
         assert committed(state) == before
     StateDirectory(state).plans.path(first.fingerprint_hex).unlink()
-    with pytest.raises(DrainError, match=f"step version 1.*{first.fingerprint_hex}.*--plan"):
-        drain(log, state)
+    with pytest.raises(AggregationError, match=f"step version 1.*{first.fingerprint_hex}.*--plan"):
+        aggregate(log, state)
 
 
 def registry_of(*given: object) -> object:
@@ -358,11 +358,11 @@ def test_a_plan_that_comes_late_cannot_count_into_a_closed_period(tmp_path: Path
     sent += [one._replace(append=end + DAY) for one in other.chain(short.metrics[0], end)]
     log = write(tmp_path / "log", sent, lanes=1)
     state = tmp_path / "state"
-    drain(log, state, [short])
+    aggregate(log, state, [short])
     with LogWriter(log, "lane-0", fsync="never") as writer:
         for _, message in new.chain(long.metrics[0], START):
             writer.append(message, end + DAY)
-    result = drain(log, state, [short, long])
+    result = aggregate(log, state, [short, long])
     assert result.rejects == {"late": 8}
     assert result.tally.counted == 0
 
@@ -372,28 +372,28 @@ def test_plans_of_two_collectors_or_of_one_name_are_refused(small: Path, tmp_pat
 
     twice = [plan(1, 4, category("colour", size, 0.5)) for size in (3, 4)]
     with pytest.raises(PlanError, match="plan step version 1 has two fingerprints"):
-        drain(small, tmp_path / "state", twice)
-    with pytest.raises(DrainError, match="has no plans yet: give them with --plan"):
-        drain(small, tmp_path / "state", [])
+        aggregate(small, tmp_path / "state", twice)
+    with pytest.raises(AggregationError, match="has no plans yet: give them with --plan"):
+        aggregate(small, tmp_path / "state", [])
 
 
-def test_a_second_drain_has_to_wait(small: Path, tmp_path: Path) -> None:
+def test_a_second_run_has_to_wait(small: Path, tmp_path: Path) -> None:
     with (
         StateDirectory(tmp_path / "state").lock(),
-        pytest.raises(DrainError, match="another drain"),
+        pytest.raises(AggregationError, match="another run"),
     ):
-        drain(small, tmp_path / "state", plans())
+        aggregate(small, tmp_path / "state", plans())
 
 
 def test_quarantine_is_removed_after_its_retention(tmp_path: Path) -> None:
     state = tmp_path / "state"
     log = write(tmp_path / "log", [Sent(START, b"no report")], lanes=1)
-    drain(log, state, plans())
+    aggregate(log, state, plans())
     assert (state / "quarantine" / "1").exists()
     for day, kept in ((29, True), (30, False)):
         with LogWriter(log, "lane-0", fsync="never") as writer:
             writer.append(b"no report either", START + day * DAY)
-        drain(log, state, plans())
+        aggregate(log, state, plans())
         assert (state / "quarantine" / "1").exists() == kept
     assert projected(state)["quarantine"] == [
         {"generation": 0, "reason": "malformed", "rows": 1, "requeued": 0},
@@ -410,7 +410,7 @@ def test_a_damaged_log_is_quarantined_and_the_rest_counted(tmp_path: Path) -> No
     content = bytearray(segment.read_bytes())
     content[16 + 16 + 60] ^= 1
     segment.write_bytes(content)
-    result = drain(log, tmp_path / "state", plans())
+    result = aggregate(log, tmp_path / "state", plans())
     assert result.rejects == {"corrupt_log": 1}
     assert result.tally.counted == 2
 
@@ -432,7 +432,7 @@ def test_damaged_state_is_an_error(
     if folder == "states":
         monkeypatch.setattr(storedstates, "SHORT", 0)
     state = tmp_path / "state"
-    drain(small, state, plans())
+    aggregate(small, state, plans())
     paths = list((state / folder).iterdir())
     for path in paths:
         if damage is None:
@@ -441,43 +441,43 @@ def test_damaged_state_is_an_error(
             path.write_bytes(damage(path.read_bytes()))
     manifest = (state / "MANIFEST.json").read_bytes()
     write(small, honest(6, 1, 8))
-    with pytest.raises(DrainError, match="|".join(re.escape(path.name) for path in paths)):
-        drain(small, state, plans())
+    with pytest.raises(AggregationError, match="|".join(re.escape(path.name) for path in paths)):
+        aggregate(small, state, plans())
     assert (state / "MANIFEST.json").read_bytes() == manifest
 
 
 def test_missing_pieces_are_errors(small: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with pytest.raises(DrainError, match="no log"):
-        drain(tmp_path / "none", state, plans())
-    with pytest.raises(DrainError, match="max_reports"):
-        drain(small, state, plans(), max_reports=0)
-    drain(small, state, plans())
+    with pytest.raises(AggregationError, match="no log"):
+        aggregate(tmp_path / "none", state, plans())
+    with pytest.raises(AggregationError, match="max_reports"):
+        aggregate(small, state, plans(), max_reports=0)
+    aggregate(small, state, plans())
     (state / "MANIFEST.json").unlink()
-    with pytest.raises(DrainError, match="MANIFEST"):
-        drain(small, state, plans())
-    with pytest.raises(DrainError, match="no drain"):
+    with pytest.raises(AggregationError, match="MANIFEST"):
+        aggregate(small, state, plans())
+    with pytest.raises(AggregationError, match="no run"):
         StateDirectory(tmp_path / "nowhere").manifest()
 
 
 @pytest.mark.parametrize(
     "folder", ["plans", "states", "logs", "counts", "quarantine", "results.db"]
 )
-def test_a_directory_that_nobody_drained_into_is_not_taken_over(
+def test_a_directory_that_nobody_aggregated_into_is_not_taken_over(
     small: Path, tmp_path: Path, folder: str
 ) -> None:
     state = tmp_path / "state"
     kept = state / folder if folder == "results.db" else state / folder / "12"
     kept.parent.mkdir(parents=True)
     kept.write_text("mine")
-    with pytest.raises(DrainError, match=r"MANIFEST\.json is missing"):
-        drain(small, state, plans())
+    with pytest.raises(AggregationError, match=r"MANIFEST\.json is missing"):
+        aggregate(small, state, plans())
     assert [path for path in state.rglob("*") if path.is_file() and path.name != "LOCK"] == [kept]
 
 
-def test_only_names_that_drains_give_are_removed(small: Path, tmp_path: Path) -> None:
+def test_only_names_that_runs_give_are_removed(small: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    drain(small, state, plans())
+    aggregate(small, state, plans())
     before = committed(state)
     strangers = (
         "notes.tmp",
@@ -499,7 +499,7 @@ def test_only_names_that_drains_give_are_removed(small: Path, tmp_path: Path) ->
     (state / "attempts" / "a").mkdir(parents=True)
     for name in (*strangers, *ours):
         (state / name).write_text("x")
-    drain(small, state, plans())
+    aggregate(small, state, plans())
     assert set(committed(state)) == {*before, *strangers}
 
 
@@ -521,38 +521,40 @@ class FullDisk:
 def test_a_full_disk_leaves_the_last_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At every single write: an error, the last commit, and success with the next drain."""
+    """At every single write: an error, the last commit, and success with the next run."""
     sent = honest(20, 1, 7)
     log = write(tmp_path / "log", sent[: len(sent) // 2])
     before, undisturbed = tmp_path / "before", tmp_path / "undisturbed"
-    drain(log, before, plans())
+    aggregate(log, before, plans())
     shutil.copytree(before, undisturbed)
     write(log, [*sent[len(sent) // 2 :], Sent(START, b"no report")])
     enough = FullDisk(100, half=False)
-    assert drained_on(monkeypatch, enough, log, undisturbed) is not None
+    assert aggregated_on(monkeypatch, enough, log, undisturbed) is not None
     # After the commit, a note on which nothing depends is written twice.
     needed = 100 - enough.left - 2
     assert needed == 10, "intent, manifest; with headers a log, a page, the quarantine, the summary"
     for writes in range(needed):
         state = tmp_path / f"state-{writes}"
         shutil.copytree(before, state)
-        assert drained_on(monkeypatch, FullDisk(writes, half=writes % 2 == 0), log, state) is None
+        assert (
+            aggregated_on(monkeypatch, FullDisk(writes, half=writes % 2 == 0), log, state) is None
+        )
         manifest = (state / "MANIFEST.json").read_bytes()
         assert manifest == (before / "MANIFEST.json").read_bytes()
-        assert drained_on(monkeypatch, FullDisk(needed + 2, half=False), log, state) is not None
+        assert aggregated_on(monkeypatch, FullDisk(needed + 2, half=False), log, state) is not None
         assert committed(state) == committed(undisturbed)
         assert projected(state) == projected(undisturbed)
 
 
-def drained_on(
+def aggregated_on(
     monkeypatch: pytest.MonkeyPatch, disk: FullDisk, log: Path, state: Path
-) -> DrainResult | None:
-    """Drain to a disk that becomes full; None if that is what stopped it."""
+) -> RunResult | None:
+    """Run to a disk that becomes full; None if that is what stopped it."""
     with monkeypatch.context() as patch:
         patch.setattr(files.os, "write", disk)
         try:
-            return drain(log, state, plans())
-        except DrainError as error:
+            return aggregate(log, state, plans())
+        except AggregationError as error:
             if "No space left" not in str(error):
                 raise
     return None
@@ -568,15 +570,15 @@ def test_what_was_undertaken_is_not_taken_from_another_log(small: Path, tmp_path
 
     state = tmp_path / "state"
     with pytest.raises(StoppedError):
-        drain(small, state, plans(), checkpoint=stop)
+        aggregate(small, state, plans(), checkpoint=stop)
     other = write(tmp_path / "other", honest(1, 1, 8), lanes=1)
-    with pytest.raises(DrainError, match="another log"):
-        drain(other, state, plans())
-    assert drain(small, state, plans()).drains == 1
+    with pytest.raises(AggregationError, match="another log"):
+        aggregate(other, state, plans())
+    assert aggregate(small, state, plans()).runs == 1
     assert counted(state) == expected(small, registry()).counts
 
 
-def test_an_interrupted_drain_is_not_finished_beyond_as_of(small: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_not_finished_beyond_as_of(small: Path, tmp_path: Path) -> None:
     class StoppedError(Exception):
         pass
 
@@ -586,22 +588,22 @@ def test_an_interrupted_drain_is_not_finished_beyond_as_of(small: Path, tmp_path
 
     state = tmp_path / "state"
     with pytest.raises(StoppedError):
-        drain(small, state, plans(), checkpoint=stop)
-    with pytest.raises(DrainError, match="interrupted drain"):
-        drain(small, state, plans(), as_of=START + DAY)
+        aggregate(small, state, plans(), checkpoint=stop)
+    with pytest.raises(AggregationError, match="interrupted run"):
+        aggregate(small, state, plans(), as_of=START + DAY)
     assert StateDirectory(state).manifest().generation == 0
-    assert drain(small, state, plans()).drains == 1
+    assert aggregate(small, state, plans()).runs == 1
 
 
 def test_a_record_from_the_future_does_not_end_all_counting(small: Path, tmp_path: Path) -> None:
     now = START + 100 * DAY
     with LogWriter(small, "wrong", fsync="never") as writer:
         writer.append(b"no report", now + 2 * HOUR)
-    result = drain(small, tmp_path / "state", plans(), clock=lambda: now)
+    result = aggregate(small, tmp_path / "state", plans(), clock=lambda: now)
     assert result.ahead == ("wrong",)
     assert "lane wrong has records from the future" in summary(result)[-1]
     assert counted(tmp_path / "state") != {}
-    later = drain(small, tmp_path / "state", plans(), clock=lambda: now + HOUR)
+    later = aggregate(small, tmp_path / "state", plans(), clock=lambda: now + HOUR)
     assert (later.ahead, later.rejects) == ((), {"malformed": 1})
 
 
@@ -612,18 +614,20 @@ def test_a_results_database_that_fails_is_brought_up_to_date(
 
     state = tmp_path / "state"
     with monkeypatch.context() as patch:
-        failing = DrainError("generation 1 is committed, but its results could not be written")
+        failing = AggregationError(
+            "generation 1 is committed, but its results could not be written"
+        )
         patch.setattr(module.Results, "project", lambda *_: (_ for _ in ()).throw(failing))
-        with pytest.raises(DrainError, match="is committed"):
-            drain(small, state, plans())
+        with pytest.raises(AggregationError, match="is committed"):
+            aggregate(small, state, plans())
     assert StateDirectory(state).manifest().generation == 1
-    assert drain(small, state, plans()).drains == 0
+    assert aggregate(small, state, plans()).runs == 0
     assert projected(state)["meta"][0]["projected_generation"] == 1
 
 
 def test_progress_ends_at_the_whole(small: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    drain(
+    aggregate(
         small,
         tmp_path / "state",
         plans(),
@@ -659,7 +663,7 @@ def test_into_however_many_parts_a_period_is_cut(
             assert {period for period, _ in manifest.states} == set(manifest.parts)
             assert all(part < manifest.parts[period] for period, part in manifest.states)
 
-    result = drain(log, state, plans(), max_reports=reports, checkpoint=note)
+    result = aggregate(log, state, plans(), max_reports=reports, checkpoint=note)
     assert counted(state) == truth.counts
     assert result.tally.counted == truth.fates["counted"]
     assert result.rejects["revoked"] == truth.fates["revoked"]

@@ -1,4 +1,4 @@
-"""What draining a log must come to, from scalar decoding and the rules of ``step_reference``."""
+"""What aggregating a log must come to, from scalar decoding and the rules of ``step_reference``."""
 
 from __future__ import annotations
 

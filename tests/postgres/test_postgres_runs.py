@@ -1,4 +1,4 @@
-"""Drains whose results go to PostgreSQL: whole or not at all, with readers, faults and restarts."""
+"""Runs whose results go to PostgreSQL: whole or not at all, with readers, faults and restarts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
-from drain_logs import faulty, honest, write
-from drain_states import projected
+from committed_states import projected
 from local_postgres import LocalPostgres
+from report_logs import faulty, honest, write
 from step_plans import plans
 from test_small_groups import FROM_PAYLOADS, colour_plan, colours
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.sinks import results as results_module
 from pipelines.sinks.results import ProjectionError, Results
 from sotto.cli import main
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +33,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def truth(log: Path) -> dict[str, list[dict[str, object]]]:
-    """What SQLite holds after drains that nothing disturbs."""
+    """What SQLite holds after runs that nothing disturbs."""
     state = log.parent / "undisturbed"
-    assert drain(log, state, plans(), max_reports=MAX_REPORTS).drains >= 3
+    assert aggregate(log, state, plans(), max_reports=MAX_REPORTS).runs >= 3
     return named(projected(state))
 
 
@@ -53,7 +53,7 @@ def text(url: sql.URL) -> str:
 def test_the_tables_are_those_of_sqlite(
     log: Path, truth: object, url: sql.URL, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    drain(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS)
+    aggregate(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS)
     assert named(projected(text(url))) == truth
     assert main(["estimates", "--database", text(url), "--format", "csv"]) == 0
     of_postgres = capsys.readouterr().out
@@ -68,7 +68,7 @@ def test_what_is_withheld_is_withheld_here_too(
     url: sql.URL, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan, why = colour_plan(), "19 reports, the plan asks for 20"
-    drain(write(tmp_path / "log", colours(plan, 19)), tmp_path / "state", [plan], url)
+    aggregate(write(tmp_path / "log", colours(plan, 19)), tmp_path / "state", [plan], url)
     tables = projected(text(url))
     assert [(row["n"], row["withheld"]) for row in tables["windows"]] == [(19, why)]
     assert {row["withheld"] for row in tables["estimates"]} == {why}
@@ -80,7 +80,7 @@ def test_what_is_withheld_is_withheld_here_too(
 
 
 def killed(log: Path, state: Path, url: sql.URL) -> None:
-    """Drain, and die at the end of the transaction, before the last table is written."""
+    """Run, and die at the end of the transaction, before the last table is written."""
     written = results_module._replace_all
 
     def die(connection: sql.Connection, into: sql.Table, rows: object) -> None:
@@ -89,10 +89,10 @@ def killed(log: Path, state: Path, url: sql.URL) -> None:
         written(connection, into, rows)  # type: ignore[arg-type]
 
     results_module._replace_all = die
-    drain(log, state, plans(), url, max_reports=MAX_REPORTS)
+    aggregate(log, state, plans(), url, max_reports=MAX_REPORTS)
 
 
-def test_a_drain_killed_within_the_transaction_leaves_nothing_of_it(
+def test_a_run_killed_within_the_transaction_leaves_nothing_of_it(
     log: Path, truth: object, url: sql.URL, tmp_path: Path
 ) -> None:
     process = multiprocessing.get_context("forkserver").Process(
@@ -102,7 +102,7 @@ def test_a_drain_killed_within_the_transaction_leaves_nothing_of_it(
     process.join(60)
     assert process.exitcode == 9
     assert not any(projected(text(url)).values())
-    drain(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS)
+    aggregate(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS)
     assert named(projected(text(url))) == truth
 
 
@@ -128,7 +128,7 @@ def test_who_reads_sees_whole_generations(log: Path, url: sql.URL, tmp_path: Pat
     for reader in readers:
         reader.start()
     try:
-        drain(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS)
+        aggregate(log, tmp_path / "state", plans(), url, max_reports=MAX_REPORTS)
     finally:
         done.set()
         for reader in readers:
@@ -139,8 +139,8 @@ def test_who_reads_sees_whole_generations(log: Path, url: sql.URL, tmp_path: Pat
 
 def test_a_wrong_password_is_told_without_it(log: Path, url: sql.URL, tmp_path: Path) -> None:
     wrong = url.set(password="not this one")
-    with pytest.raises(DrainError, match="password authentication failed") as told:
-        drain(log, tmp_path / "state", plans(), wrong)
+    with pytest.raises(AggregationError, match="password authentication failed") as told:
+        aggregate(log, tmp_path / "state", plans(), wrong)
     assert "not this one" not in str(told.value)
 
 
@@ -156,7 +156,7 @@ def test_a_database_that_was_gone_is_caught_up(
             server.stop(crash=True)
 
     with pytest.raises(ProjectionError, match="the database cannot be used"):
-        drain(log, state, plans(), url, max_reports=MAX_REPORTS, checkpoint=crash)
+        aggregate(log, state, plans(), url, max_reports=MAX_REPORTS, checkpoint=crash)
     server.start()
-    drain(log, state, plans(), url, max_reports=MAX_REPORTS)
+    aggregate(log, state, plans(), url, max_reports=MAX_REPORTS)
     assert named(projected(text(url))) == truth

@@ -1,4 +1,4 @@
-"""The fault run of the drains, as a play."""
+"""The fault run of aggregation, as a play."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pipelines.sinks.results import WINDOWS, Results, of_state
 from sotto.plan.registry import Registry
 
 
-class Drained:
-    """Drains of a world; see :class:`benchmarks.soak.faults.Play`."""
+class Aggregated:
+    """Aggregation in a world; see :class:`benchmarks.soak.faults.Play`."""
 
     kinds: Sequence[str] = tuple(KINDS)
 
@@ -37,8 +37,8 @@ class Drained:
         return KINDS[fault.kind](self._world, fault)
 
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
-        """Drain to the end and return what is counted: then it is settled."""
-        self._world.drain_to_the_end()
+        """Aggregate to the end and return what is counted: then it is settled."""
+        self._world.aggregate_to_the_end()
         return list(windows_of(self._world.state))
 
     def rejected(self) -> int:

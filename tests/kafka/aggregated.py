@@ -1,4 +1,4 @@
-"""A topic with reports of real clients in it, and drains of it in processes that are killed."""
+"""A topic with reports of real clients in it, and runs of it in processes that are killed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import signal
 import sys
 from pathlib import Path
 
-# What a state directory holds is told in the folder of the drains' own tests.
+# What a state directory holds is told in the folder of the runs' own tests.
 sys.path.append(str(Path(__file__).parent.parent / "pipelines"))
 
-from drain_states import committed, projected
+from committed_states import committed, projected
 from kafka import KafkaProducer
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from pipelines.bounded.run import DrainResult, drain
+from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sources.topic import KafkaTopics
 from pipelines.storage.manifest import Manifest
 from sotto.kafka.topics import ReportTopic
 
-#: Reports that a drain of these tests takes at most.
+#: Reports that a run of these tests takes at most.
 MAX_REPORTS = 30
 
 
@@ -33,16 +33,16 @@ def produce(broker: Broker, topic: ReportTopic, *values: bytes | None, partition
     producer.close()
 
 
-def drained(broker: Broker, topic: ReportTopic, state: Path, **options: object) -> DrainResult:
-    """Drain a topic to its end."""
+def aggregated(broker: Broker, topic: ReportTopic, state: Path, **options: object) -> RunResult:
+    """Aggregate a topic to its end."""
     options = {"max_reports": MAX_REPORTS, **options}
     accept_loss = bool(options.pop("accept_loss", False))
     source = KafkaTopics(broker, [topic], accept_loss)
-    return drain(source, state, [small_plan()], **options)  # type: ignore[arg-type]
+    return aggregate(source, state, [small_plan()], **options)  # type: ignore[arg-type]
 
 
 def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, object]]]]:
-    """Return all that a drain leaves but what says where it came from."""
+    """Return all that a run leaves but what says where it came from."""
     files = committed(state)
     manifest = Manifest.from_json(files.pop("MANIFEST.json"))
     tables = projected(state)
@@ -52,7 +52,7 @@ def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, ob
 
 
 def killed(client_file: str, topic: str, state: str, step: str, occurrence: int) -> None:
-    """Drain in this process, and let the system kill it at an occurrence of a step."""
+    """Run in this process, and let the system kill it at an occurrence of a step."""
     seen = 0
 
     def kill_at(found: str) -> None:
@@ -62,4 +62,4 @@ def killed(client_file: str, topic: str, state: str, step: str, occurrence: int)
             os.kill(os.getpid(), signal.SIGKILL)
 
     broker = Broker.from_file(client_file)
-    drained(broker, ReportTopic.parse(topic), Path(state), checkpoint=kill_at)
+    aggregated(broker, ReportTopic.parse(topic), Path(state), checkpoint=kill_at)

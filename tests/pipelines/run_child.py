@@ -1,4 +1,4 @@
-"""A drain in a process of its own, to be killed."""
+"""A run in a process of its own, to be killed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from step_plans import plans
 #: The status of a process that stopped where it was told to.
 STOPPED = 77
 MAX_REPORTS = 60
-#: So few bytes that drains write both snapshots and logs.
+#: So few bytes that runs write both snapshots and logs.
 SHORT = 2_000
 
 
 def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> None:
-    """Drain, and stop dead at an occurrence of a step if one is given.
+    """Run, and stop dead at an occurrence of a step if one is given.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> N
     occurrence : int
         Which one, from 1.
     """
-    from pipelines.bounded.run import drain
+    from pipelines.bounded.run import aggregate
     from pipelines.storage import files
     from pipelines.storage import states as storedstates
 
@@ -52,7 +52,7 @@ def run(log: str, state: str, step: str | None = None, occurrence: int = 1) -> N
             return real(descriptor, data)
 
         files.os.write = half  # type: ignore[attr-defined]
-    drain(log, state, plans(), max_reports=MAX_REPORTS, checkpoint=stop_at)
+    aggregate(log, state, plans(), max_reports=MAX_REPORTS, checkpoint=stop_at)
 
 
 if __name__ == "__main__":

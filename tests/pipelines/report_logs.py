@@ -1,4 +1,4 @@
-"""Small logs with everything in them that a log can have, for the tests of draining."""
+"""Small logs with everything in them that a log can have, for the tests of aggregating."""
 
 from __future__ import annotations
 
