@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mechanisms.exact import MICRO
 from mechanisms.planner.targets import MEASURES
 from sotto.cli.chart import LogChart
-from sotto.cli.tables import table
+from sotto.cli.format import table
 from sotto.design.spending import figure
 from sotto.plan.durations import duration_text
 
