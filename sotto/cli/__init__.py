@@ -34,6 +34,7 @@ _EXTRAS = {
     "pydantic": "plan",
     "kafka": "kafka",
     "prometheus_client": "exporter",
+    "matplotlib": "plots",
     "cryptography": "signatures",
 }
 

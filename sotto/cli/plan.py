@@ -132,8 +132,8 @@ def _check(args: argparse.Namespace) -> int:
 
 def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
     """Warn of what a plan asks much of; return the exit status."""
-    from sotto.clocks import now_ms
     from sotto.cli import linking
+    from sotto.clocks import now_ms
     from sotto.design.spending import Levels, warnings
 
     found = warnings(plan, Levels(args.warn_value, args.warn_day, args.warn_years), now_ms())
