@@ -189,8 +189,7 @@ class Measured(NamedTuple):
 def measure(log: Path, state: Path) -> Measured:
     """Aggregate a log on one core."""
     # Beam is imported by the processes that aggregate alone, and before their clock starts.
-    from pipelines.aggregation.memory import keep_freed_memory
-    from pipelines.bounded.run import aggregate
+    from pipelines.bounded.run import aggregate, keep_freed_memory
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()

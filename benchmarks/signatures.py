@@ -120,8 +120,7 @@ def _values(metric: CompiledMetric, number: int) -> object:
 
 def measure(log: Path, state: Path, *, signed: bool) -> tuple[int, float]:
     """Aggregate a log on one core; return the reports that it had, and the CPU seconds."""
-    from pipelines.aggregation.memory import keep_freed_memory
-    from pipelines.bounded.run import aggregate
+    from pipelines.bounded.run import aggregate, keep_freed_memory
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()

@@ -44,9 +44,10 @@ from pipelines.aggregation.counts import (
     matrix_bytes,
     unpack_matrix,
 )
+from pipelines.aggregation.result_rows import joined, rows_of_windows
+from pipelines.aggregation.step import Tally
 from pipelines.beam.counting import OPEN, PERIOD, SHARD, changed
 from pipelines.beam.stream import Stream, closing_time, moment
-from pipelines.estimation.rows import joined, rows_of_windows
 from pipelines.sinks.documents import (
     health_document,
     period_document,
@@ -54,7 +55,6 @@ from pipelines.sinks.documents import (
     window_document,
 )
 from pipelines.storage.manifest import add_totals
-from pipelines.storage.written import Tally
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
 

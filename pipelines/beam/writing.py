@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import apache_beam as beam
 
+from pipelines.aggregation import quarantine
 from pipelines.sinks.database import SinkDatabase
 from pipelines.sinks.documents import parse
 from pipelines.sinks.publishing import LARGEST, producer_for, send_all
 from pipelines.sinks.quarantine_records import quarantine_record
 from pipelines.sinks.tables import Keyed
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from sotto.kafka.brokers import Broker
 
 if TYPE_CHECKING:

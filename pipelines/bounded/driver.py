@@ -12,21 +12,19 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.job import Job, run
-from pipelines.estimation.rows import Candidates
-from pipelines.requeue.withheld import Withheld
 from pipelines.sinks.projection import projection
 from pipelines.sinks.publishing import Publish
 from pipelines.sinks.results import Results
 from pipelines.sources.base import Ranges, Source
-from pipelines.storage.directory import StateDirectory
+from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
-from pipelines.storage.last_run import LastRun
-from pipelines.storage.manifest import Terms, advance
-from pipelines.storage.plan_names import check_plans
-from pipelines.storage.written import Written
+from pipelines.storage.manifest import Terms, advance, check_plans
+from pipelines.storage.output import Written
+from pipelines.storage.quarantine_files import Withheld
 from sotto.errors import AggregationError, BrokerError
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry, names_of

@@ -12,7 +12,7 @@
 Everything that a stage leaves behind goes to files in the folder of the driver's attempt, each
 under a name that no other writer has, so that a part of the job may run again, or twice at the
 same time. Which of them count, and where, comes back as one file too, the summary
-(:class:`~pipelines.storage.written.Written`); nothing passes through Python lists. What a part
+(:class:`~pipelines.storage.output.Written`); nothing passes through Python lists. What a part
 writes
 depends on what it is given alone, in whatever order that comes: any runner makes the same files.
 What cannot succeed however often it is tried, such as a damaged state, is in the summary too: as an
@@ -35,19 +35,19 @@ from typing import Any, TypeAlias
 
 import apache_beam as beam
 
-from pipelines.aggregation import counts
-from pipelines.aggregation.blocks import arrivals
+from pipelines.aggregation import counts, quarantine
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.parts import Parts
+from pipelines.aggregation.decode import Parts, arrivals
+from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.sources.base import Ranges
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.files import AnyPath, Buffer
 from pipelines.storage.intent import Intent, WorkItem
 from pipelines.storage.manifest import Manifest
+from pipelines.storage.output import Held, Written
 from pipelines.storage.states import StoredStates, Taken
-from pipelines.storage.written import Held, Tally, Written
 from sotto.errors import AggregationError, BrokerError, FormatError, SottoError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry

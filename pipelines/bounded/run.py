@@ -8,6 +8,7 @@ next run goes on from there, first with what the interrupted one had undertaken.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +16,10 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import URL
 
+from pipelines.aggregation.result_rows import Candidates
+from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
-from pipelines.estimation.rows import Candidates
 from pipelines.sinks.publishing import Publish
 from pipelines.sinks.results import Results, of_state
 from pipelines.sources.base import TRUST, Source, source_of
@@ -25,7 +27,7 @@ from pipelines.sources.frozen import FrozenLog
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
-from pipelines.storage.written import Tally, Written
+from pipelines.storage.output import Written
 from sotto.errors import AggregationError, FormatError
 from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
@@ -218,3 +220,25 @@ def _aggregate(
     driver.note()
     ahead = () if trusted is None else frozen.ahead
     return replace(result, ahead=ahead, unpublished=driver.unpublished)
+
+
+#: Of glibc's ``malloc.h``.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_LARGEST = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Let this process keep memory that it frees, for the next time that it needs some.
+
+    Its size stays what it is at its largest. This is for a command to decide, not for a library
+    within somebody's process.
+
+    Returns
+    -------
+    bool
+        Whether the C library knows how; only glibc does.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _LARGEST))

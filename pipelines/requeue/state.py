@@ -19,15 +19,15 @@ from dataclasses import replace
 
 from sqlalchemy import URL
 
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.bounded.driver import Driver
 from pipelines.bounded.run import MAX_REPORTS, Progress, RunResult
-from pipelines.estimation.rows import Candidates
-from pipelines.requeue.withheld import waiting
 from pipelines.sinks.quarantine_records import CURABLE, check_reasons
 from pipelines.sinks.results import Results, of_state
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, Requeue
+from pipelines.storage.quarantine_files import waiting
 from sotto.errors import AggregationError, FormatError
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.reasons import Reason

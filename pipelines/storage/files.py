@@ -10,14 +10,16 @@ and the CRC-32 of its body, so that damage is an error and never an estimate.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from sotto.errors import AggregationError, FormatError
 
@@ -271,3 +273,47 @@ def total_size(paths: Iterable[AnyPath]) -> int:
     from pipelines.storage import beam_files as beamfiles
 
     return local + beamfiles.total_size(other)
+
+
+def dump_document(value: Mapping[str, object]) -> bytes:
+    """Return a JSON document as it is stored: equal documents, equal bytes.
+
+    The key ``digest`` is added: the SHA-256, in hexadecimal, of the document without it.
+    """
+    digest = hashlib.sha256(_canonical(value)).hexdigest()
+    return _canonical({**value, "digest": digest}) + b"\n"
+
+
+def load_document(content: bytes, name: str, known: int) -> Any:
+    """Return a stored JSON document of a known format.
+
+    Raises
+    ------
+    AggregationError
+        It is not one, or a byte of it is not as :func:`dump_document` wrote it.
+
+    Examples
+    --------
+    >>> stored = dump_document({"format": 1, "clock": 5})
+    >>> load_document(stored, "example.json", 1)
+    {'clock': 5, 'format': 1}
+    >>> load_document(stored.replace(b"5", b"6", 1), "example.json", 1)
+    Traceback (most recent call last):
+    ...
+    sotto.errors.AggregationError: example.json is damaged: its digest does not match its content
+    """
+    try:
+        value = json.loads(content)
+        found = value["format"]
+        value.pop("digest", None)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise AggregationError(f"{name} is damaged: it is not the JSON of a document") from error
+    if found != known:
+        raise AggregationError(f"{name} has format {found}; this version reads {known}")
+    if dump_document(value) != content:
+        raise AggregationError(f"{name} is damaged: its digest does not match its content")
+    return value
+
+
+def _canonical(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

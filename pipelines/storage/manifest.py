@@ -15,11 +15,14 @@ import numpy as np
 
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.parts import Parts, parts_for
-from pipelines.storage.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
-from pipelines.storage.written import Held, Tally, Written, numbers_of
+from pipelines.aggregation.decode import Parts, parts_for
+from pipelines.aggregation.step import Tally
+from pipelines.storage.files import dump_document, load_document
+from pipelines.storage.intent import Intent, Mark, Requeue, dump_marks, load_marks
+from pipelines.storage.output import Held, Written, numbers_of
+from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.registry import Registry, names_of
+from sotto.plan.registry import Registry, check_unchanged, names_of
 
 FORMAT = 3
 
@@ -123,7 +126,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
-        return dump(
+        return dump_document(
             {
                 "format": FORMAT,
                 "state": self.state,
@@ -162,7 +165,7 @@ class Manifest:
         AggregationError
             It is not one, of an unknown format, or damaged.
         """
-        value = load(content, "MANIFEST.json", FORMAT)
+        value = load_document(content, "MANIFEST.json", FORMAT)
         return cls(
             state=value["state"],
             key=bytes.fromhex(value["key"]),
@@ -201,7 +204,7 @@ class Manifest:
         named = replace(self, plans={**self.plans, **names_of(plans)})
         if not minima:
             return named
-        digest = _digested(self.lineage[-1], dump(minima))
+        digest = _digested(self.lineage[-1], dump_document(minima))
         return replace(
             named, minima={**self.minima, **minima}, lineage=(*self.lineage[:-1], digest)
         )
@@ -438,3 +441,29 @@ def add_totals(one: Totals, other: Totals) -> Totals:
         most_accepted=max(one.most_accepted, other.most_accepted),
         most_observed=max(one.most_observed, other.most_observed),
     )
+
+
+def check_plans(manifest: Manifest, registry: Registry) -> None:
+    """Refuse a registry that lacks or contradicts plans under which reports have been counted.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    registry : Registry
+
+    Raises
+    ------
+    PlanError
+        A plan has another fingerprint than before.
+    AggregationError
+        Plans are missing, and which.
+    """
+    check_unchanged(manifest.plans, registry.plans)
+    names = names_of(registry.plans)
+    missing = {found: name for found, name in manifest.plans.items() if found not in names}
+    if missing:
+        listed = ", ".join(f"{name} ({found})" for found, name in missing.items())
+        raise AggregationError(
+            f"reports have been counted under plans that are missing: {listed}; "
+            "give them with --plan"
+        )

@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipelines.aggregation.audit import totals
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.shard import Stepped, in_order, joined, step_rows
 from pipelines.aggregation.state import State
-from pipelines.aggregation.step import step
+from pipelines.aggregation.step import Stepped, in_order, joined, step, step_rows
 from pipelines.storage import files
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.files import Buffer
-from pipelines.storage.written import Held, Piece
+from pipelines.storage.output import Held, Piece
 from sotto.errors import FormatError, PlanError
 from sotto.plan.registry import Registry
 
@@ -157,12 +157,12 @@ class StoredStates:
         packed = list(blocks)
         rows = tuple(in_order(packed))
         stepped = step_rows(state, rows)
-        totals = stepped.state.totals()
+        audited = totals(stepped.state)
         snapshot, before = (None, ()) if held is None else (held.snapshot, held.logs)
         name = f"{period}.{part}.{generation}"
         if self._is_long(snapshot, sum(log.size for log in before) + sum(map(len, packed))):
             content = stepped.state.to_bytes()
-            held = Held(totals, Piece(generation, len(content)))
+            held = Held(audited, Piece(generation, len(content)))
             return Taken(stepped, held, f"states/{name}", [content])
         content = _Log(self.registry.budget, rows).to_bytes(self.registry)
         kept = list(before)
@@ -170,7 +170,7 @@ class StoredStates:
             rows = logs.pop().rows + rows
             kept.pop()
             content = _Log(self.registry.budget, rows).to_bytes(self.registry)
-        held = Held(totals, snapshot, (*kept, Piece(generation, len(content))))
+        held = Held(audited, snapshot, (*kept, Piece(generation, len(content))))
         return Taken(stepped, held, f"logs/{name}", files.sealed(KIND, content))
 
     @staticmethod

@@ -140,9 +140,8 @@ def run(args: argparse.Namespace) -> int:
     registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
     options.warn_unsigned(registry.plans)
     options.quiet_libraries()
-    from pipelines.aggregation.memory import keep_freed_memory
     from pipelines.beam.runners import Runner
-    from pipelines.bounded.run import aggregate
+    from pipelines.bounded.run import aggregate, keep_freed_memory
 
     runner = Runner(tuple(args.beam), _print_job)
     keep_freed_memory()

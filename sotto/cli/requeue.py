@@ -27,8 +27,8 @@ from sotto.cli.format import table
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
+    from pipelines.aggregation.result_rows import Candidates
     from pipelines.bounded.run import RunResult
-    from pipelines.estimation.rows import Candidates
     from sotto.plan.compiled import CompiledPlan
     from sotto.wire.reasons import Reason
 
@@ -157,8 +157,8 @@ def summary(result: RunResult) -> list[str]:
 
 def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> list[str]:
     """Say what is in quarantine for these reasons, and what becomes of it."""
-    from pipelines.requeue.withheld import waiting
     from pipelines.storage.directory import StateDirectory
+    from pipelines.storage.quarantine_files import waiting
 
     directory = StateDirectory(state)
     manifest = directory.manifest()

@@ -20,7 +20,7 @@ from pipelines.sources.frozen import FrozenLog
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest, Terms, advance
-from pipelines.storage.written import Written
+from pipelines.storage.output import Written
 
 
 class World:

@@ -9,7 +9,7 @@ from report_logs import honest, write
 from step_plans import plans
 
 from pipelines.bounded.run import aggregate
-from pipelines.storage.last_run import NAME, LastRun
+from pipelines.storage.directory import NAME, LastRun
 from sotto.errors import AggregationError
 
 

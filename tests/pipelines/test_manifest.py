@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pipelines.aggregation.audit import Totals
+from pipelines.aggregation.step import Tally
 from pipelines.storage.intent import Intent, Mark, Requeue, WorkItem
 from pipelines.storage.manifest import Manifest, Quarantined, Terms, advance
-from pipelines.storage.written import Held, Piece, Tally, Written
+from pipelines.storage.output import Held, Piece, Written
 from sotto.errors import AggregationError
 
 TERMS = Terms(period=10, horizon=25, retention=30, shards=64)

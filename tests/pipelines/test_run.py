@@ -17,11 +17,12 @@ from report_logs import START, Device, Sent, faulty, honest, write
 from run_reference import Expected, expected
 from step_plans import DAY, HOUR, PERIOD, plans, registry
 
-from pipelines.aggregation import parts
+from pipelines.aggregation import decode as parts
+from pipelines.aggregation import quarantine
 from pipelines.aggregation.counts import pack_matrix, unpack_matrix
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sinks.results import of_state
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest

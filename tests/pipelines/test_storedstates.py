@@ -12,14 +12,15 @@ from step_plans import category, plan
 from step_reference import Row
 from step_universe import KEY, NUMBER, REGISTRY, SHARD, audited, cut, random_rows, rows_of
 
+from pipelines.aggregation.audit import totals
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.shard import step_blocks
 from pipelines.aggregation.state import State
+from pipelines.aggregation.step import step_blocks
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
+from pipelines.storage.output import Held, Piece
 from pipelines.storage.states import StoredStates
-from pipelines.storage.written import Held, Piece
 from sotto.errors import FormatError, PlanError
 from sotto.plan.registry import Registry
 
@@ -80,7 +81,7 @@ def test_whatever_the_cuts_the_state_is_that_of_the_set_of_rows(
         kept.take(rows_of(call))
         assert kept.read().canonical() == at_once(seen).canonical()
         assert kept.held is not None
-        assert kept.held.totals == kept.read().totals() == at_once(seen).totals()
+        assert kept.held.totals == totals(kept.read()) == totals(at_once(seen))
         snapshots.add(kept.held.snapshot)
         logs.update(kept.held.logs)
         assert len(kept.held.logs) <= 8
@@ -148,17 +149,17 @@ def test_who_was_revoked_stays_so_when_a_later_plan_allows_more(tmp_path: Path) 
     rows = random_rows(5, size=400, pseudonyms=4, honest=1)
     kept = Kept(tmp_path)
     kept.take(rows_of(rows[:300]))
-    before = kept.read().totals()
+    before = totals(kept.read())
     assert before.over_budget > 0
     richer = plan(9, 10 * REGISTRY.budget // 1_000_000, category("other", 3, 0.5))
     later = Registry([*REGISTRY.plans, richer])
     assert later.budget > REGISTRY.budget
-    assert kept.read(later).totals() == before
+    assert totals(kept.read(later)) == before
     kept.states = replace(kept.states, registry=later)
     kept.take(rows_of(rows[300:]))
     assert kept.held is not None
     assert len(kept.held.logs) == 2, "logs of two budgets are not one"
-    after = kept.read().totals()
+    after = totals(kept.read())
     assert after == kept.held.totals
     assert after.over_budget >= before.over_budget
 

@@ -14,7 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from mechanisms.coins import shard_of
-from pipelines.aggregation.audit import Totals
+from pipelines.aggregation.audit import Totals, chains_of
+from pipelines.aggregation.audit import audit as audited
 from pipelines.aggregation.state import State
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
@@ -162,14 +163,14 @@ def _registry(directory: StateDirectory, manifest: Manifest) -> Registry:
 
 
 def _of_state(state: State, pseudonym: bytes) -> list[PseudonymLedger]:
-    audit = state.audit()
+    found = audited(state)
     wanted = np.frombuffer(pseudonym, dtype="<u8")
-    at = np.flatnonzero((audit.pseudonym == wanted).all(axis=1))
+    at = np.flatnonzero((found.pseudonym == wanted).all(axis=1))
     if not at.size:
         return []
-    registry, reason = state.registry, int(audit.reason[at[0]])
+    registry, reason = state.registry, int(found.reason[at[0]])
     lines = []
-    for record in state.chains(pseudonym):
+    for record in chains_of(state, pseudonym):
         _, _, plan, metric = registry.metrics[record.metric]
         cost = 0 if record.counted is None else metric.mechanism.certified(record.counted)
         lines.append(
@@ -189,8 +190,8 @@ def _of_state(state: State, pseudonym: bytes) -> list[PseudonymLedger]:
             pseudonym=pseudonym.hex(),
             period_start=state.period * registry.period,
             period_end=(state.period + 1) * registry.period,
-            accepted=int(audit.accepted[at[0]]),
-            observed=int(audit.observed[at[0]]),
+            accepted=int(found.accepted[at[0]]),
+            observed=int(found.observed[at[0]]),
             budget=registry.budget,
             revoked=Reason(reason).label if reason else None,
             chains=tuple(lines),

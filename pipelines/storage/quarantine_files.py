@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipelines.aggregation import quarantine
 from pipelines.sinks.quarantine_records import plan_of
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Requeue, WorkItem
 from pipelines.storage.manifest import Manifest

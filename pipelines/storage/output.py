@@ -10,10 +10,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import add, attrgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pipelines.aggregation.audit import Totals
+from pipelines.aggregation.step import Tally
 
 #: The numbers of an audit, in the order of its fields.
 numbers_of = attrgetter(*Totals.__dataclass_fields__)
@@ -57,34 +58,6 @@ class Held(NamedTuple):
         """Return what :meth:`to_list` made JSON of."""
         pieces = tuple(Piece(*each) for each in logs)
         return cls(Totals(*t), None if snapshot is None else Piece(*snapshot), pieces)
-
-
-class Tally(NamedTuple):
-    """What became of reports; all but ``reports`` and ``duplicates`` may also be taken back.
-
-    Attributes
-    ----------
-    reports : int
-        Decoded rows.
-    counted : int
-        By how much the number of reports that count has grown.
-    superseded : int
-        Reports of which a newer rung counts.
-    duplicates : int
-        Repetitions of reports seen before.
-    revoked : int
-        By how much the number of revoked pseudonyms has grown.
-    """
-
-    reports: int = 0
-    counted: int = 0
-    superseded: int = 0
-    duplicates: int = 0
-    revoked: int = 0
-
-    def plus(self, other: Tally) -> Tally:
-        """Return the sum."""
-        return Tally(*map(add, self, other))
 
 
 @dataclass(frozen=True, slots=True)

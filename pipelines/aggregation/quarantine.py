@@ -11,15 +11,24 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.step import Rejects
 from sotto.errors import FormatError
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Batch, Reject, encode_rows
 from sotto.wire.reasons import Reason
+
+
+class Rejects(NamedTuple):
+    """Rows that do not count and the reason of each: ``reason`` is ``(n,)`` uint8."""
+
+    rows: Rows
+    reason: NDArray[np.uint8]
+
 
 KIND = b"rejects"
 
