@@ -77,7 +77,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_glossary_is_sorted_and_short() -> None:
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    entries = re.findall(r"^- \*\*(.+?)\*\*: (.+(?:\n  .+)*)", text, re.MULTILINE)
+    entries = re.findall(r"^- \*\*(.+?)\*\*(?: \(.+?\))?: (.+(?:\n  .+)*)", text, re.MULTILINE)
     words = [word for word, _ in entries]
     assert len(words) > 50
     assert words == sorted(words)
