@@ -154,7 +154,7 @@ def measure(servers: str, name: str, state: Path) -> Measured:
     """Drain a topic on one core, after consuming it once."""
     from pipelines.aggregation.memory import keep_freed_memory
     from pipelines.bounded.run import drain
-    from pipelines.sources.topic import KafkaTopics
+    from pipelines.sources.kafka import KafkaTopics
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()

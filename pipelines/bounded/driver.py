@@ -16,10 +16,10 @@ from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.job import Job, run
 from pipelines.estimation.rows import Candidates
 from pipelines.requeue.withheld import Withheld
-from pipelines.sinks.projection import projection
-from pipelines.sinks.publishing import Publish
-from pipelines.sinks.results import Results
-from pipelines.sources.base import Ranges, Source
+from pipelines.sinks.committed import projection
+from pipelines.sinks.kafka import Publish
+from pipelines.sinks.sql import Results
+from pipelines.sources.base import BoundedSource, Ranges
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
@@ -122,13 +122,13 @@ class Driver:
         """Undertake an intent; from here on a restart does the same."""
         self.directory.begin(intent, self.checkpoint)
 
-    def commit(self, intent: Intent, source: Source | None) -> Written:
+    def commit(self, intent: Intent, source: BoundedSource | None) -> Written:
         """Do what an intent says, commit and project it.
 
         Parameters
         ----------
         intent : Intent
-        source : Source or None
+        source : BoundedSource or None
             Of the ranges; none is needed for what is taken from quarantine.
 
         Raises
@@ -170,7 +170,9 @@ class Driver:
         self._advance(Intent(manifest.generation + 1, manifest.clock, ()), Written())
         return True
 
-    def _taken(self, intent: Intent, source: Source | None) -> tuple[Ranges, tuple[WorkItem, ...]]:
+    def _taken(
+        self, intent: Intent, source: BoundedSource | None
+    ) -> tuple[Ranges, tuple[WorkItem, ...]]:
         """Return what an intent takes, and of what."""
         if not intent.requeue:
             assert source is not None

@@ -18,10 +18,11 @@ from sqlalchemy import URL
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
 from pipelines.estimation.rows import Candidates
-from pipelines.sinks.publishing import Publish
-from pipelines.sinks.results import Results, of_state
-from pipelines.sources.base import TRUST, Source, source_of
+from pipelines.sinks.kafka import Publish
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sources.base import TRUST, BoundedSource
 from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import source_of
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
@@ -88,7 +89,7 @@ Progress = Callable[[int, int], None]
 
 
 def drain(
-    log: str | os.PathLike[str] | Source,
+    log: str | os.PathLike[str] | BoundedSource,
     state_dir: str | os.PathLike[str],
     plans: Sequence[CompiledPlan] = (),
     database: str | URL | None = None,
@@ -109,9 +110,9 @@ def drain(
 
     Parameters
     ----------
-    log : path or Source
+    log : path or BoundedSource
         The directory of an embedded log, or another source:
-        :class:`~pipelines.sources.topic.KafkaTopics`.
+        :class:`~pipelines.sources.kafka.KafkaTopics`.
     state_dir : path
         Made if it does not exist. One drain at a time works on it.
     plans : sequence of CompiledPlan
@@ -130,8 +131,8 @@ def drain(
     candidates : mapping, optional
         Strings to look for, by plan fingerprint and metric; kept like plans.
     publish : Publish, optional
-        Publishes what is committed: :class:`~pipelines.sinks.publishing.EstimatesTopic`,
-        :class:`~pipelines.sinks.quarantine_topic.QuarantineTopic`.
+        Publishes what is committed: :class:`~pipelines.sinks.kafka.EstimatesTopic`,
+        :class:`~pipelines.sinks.kafka.QuarantineTopic`.
     runner : Runner
         Of the jobs: the embedded one, or that of any options of Beam's.
     elsewhere : str, optional
@@ -186,7 +187,7 @@ def _ignore(*_: object) -> None:
 
 def _drain(
     driver: Driver,
-    source: Source,
+    source: BoundedSource,
     as_of: int | None,
     trusted: int | None,
     max_reports: int,

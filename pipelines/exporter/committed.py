@@ -1,4 +1,4 @@
-"""What is committed in a state directory, read without its lock beside a drain under way."""
+"""What is committed in a state directory, read without its lock, also during a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipelines.aggregation.audit import Totals
-from pipelines.exporter.sources import MissingError
+from pipelines.sources.base import MissingError
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import AnyPath

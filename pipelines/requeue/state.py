@@ -23,8 +23,8 @@ from pipelines.bounded.driver import Driver
 from pipelines.bounded.run import MAX_REPORTS, DrainResult, Progress
 from pipelines.estimation.rows import Candidates
 from pipelines.requeue.withheld import waiting
-from pipelines.sinks.quarantine_records import CURABLE, check_reasons
-from pipelines.sinks.results import Results, of_state
+from pipelines.sinks.quarantine import CURABLE, check_reasons
+from pipelines.sinks.sql import Results, of_state
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, Requeue

@@ -24,7 +24,7 @@ from sotto.kafka import client_logs as clientlogs
 
 if TYPE_CHECKING:
     from pipelines.bounded.run import DrainResult, Progress
-    from pipelines.sources.base import Source
+    from pipelines.sources.base import BoundedSource
 
 HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
 
@@ -175,17 +175,17 @@ def _warn(text: str) -> None:
     print(f"sotto: warning: {text}", file=sys.stderr, flush=True)
 
 
-def _source(args: argparse.Namespace) -> Source:
+def _source(args: argparse.Namespace) -> BoundedSource:
     """Return where the reports are."""
     if args.log is not None:
         if args.topic or args.accept_loss:
             raise ParameterError("--topic and --accept-loss go with --kafka or --broker")
-        from pipelines.sources.base import EmbeddedLog
+        from pipelines.sources.log import EmbeddedLog
 
         return EmbeddedLog(args.log)
     if not args.topic:
         raise ParameterError("--topic is missing: sotto topics list shows what there is")
-    from pipelines.sources.topic import KafkaTopics
+    from pipelines.sources.kafka import KafkaTopics
     from sotto.kafka.topics import ReportTopic
 
     broker = given.broker_of(args)
@@ -199,7 +199,7 @@ def _follow(
     seconds: float,
     unit: str = "bytes",
 ) -> None:
-    from pipelines.sinks.results import ProjectionError
+    from pipelines.sinks.sql import ProjectionError
 
     ahead: tuple[str, ...] = ()
     begun = False

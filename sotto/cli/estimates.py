@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto estimates`` and return its exit status."""
-    from pipelines.sinks.results import Results, of_state
+    from pipelines.sinks.sql import Results, of_state
 
     at = None if args.window is None else _moment(args.window)
     with Results(args.database or of_state(args.state), create=False) as results:
@@ -166,7 +166,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _write_csv(rows: Sequence[Row]) -> None:
-    from pipelines.sinks.results import ESTIMATES
+    from pipelines.sinks.tables import ESTIMATES
 
     writer = csv.DictWriter(sys.stdout, ESTIMATES.columns.keys(), lineterminator="\n")
     writer.writeheader()

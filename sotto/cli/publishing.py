@@ -11,7 +11,7 @@ from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from pipelines.bounded.run import DrainResult
-    from pipelines.sinks.publishing import Publish
+    from pipelines.sinks.kafka import Publish
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +37,9 @@ def publish_of(args: argparse.Namespace) -> Publish | None:
         if args.publish_broker is not None:
             raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
         return None
-    from pipelines.sinks.publishing import EstimatesTopic, Several
-    from pipelines.sinks.quarantine_topic import QuarantineTopic
+    from pipelines.sinks.kafka import EstimatesTopic, QuarantineTopic, Several
     from sotto.kafka.brokers import Broker
-    from sotto.kafka.sinktopics import SinkTopic
+    from sotto.kafka.topics import SinkTopic
 
     file = args.publish_broker or args.broker
     if file is None and args.kafka is None:

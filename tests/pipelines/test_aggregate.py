@@ -20,7 +20,7 @@ from drain_states import projected
 from fake_kafka import FakeCluster, install
 
 from pipelines.bounded.run import DrainResult
-from pipelines.sinks.results import ProjectionError
+from pipelines.sinks.sql import ProjectionError
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.cli.aggregate import _follow

@@ -20,7 +20,7 @@ from step_plans import DAY, HOUR, PERIOD, plans, registry
 from pipelines.aggregation import parts
 from pipelines.aggregation.counts import pack_matrix, unpack_matrix
 from pipelines.bounded.run import DrainResult, drain
-from pipelines.sinks.results import of_state
+from pipelines.sinks.sql import of_state
 from pipelines.storage import files, quarantine
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory

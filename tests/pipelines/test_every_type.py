@@ -18,7 +18,7 @@ from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.bounded.run import drain
 from pipelines.estimation.items import Method
 from pipelines.estimation.rows import rows_of_windows
-from pipelines.sinks.results import Results, of_state
+from pipelines.sinks.sql import Results, of_state
 from sotto.plan.registry import Registry
 from sotto.plan.types import MECHANISMS
 

@@ -132,10 +132,10 @@ FAULTS = {
     "SottoSourceBroken": {'sotto_source_status{source="state",status="damaged"}': "1x200"},
     "SottoReadingSlow": {"sotto_exporter_read_age_seconds": "500x200"},
     "SottoReadingSlow, and none": {'up{job="sotto"}': "1x200"},
-    "SottoNotLooking": {"sotto_drain_look_age_seconds": "901x200"},
-    "SottoNoDrain": {"sotto_drain_age_seconds": "1801x200", "sotto_lag_lanes": "1x200"},
+    "SottoNotLooking": {"sotto_run_check_age_seconds": "901x200"},
+    "SottoNoDrain": {"sotto_run_age_seconds": "1801x200", "sotto_lag_partitions": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},
-    "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_lanes": "1x200"},
+    "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_partitions": "1x200"},
     "SottoNoProgress": {
         'sotto_partition_offset{partition="reports-e1-p2/0"}': "12x200",
         'sotto_partition_lag_records{partition="reports-e1-p2/0"}': "7x200",
@@ -169,9 +169,9 @@ WELL = {
     'sotto_source_status{source="state",status="ok"}': "1x200",
     'sotto_source_status{source="state",status="damaged"}': "0x200",
     "sotto_exporter_read_age_seconds": "5x200",
-    "sotto_drain_look_age_seconds": "20x200",
-    "sotto_drain_age_seconds": "90000x200",
-    "sotto_lag_lanes": "0x200",
+    "sotto_run_check_age_seconds": "20x200",
+    "sotto_run_age_seconds": "90000x200",
+    "sotto_lag_partitions": "0x200",
     "sotto_lag_seconds": "0x200",
     "sotto_document_age_seconds": "90000x200",
     # Always behind, and read; idle, and read to its end; given a record now and then.
@@ -327,7 +327,7 @@ def running(job: Watched, tmp_path: Path) -> Iterator[Running]:
 def test_prometheus_scrapes_it_and_every_query_has_data(running: Running) -> None:
     def answers() -> bool:
         try:
-            return bool(running.get("query", query="sotto_drain_generation == 1")["result"])
+            return bool(running.get("query", query="sotto_run_generation == 1")["result"])
         except OSError:
             return False
 

@@ -36,19 +36,17 @@ from pipelines.aggregation.counts import Window, WindowKey, unpack_page
 from pipelines.bounded.run import drain
 from pipelines.estimation.rows import rows_of_windows
 from pipelines.estimation.small_groups import reason
-from pipelines.sinks.database import SinkDatabase
+from pipelines.sinks.committed import documents_of, projection
 from pipelines.sinks.documents import WindowDocument, parse
-from pipelines.sinks.projection import projection
-from pipelines.sinks.publication import documents_of
-from pipelines.sinks.publishing import EstimatesTopic
-from pipelines.sinks.results import ESTIMATES, WINDOWS, Projection, Results, of_state
+from pipelines.sinks.kafka import EstimatesTopic
+from pipelines.sinks.sql import DocumentDatabase, Projection, Results, of_state
+from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import load
 from pipelines.storage.intent import dump
 from sotto.cli import main
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import FoundTopic
+from sotto.kafka.topics import FoundTopic, SinkTopic
 from sotto.plan.collection import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
@@ -138,7 +136,7 @@ class Outputs:
     def sunk(self) -> Path:
         """Write the documents to a database, as a sink does."""
         file = self.folder / "sunk.db"
-        with SinkDatabase(f"sqlite:///{file}") as written:
+        with DocumentDatabase(f"sqlite:///{file}") as written:
             assert Feed(written).give(*self.documents()).refused == 0
         return file
 
@@ -293,7 +291,7 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     figures = [struct.pack(">d", row["value"]) for row in job.rows()]
     assert all(each in (job.state / "results.db").read_bytes() for each in figures)
     assert [(row["n"], row["withheld"], row["revision"]) for row in before] == [(20, None, 1)]
-    with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+    with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*published)
     again = liar.send(START + 2 * DAY, colour, first._replace(payload=b"\1"))
     write(tmp_path / "log", [again], lanes=1)
@@ -305,7 +303,7 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     assert "sotto_estimate{" not in job.exposed()
     news = job.documents(since=1)
     assert news[0][0] == published[0][0]
-    with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+    with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*news)
     with Results(f"sqlite:///{tmp_path / 'sunk.db'}") as results:
         assert results.estimates() == job.rows()
@@ -386,7 +384,7 @@ class Published:
         """Give the sink what is new in the topic."""
         records = self.topic.kept[self.sunk :]
         self.sunk = len(self.topic.kept)
-        with SinkDatabase(self.database) as database:
+        with DocumentDatabase(self.database) as database:
             Feed(database).give(*((each.key, each.value) for each in records))
 
     def withheld(self) -> set[object]:
