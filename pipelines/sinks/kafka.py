@@ -142,13 +142,10 @@ class EstimatesTopic:
             check_stamps(others, manifest, topic)
         changed = projection(directory, manifest, registry, candidates, since)
         before = note.clock if note is not None and since else None
-        collector, stamps = registry.collector, [stamp_of(manifest)]
-        documents = documents_of(changed, collector, before)
+        documents = documents_of(changed, registry.collector, before)
+        health = health_of(manifest, registry.collector)
         try:
-            with producer_for(self.broker) as producer:
-                ends |= send_all(producer, topic, self._fitting(documents, stamps))
-                health = health_of(manifest, collector)
-                ends |= send_all(producer, topic, self._fitting([health], stamps))
+            ends |= self.send(documents, health, [stamp_of(manifest)])
         except FormatError as error:
             raise BrokerError(f"a document cannot be made of the results: {error}") from error
         generation, lineage = manifest.generation, changed.lineage
@@ -168,6 +165,24 @@ class EstimatesTopic:
     def records(self, partitions: int, begin: Mapping[str, int]) -> Generator[Any]:
         """Yield the topic's records; see :func:`pipelines.sources.kafka_reader.read_to_end`."""
         return read_to_end(self.broker, str(self.topic), partitions, begin=begin)
+
+    def send(
+        self,
+        documents: Iterable[tuple[bytes, bytes]],
+        last: tuple[bytes, bytes],
+        headers: list[tuple[str, bytes]],
+    ) -> dict[str, int]:
+        """Send documents, and one more once all others are acknowledged.
+
+        Returns
+        -------
+        dict of str to int
+            As of :func:`send_all`.
+        """
+        topic = str(self.topic)
+        with producer_for(self.broker) as producer:
+            ends = send_all(producer, topic, self._fitting(documents, headers))
+            return ends | send_all(producer, topic, self._fitting([last], headers))
 
     def _fitting(
         self, documents: Iterable[tuple[bytes, bytes]], headers: list[tuple[str, bytes]]

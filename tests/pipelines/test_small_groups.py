@@ -12,7 +12,7 @@ import json
 import random
 import sqlite3
 import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from pipelines.estimation.small_groups import reason
 from pipelines.sinks.committed import documents_of, projection
 from pipelines.sinks.documents import WindowDocument, parse
 from pipelines.sinks.kafka import EstimatesTopic
-from pipelines.sinks.sql import DocumentDatabase, Projection, Results, of_state
+from pipelines.sinks.sql import DocumentDatabase, Results, of_state
 from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import load
@@ -143,7 +143,7 @@ class Outputs:
     def exposed(self) -> str:
         """Return what an exporter exposes, without how long things took."""
         lines = exposition(self.state).splitlines()
-        timed = ("sotto_drain_", "sotto_exporter_")
+        timed = ("sotto_run_", "sotto_exporter_")
         return "\n".join(line for line in lines if not line.startswith(timed))
 
 
@@ -344,14 +344,12 @@ class KeptTopic(EstimatesTopic):
 
     def send(
         self,
-        changed: Projection,
-        collector: str,
-        before: int | None,
-        health: tuple[bytes, bytes],
-        stamps: list[tuple[str, bytes]],
+        documents: Iterable[tuple[bytes, bytes]],
+        last: tuple[bytes, bytes],
+        headers: list[tuple[str, bytes]],
     ) -> dict[str, int]:
-        for key, value in [*documents_of(changed, collector, before), health]:
-            self.kept.append(SimpleNamespace(key=key, value=value, headers=stamps))
+        for key, value in [*documents, last]:
+            self.kept.append(SimpleNamespace(key=key, value=value, headers=headers))
         return {"0": len(self.kept)}
 
     def told(self) -> dict[bytes, Any]:
@@ -396,7 +394,7 @@ class Published:
         with Results(of_state(self.state)) as results, Results(self.database) as sunk:
             found = results.estimates()
             assert sunk.estimates() == found
-            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.window]
+            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.rows()[0]]
             assert window.estimates == tuple(
                 {name: row[name] for name in window.estimates[0]} for row in found
             )
