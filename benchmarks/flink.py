@@ -29,8 +29,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.drain import CANDIDATES, plan
 from benchmarks.kafka import PARTITIONS, Measured, fill
+from benchmarks.run import CANDIDATES, plan
 from benchmarks.soak import load
 from benchmarks.soak.flinkjob import FlinkJob, memory
 from benchmarks.soak.follower import Follower

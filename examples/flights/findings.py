@@ -248,11 +248,11 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Drain:
+class Run:
     """One stop of the aggregator: it took what had arrived up to a time, then estimated."""
 
     as_of: int | None
-    drains: int
+    runs: int
     size: int
     reports: int
     counted: int
@@ -306,7 +306,7 @@ class Findings:
     agreeing: tuple[int, int]
     quarantine: Sequence[Quarantined]
     planted: Sequence[Planted]
-    drains: Sequence[Drain]
+    runs: Sequence[Run]
     equal_windows: tuple[int, int]
     timings: Sequence[Timing]
     withheld: Sequence[tuple[str, int, str]] = ()

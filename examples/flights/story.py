@@ -8,7 +8,7 @@ from pathlib import Path
 from sotto.cli.fleet import Played
 
 from . import faults as fault_names
-from .findings import Comparison, Decoding, Drain, Fate, Findings, MetricErrors, Sharpening
+from .findings import Comparison, Decoding, Fate, Findings, MetricErrors, Run, Sharpening
 from .report.figures import date, form_of
 from .report.svg import percent, plain
 
@@ -81,9 +81,9 @@ def faults(planted: Mapping[str, int]) -> None:
     )
 
 
-def drains(stops: Sequence[Drain]) -> None:
+def runs(stops: Sequence[Run]) -> None:
     """Say what the aggregator did."""
-    heading("4  Beam drains the log: as of some days of one window, then to its end")
+    heading("4  Beam aggregates the log: as of some days of one window, then to its end")
     rows: list[tuple[str, ...]] = [
         ("as of", "reports", "newly counted", "superseded", "duplicates", "seconds")
     ]

@@ -23,15 +23,15 @@ from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorP
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from pipelines.aggregation.blocks import arrivals
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.decode import arrivals
 from pipelines.aggregation.rows import Rows, padded_width
+from pipelines.aggregation.step import Tally
 from pipelines.beam.plans import numbering_of
 from pipelines.beam.stream import Stream, moment
 from pipelines.sources.base import TRUST, GoneError, Partition, Source
-from pipelines.storage import quarantine
-from pipelines.storage.written import Tally
 from sotto.clocks import now_ms
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import EARLIEST, Block
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
@@ -273,7 +273,7 @@ class _Held:
         self._asked = now
         _, end = self.partition.bounds()
         if end < position:
-            raise DrainError(
+            raise AggregationError(
                 f"{self._name} ends at offset {end}, but {position} have been read: the broker "
                 "has lost what it had confirmed, or the topic was made again; start it anew"
             )

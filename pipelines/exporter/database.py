@@ -21,7 +21,7 @@ from pipelines.sinks.documents import WINDOW_KEY
 from pipelines.sinks.sql import first_line
 from pipelines.sinks.tables import ESTIMATES, HEALTH, META, OFFSETS, PERIODS, QUARANTINE, WINDOWS
 from pipelines.sources.base import MissingError
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 #: How long PostgreSQL may take to answer, s.
 _PATIENCE = 3
@@ -146,7 +146,7 @@ class Database:
 
     Raises
     ------
-    DrainError
+    AggregationError
         It is no database that can be used here.
     """
 
@@ -155,11 +155,11 @@ class Database:
             self._url = sql.make_url(url)
             self._url.get_dialect().import_dbapi()
         except (SQLAlchemyError, ImportError) as error:
-            raise DrainError(f"the database cannot be used: {error}") from error
+            raise AggregationError(f"the database cannot be used: {error}") from error
         sqlite = self._url.get_backend_name() == "sqlite"
         name = self._url.database or ":memory:"
         if sqlite and ":memory:" in name:
-            raise DrainError("results are not kept in memory: the database must be a file")
+            raise AggregationError("results are not kept in memory: the database must be a file")
         self._file = Path(name) if sqlite else None
         self._most = max_series // SERIES
         self._last: Projected | None = None
@@ -173,7 +173,7 @@ class Database:
             There is none, or none with results.
         UnreadableError
             It cannot be read now.
-        DrainError
+        AggregationError
             It is damaged.
         """
         try:
@@ -189,7 +189,7 @@ class Database:
         except OperationalError as error:
             raise UnreadableError(first_line(error)) from error
         except (DatabaseError, SQLAlchemyError) as error:
-            raise DrainError(first_line(error)) from error
+            raise AggregationError(first_line(error)) from error
 
     def _read(self, connection: sql.Connection) -> Projected:
         if not sql.inspect(connection).has_table(META.name):

@@ -14,7 +14,7 @@ from pipelines.sources.kafka_reader import Reader
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker, make_client
 from sotto.kafka.topics import ReportTopic, SinkTopic
-from sotto.log.reader import EARLIEST, LogReader, lanes
+from sotto.log.reader import EARLIEST, LogReader, partitions
 from sotto.plan.registry import Registry
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Watched(Protocol):
         ------
         MissingError
             There is nothing to read yet.
-        DrainError, BrokerError
+        AggregationError, BrokerError
             It cannot be known.
         """
         ...
@@ -121,7 +121,7 @@ class WatchedLog:
         """Return what is beyond the positions up to which partitions are read."""
         if not self.path.is_dir():
             raise MissingError(f"there is no log in {self.path}")
-        found = lanes(self.path)
+        found = partitions(self.path)
         look = max(LOOK_BYTES // max(len(found), 1), _LEAST_LOOK)
         return Lag.sum([self._of(path, taken.get(path.name, 0), look) for path in found])
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from pipelines.sources.base import MissingError
-from sotto.errors import BrokerError, DrainError, SottoError
+from sotto.errors import AggregationError, BrokerError, SottoError
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class Status(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class UnreadableError(DrainError):
+class UnreadableError(AggregationError):
     """The source may exist, but cannot be read now."""
 
 

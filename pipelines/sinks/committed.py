@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pipelines.aggregation import counts
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.estimation.rows import Candidates, joined, rows_of_windows
+from pipelines.aggregation.result_rows import Candidates, joined, rows_of_windows
 from pipelines.sinks.documents import (
     WINDOW_KEY,
     health_document,
@@ -26,9 +26,9 @@ from pipelines.sinks.documents import (
 from pipelines.sinks.sql import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.manifest import Manifest, Quarantined
-from sotto.errors import BrokerError, DrainError
+from sotto.errors import AggregationError, BrokerError
 from sotto.plan.registry import Registry
 
 FORMAT = 2
@@ -224,15 +224,15 @@ class Note:
     def load(cls, directory: StateDirectory, name: str = NOTE) -> Note | None:
         """Return a note in a state directory; None if it is missing or damaged."""
         try:
-            value = load((directory.path / name).read_bytes(), name, FORMAT)
+            value = load_document((directory.path / name).read_bytes(), name, FORMAT)
             return cls(**{each: value[each] for each in cls.__dataclass_fields__ if each in value})
-        except (OSError, DrainError, TypeError):
+        except (OSError, AggregationError, TypeError):
             return None
 
     def store(self, path: Path, name: str = NOTE) -> None:
         """Store the note in a state directory, if the disk takes it."""
         with suppress(OSError):
-            files.replace(path / name, dump({"format": FORMAT, **asdict(self)}))
+            files.replace(path / name, dump_document({"format": FORMAT, **asdict(self)}))
 
     def since(self, topic: str, id: str, manifest: Manifest) -> int:
         """Return the last generation that a topic has of what is committed; 0 for none."""

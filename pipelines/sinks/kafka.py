@@ -11,7 +11,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from pipelines.estimation.rows import Candidates
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.sinks.committed import (
     Note,
     check_stamps,
@@ -22,7 +23,7 @@ from pipelines.sinks.committed import (
 )
 from pipelines.sinks.quarantine import key_of, quarantine_record
 from pipelines.sources.kafka_reader import read_to_end
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
 from sotto.errors import BrokerError, FormatError, ParameterError

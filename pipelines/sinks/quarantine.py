@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from pipelines.storage import files, quarantine
+from pipelines.aggregation import quarantine
+from pipelines.storage import files
 from sotto.clocks import now_ms
 from sotto.errors import FormatError, ParameterError
-from sotto.wire.columns import Reject
+from sotto.wire.decode import Reject
 from sotto.wire.format import HEADER, MAGIC, MAX_MESSAGE, VERSIONS
 from sotto.wire.reasons import Reason
 
@@ -209,7 +210,7 @@ class RejectsFolder:
             if not path.exists():
                 # Of several attempts at a bundle each writes a file of its own.
                 attempt = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-                files.create(attempt, files.sealed(quarantine.KIND, item))
+                files.create(attempt, files.with_checksum(quarantine.KIND, item))
                 files.move([(attempt, path)])
 
     def close(self) -> None:

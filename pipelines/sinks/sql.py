@@ -41,14 +41,14 @@ from pipelines.sinks.tables import (
     Advance,
     Row,
 )
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.plan.registry import Registry
 
 #: How long a statement waits for another process that holds a SQLite file, s.
 SQLITE_TIMEOUT = 30
 
 
-class ProjectionError(DrainError):
+class ProjectionError(AggregationError):
     """What is committed could not be written to the database; it can be later."""
 
 
@@ -103,7 +103,7 @@ class Database:
 
     Raises
     ------
-    DrainError
+    AggregationError
         Here and in every method: the database cannot be used.
     ProjectionError
         It cannot be used now.
@@ -115,16 +115,20 @@ class Database:
             self._sqlite = parsed.get_backend_name() == "sqlite"
             file = parsed.database or ":memory:"
             if self._sqlite and (":memory:" in file or parsed.query.get("mode") == "memory"):
-                raise DrainError("results cannot be kept in memory: the database must be a file")
+                raise AggregationError(
+                    "results cannot be kept in memory: the database must be a file"
+                )
             wait = {"timeout": SQLITE_TIMEOUT} if self._sqlite else {}
             self.engine = sql.create_engine(parsed, poolclass=NullPool, connect_args=wait)
             if self._sqlite:
                 sql.event.listen(self.engine, "connect", _overwrite_deleted)
         except (SQLAlchemyError, ImportError) as error:
             brings = "; pip install 'sotto[postgres]' brings it" if _lacks_psycopg(error) else ""
-            raise DrainError(f"the database cannot be used: {first_line(error)}{brings}") from error
+            raise AggregationError(
+                f"the database cannot be used: {first_line(error)}{brings}"
+            ) from error
         if not create and self._sqlite and not Path(file).is_file():
-            raise DrainError(f"there are no results in {file}")
+            raise AggregationError(f"there are no results in {file}")
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +172,7 @@ class Results(Database):
 
         Raises
         ------
-        DrainError
+        AggregationError
             The results are another state directory's.
         """
         with _mapped("the database cannot be used"):
@@ -178,7 +182,7 @@ class Results(Database):
         if found is None:
             return 0
         if found.state != state:
-            raise DrainError("the database holds the results of another state directory")
+            raise AggregationError("the database holds the results of another state directory")
         return int(found.projected_generation)
 
     def withholds_as(self, registry: Registry) -> bool:
@@ -212,7 +216,7 @@ class Results(Database):
         ------
         ProjectionError
             It could not be written.
-        DrainError
+        AggregationError
             The database is no longer behind that commit, or holds another directory's results.
         """
         generation = projection.generation
@@ -256,7 +260,7 @@ class Results(Database):
             with self.engine.connect() as connection:
                 return [dict(row) for row in connection.execute(query).mappings()]
         except SQLAlchemyError as error:
-            raise DrainError(f"the database cannot be read: {first_line(error)}") from error
+            raise AggregationError(f"the database cannot be read: {first_line(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -305,7 +309,7 @@ class DocumentDatabase(Database):
 
         Raises
         ------
-        DrainError
+        AggregationError
             The results are of another topic, or of aggregation runs.
         """
         with _mapped("the database cannot be used"):
@@ -320,7 +324,7 @@ class DocumentDatabase(Database):
 
         Raises
         ------
-        DrainError
+        AggregationError
             Another sink writes to the database.
         """
 
@@ -338,7 +342,7 @@ class DocumentDatabase(Database):
 
         Raises
         ------
-        DrainError
+        AggregationError
             The results are of another job, of a topic, or of aggregation runs.
         """
         with _mapped("the database cannot be used"):
@@ -417,7 +421,7 @@ def _raise_generation(connection: sql.Connection, projection: Projection) -> Non
     if raised.rowcount:
         return
     if connection.execute(sql.select(META.c.id)).first() is not None:
-        raise DrainError(f"the database is not behind generation {projection.generation}")
+        raise AggregationError(f"the database is not behind generation {projection.generation}")
     connection.execute(sql.insert(META).values(id=1, state=projection.state, **now))
 
 
@@ -457,7 +461,7 @@ def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> 
     found = connection.execute(sql.select(OFFSETS)).all()
     if not found and connection.execute(sql.select(META.c.id)).first() is not None:
         if connection.execute(sql.select(META.c.lineage)).scalar() is not None:
-            raise DrainError(
+            raise AggregationError(
                 "the database holds the results of aggregation runs: give another one to the sink"
             )
         return {}
@@ -468,12 +472,12 @@ def _offsets(connection: sql.Connection, topic: str, id: str, replace: bool) -> 
         connection.execute(sql.delete(JOBS))
         return {}
     if others:
-        raise DrainError(
+        raise AggregationError(
             f"the database holds the results of topic {others[0].topic}: give another database, "
             f"or --replace to have those of {topic} in their place"
         )
     if again:
-        raise DrainError(
+        raise AggregationError(
             f"topic {topic} was deleted and created again since its documents were read: give "
             "another database, or --replace to begin anew"
         )

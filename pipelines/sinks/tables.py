@@ -21,7 +21,7 @@ from pipelines.sinks.documents import (
     RejectsDocument,
     WindowDocument,
 )
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -170,7 +170,7 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
 
     Raises
     ------
-    DrainError
+    AggregationError
         It is not the one where the part begins: another sink writes to the database.
     """
     where = (OFFSETS.c.topic == topic, OFFSETS.c.partition == part.partition)
@@ -187,8 +187,8 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
             connection.execute(sql.insert(OFFSETS), row)
             return
     except IntegrityError as error:
-        raise DrainError("another sink writes to the database") from error
-    raise DrainError("another sink writes to the database")
+        raise AggregationError("another sink writes to the database") from error
+    raise AggregationError("another sink writes to the database")
 
 
 def lock_for(connection: sql.Connection, job: str) -> None:
@@ -196,7 +196,7 @@ def lock_for(connection: sql.Connection, job: str) -> None:
 
     Raises
     ------
-    DrainError
+    AggregationError
         The results are of another job, of a topic, or of aggregation runs.
     """
     raised = connection.execute(
@@ -208,7 +208,7 @@ def lock_for(connection: sql.Connection, job: str) -> None:
         return
     found = connection.execute(sql.select(OFFSETS)).first()
     if found is not None or connection.execute(sql.select(META.c.id)).first() is not None:
-        raise DrainError("the database holds other results: give another one to the pipeline")
+        raise AggregationError("the database holds other results: give another one to the pipeline")
     row = {"topic": DIRECT, "partition": 0, "topic_id": job, "next": 1}
     connection.execute(sql.insert(OFFSETS), row)
 

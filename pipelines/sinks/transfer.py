@@ -12,7 +12,7 @@ from pipelines.sinks.documents import Document, parse
 from pipelines.sinks.sql import Applied, DocumentDatabase
 from pipelines.sinks.tables import Advance
 from pipelines.sources import kafka_reader
-from sotto.errors import BrokerError, DrainError, FormatError, ParameterError
+from sotto.errors import AggregationError, BrokerError, FormatError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import SinkTopic, Stay
@@ -119,7 +119,7 @@ class Transfer:
             The topic cannot be read; what was read is in the database.
         ProjectionError
             The database cannot be used now.
-        DrainError
+        AggregationError
             Topic and database do not go together; the message says what to do.
         """
         try:
@@ -128,7 +128,7 @@ class Transfer:
                 # The database has forgotten its offsets.
                 self._disconnect()
                 done = done.plus(self._run(stop))
-        except (BrokerError, DrainError):
+        except (BrokerError, AggregationError):
             self._disconnect()
             raise
         return done
@@ -179,7 +179,7 @@ class Transfer:
         for each, end in ends.items():
             if end < self._next[each.partition]:
                 self._checked = float("-inf")
-                raise DrainError(
+                raise AggregationError(
                     f"{self._topic} partition {each.partition} ends at offset {end}, but "
                     f"{self._next[each.partition]} are written: the broker has lost what it had "
                     "confirmed, or the topic was created again; give another database, or --replace"

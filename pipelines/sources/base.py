@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from pipelines.storage.intent import Intent, Mark
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import Block
 from sotto.plan.registry import Registry
 
@@ -24,11 +24,11 @@ LATEST = 2**63 - 1
 TRUST = 3_600_000
 
 
-class MissingError(DrainError):
+class MissingError(AggregationError):
     """The source does not exist, or not yet."""
 
 
-class GoneError(DrainError):
+class GoneError(AggregationError):
     """A partition that has been read does not exist any more."""
 
 
@@ -111,7 +111,7 @@ class BoundedSource(Source, Protocol):
         ------
         MissingError
             It does not exist, or the plans are None and it cannot be checked without them.
-        DrainError, BrokerError
+        AggregationError, BrokerError
             It cannot be used; the message says what to do.
         """
         ...
@@ -125,7 +125,7 @@ class BoundedSource(Source, Protocol):
 
         Raises
         ------
-        DrainError
+        AggregationError
             The message says what is missing or different.
         """
         ...

@@ -21,9 +21,9 @@ from pipelines.sources.base import LATEST, BoundedSource, Partition
 from pipelines.sources.log import source_of
 from pipelines.storage.intent import Intent, Mark, WorkItem
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
-from sotto.wire.format import HEADER, ROW, RUN
+from sotto.wire.format import GROUP, HEADER, ROW
 
 #: A work item spans at most so many positions, unless a single record and the damage before it do.
 ITEM_BYTES = BLOCK_BYTES
@@ -177,7 +177,7 @@ class FrozenLog:
 
     Raises
     ------
-    DrainError
+    AggregationError
         A partition is not the one that it was when it was taken, or ``as_of`` lies before
         that.
     """
@@ -191,7 +191,7 @@ class FrozenLog:
     ) -> None:
         clock = EARLIEST if manifest.clock is None else manifest.clock
         if as_of is not None and as_of < clock:
-            raise DrainError(
+            raise AggregationError(
                 f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
             )
         source = source_of(log)
@@ -294,6 +294,6 @@ def _most_rows(block: Block) -> NDArray[np.int64]:
     long = block.lengths >= HEADER.size
     at = np.where(long, block.offsets + _RUNS_AT, 0)
     runs = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
-    room = block.lengths - HEADER.size - RUN.size * runs
+    room = block.lengths - HEADER.size - GROUP.size * runs
     most: NDArray[np.int64] = np.maximum(room // _SMALLEST_ROW, 1)
     return most

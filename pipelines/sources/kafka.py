@@ -20,7 +20,7 @@ from pipelines.sources.base import TRUST, GoneError, MissingError, Partition
 from pipelines.sources.kafka_reader import PartitionId, Piece, Reader, reader_of
 from pipelines.storage.intent import Intent, Mark
 from sotto.clocks import now_ms
-from sotto.errors import BrokerError, DrainError, ParameterError
+from sotto.errors import AggregationError, BrokerError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic
@@ -45,12 +45,12 @@ class PartitionName(NamedTuple):
 
         Raises
         ------
-        DrainError
+        AggregationError
             It is not the name of a topic's partition.
         """
         match = _NAME.fullmatch(name)
         if match is None:
-            raise DrainError(
+            raise AggregationError(
                 f"partition {name!r} is not of a topic: this state is of an embedded log"
             )
         return cls(match["topic"], match["id"], int(match["number"]))
@@ -141,7 +141,7 @@ class KafkaPartition:
         if piece is None:
             return None
         if piece.start > start:
-            raise DrainError(_lost(self.name, start, piece.start))
+            raise AggregationError(_lost(self.name, start, piece.start))
         return self._block(piece.cut(start, stop), clock)
 
     def header(self, position: int) -> bytes | None:
@@ -158,7 +158,7 @@ class KafkaPartition:
         """Return a block that stands for deleted records, if that loss is accepted."""
         first, _ = self._reader.bounds([self._partition])[self._partition]
         if not self._accept_loss or first <= start:
-            raise DrainError(_lost(self.name, start, first))
+            raise AggregationError(_lost(self.name, start, first))
         none = np.zeros(0, dtype=np.int64)
         gone = (Corrupt(start, clock, b""),)
         return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none)
@@ -248,7 +248,7 @@ class KafkaTopics:
             raise MissingError("nothing has been counted yet, so the plans are not known")
         with connected(self.broker) as topics:
             self._found = {
-                str(topic): topics.check(topic, registry.horizon, draining=True)
+                str(topic): topics.check(topic, registry.horizon, reading=True)
                 for topic in self.topics
             }
             epochs = topics.epochs(self.topics[0].name)
@@ -282,7 +282,7 @@ class KafkaTopics:
 
         Raises
         ------
-        DrainError
+        AggregationError
             A topic was created again, was cut, or has lost records that were never read; or an
             older epoch has records left.
         """
@@ -323,13 +323,13 @@ class KafkaTopics:
 
     def _check_topic(self, name: PartitionName) -> None:
         if ReportTopic.parse(name.topic).name != self.topics[0].name:
-            raise DrainError(
+            raise AggregationError(
                 f"reports of topic {name.topic} have been counted here, and {self.topics[0]} is "
                 "another one: give that, or another state directory"
             )
         found = self._found.get(name.topic)
         if found is not None and found.id != name.id:
-            raise DrainError(
+            raise AggregationError(
                 f"topic {name.topic} was deleted and created again since its reports were counted: "
                 "its offsets now mean others; create the next epoch and have it sent to, or begin "
                 "with a new state directory"
@@ -347,25 +347,25 @@ class KafkaTopics:
         for name in older:
             left = bounds[name.partition][1] - ends.get(str(name), 0)
             if left > 0:
-                raise DrainError(
+                raise AggregationError(
                     f"{name} has {left} messages that have not been counted: "
                     f"give --topic {name.topic} too"
                 )
 
     def _check_range(self, name: str, first: int, end: int, taken: int) -> None:
         if end < taken:
-            raise DrainError(
+            raise AggregationError(
                 f"{name} ends at offset {end}, but {taken} have been counted: the broker has lost "
                 "what it had confirmed; create the next epoch and have it sent to"
             )
         if first > taken and not self.accept_loss:
-            raise DrainError(_lost(name, taken, first))
+            raise AggregationError(_lost(name, taken, first))
 
     def _check_mark(self, name: PartitionName, first: int, mark: Mark | None) -> None:
         if mark is None or mark.position < first:
             return
         if self._partition(name).header(mark.position) not in (None, mark.header):
-            raise DrainError(
+            raise AggregationError(
                 f"{name} has another record at offset {mark.position} than the one that was "
                 "counted: the broker has lost what it had confirmed; create the next epoch and "
                 "have it sent to"
@@ -447,7 +447,7 @@ def _check_id(broker: Broker, topic: str, id: str) -> None:
             "in it are lost; start the pipeline anew, which counts what exists"
         )
     if found != id:
-        raise DrainError(
+        raise AggregationError(
             f"topic {topic} was deleted and created again since the pipeline read it: the pipeline "
             "would go on after records that it has never read; start it anew"
         )

@@ -10,9 +10,9 @@ from pathlib import Path
 from pipelines.sources.base import LATEST, BoundedSource, MissingError, Partition
 from pipelines.storage import files
 from pipelines.storage.intent import Intent, Mark
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.frames import FRAME
-from sotto.log.reader import Block, LogReader, lanes, segments
+from sotto.log.reader import Block, LogReader, partitions, segments
 from sotto.plan.registry import Registry
 
 
@@ -71,7 +71,7 @@ class EmbeddedLog:
 
     def names(self) -> Sequence[str]:
         """Return the names of all partitions, sorted."""
-        return [path.name for path in lanes(self.path)]
+        return [path.name for path in partitions(self.path)]
 
     def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
         """Return all partitions, sorted by name."""
@@ -91,13 +91,13 @@ class EmbeddedLog:
             found = segments(self.path / name)
             size = found[-1].base + found[-1].path.stat().st_size if found else 0
             if size < end:
-                raise DrainError(
+                raise AggregationError(
                     f"partition {name!r} ends at {size}, but {end} bytes of it have been read: "
                     "this is another log, or it was cut"
                 )
             mark = marks.get(name)
             if mark and self.partition(name).header(mark.position) not in (None, mark.header):
-                raise DrainError(
+                raise AggregationError(
                     f"partition {name!r} has another record at {mark.position} than the one that "
                     "was read: this is another log, or it was cut and written again"
                 )

@@ -1,6 +1,6 @@
 """Count the reports in a log, or in Kafka topics, and estimate from them.
 
-Everything there up to its end of now is taken, in bounded drains that are each committed whole:
+Everything there up to its end of now is taken, in bounded runs that are each committed whole:
 a process that is killed loses nothing and counts nothing twice when it is started again.
 Reports that are not acceptable go to quarantine, with a reason. State, counts and quarantine are
 in the state directory; estimates are in a SQL database, which can always be made again from it.
@@ -23,7 +23,7 @@ from sotto.errors import BrokerError, ParameterError
 from sotto.kafka import client_logs as clientlogs
 
 if TYPE_CHECKING:
-    from pipelines.bounded.run import DrainResult, Progress
+    from pipelines.bounded.run import Progress, RunResult
     from pipelines.sources.base import BoundedSource
 
 HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
@@ -31,7 +31,7 @@ HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
 _EXAMPLES = """\
 examples:
   sotto aggregate --plan plan.yaml --log build/log --state build/state
-      drain the log; estimates are then in build/state/results.db
+      aggregate the log; estimates are then in build/state/results.db
   sotto aggregate --log build/log --state build/state --follow
       the plans that the state directory has been given; go on until interrupted
   sotto aggregate --plan v2.yaml --log build/log --state build/state
@@ -41,12 +41,12 @@ examples:
   sotto aggregate ... --as-of 2013-06-01
       only what had arrived by then
   sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
-      drain a topic; with --broker client.json instead of --kafka, over TLS and with a name
+      aggregate a topic; with --broker client.json instead of --kafka, over TLS and with a name
 
   sotto aggregate ... --publish reports-estimates --follow
       publish what changes to a compacted topic, which sotto sink takes to other databases
 
-Offsets and counts are committed together, in one state directory, to which one drain at a time
+Offsets and counts are committed together, in one state directory, to which one run at a time
 writes.
 
 Jobs run in this process (Beam's FnApiRunner). Every option that is not one of these goes to Beam,
@@ -60,14 +60,14 @@ also behind --, and so another runner is chosen:
   sotto aggregate ... --state state --files gs://bucket/sotto --runner DataflowRunner ...
       with those files on one of Beam's file systems; manifest and results stay in --state
   sotto aggregate ... --max-reports 20000000
-      larger drains: each is a job, and an engine takes seconds to start one
+      larger runs: each is a job, and an engine takes seconds to start one
 
 docs/beam.md says more.
 
 What is published is committed before: where the topic cannot be reached, that is told, and tried
-again at the next drain.
+again at the next run.
 
-An interrupt (or SIGTERM) ends the command after the drain that is under way, a second one at
+An interrupt (or SIGTERM) ends the command after the run that is under way, a second one at
 once; neither loses anything.
 """
 
@@ -110,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1_000_000,
         metavar="N",
-        help="reports in one drain at most, which bounds memory (default: 1000000)",
+        help="reports in one run at most, which bounds memory (default: 1000000)",
     )
 
 
@@ -129,17 +129,16 @@ def run(args: argparse.Namespace) -> int:
     registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
     given.tell_unsigned(registry.plans)
     quiet_libraries()
-    from pipelines.aggregation.memory import keep_freed_memory
     from pipelines.beam.runners import Runner
-    from pipelines.bounded.run import drain
+    from pipelines.bounded.run import aggregate, keep_freed_memory
 
     runner = Runner(tuple(args.beam), _tell)
 
     keep_freed_memory()
 
-    def once(progress: Progress) -> DrainResult:
+    def once(progress: Progress) -> RunResult:
         found, strings = folder.added_to(plans, candidates)
-        return drain(
+        return aggregate(
             source,
             args.state,
             found,
@@ -194,7 +193,7 @@ def _source(args: argparse.Namespace) -> BoundedSource:
 
 
 def _follow(
-    once: Callable[[Progress], DrainResult],
+    once: Callable[[Progress], RunResult],
     stopped: threading.Event,
     seconds: float,
     unit: str = "bytes",
@@ -215,7 +214,7 @@ def _follow(
             print(f"sotto: error: {error}; it is tried again", file=sys.stderr, flush=True)
             stopped.wait(seconds)
             continue
-        if result.drains or result.ahead != ahead:
+        if result.runs or result.ahead != ahead:
             ahead = result.ahead
             print("\n".join(summary(result)), flush=True)
         if result.unpublished:
@@ -223,8 +222,8 @@ def _follow(
         stopped.wait(seconds)
 
 
-def summary(result: DrainResult) -> list[str]:
-    """Return what draining came to, in lines."""
+def summary(result: RunResult) -> list[str]:
+    """Return what aggregating came to, in lines."""
     tally = result.tally
     rate = tally.reports / result.seconds if result.seconds else 0.0
     size = f"{result.size / 1e6:,.1f} MB"
@@ -232,19 +231,19 @@ def summary(result: DrainResult) -> list[str]:
         size = f"{result.size:,} {result.unit}"
     lines = [
         f"generation {result.generation}: {tally.reports:,} reports, {size}, "
-        f"{result.drains} drains, {result.seconds:.1f} s, {rate:,.0f} reports a second",
+        f"{result.runs} runs, {result.seconds:.1f} s, {rate:,.0f} reports a second",
     ]
     left = [
         f"lane {lane} has records from the future, which are left, with all that follow them"
         for lane in result.ahead
     ]
     where = " in the log" if result.unit == "bytes" else ""
-    if not result.drains:
+    if not result.runs:
         return [f"generation {result.generation}: nothing new{where}", *left]
     return [*lines, *fates(result), *left]
 
 
-def fates(result: DrainResult) -> list[str]:
+def fates(result: RunResult) -> list[str]:
     """Return what became of the reports taken, in lines."""
     tally = result.tally
     numbers = {

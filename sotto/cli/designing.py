@@ -252,7 +252,7 @@ def _document(found: Design) -> dict[str, object]:
             "epsilon": found.enough,
         },
         "rungs": [vars(rung) for rung in found.rungs],
-        "fresh": [vars(step) for step in found.steps] if question.sent > 1 else [],
+        "fresh": [step._asdict() for step in found.steps] if question.sent > 1 else [],
         "panels": [vars(row) for row in found.panels],
         "noisy_sampling": [
             {

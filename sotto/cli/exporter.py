@@ -49,7 +49,7 @@ examples:
   sotto exporter --state build/state --log build/log
       http://127.0.0.1:9469/metrics, until interrupted
   sotto exporter --state build/state --kafka localhost:9092 --topic reports-e1-p8
-      of a job that drains a topic
+      of a job that aggregates a topic
   sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
       where the job has a database of its own
   sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="of a streaming job, for what its plans allow; drains leave theirs in --state",
+        help="of a streaming job, for what its plans allow; runs leave theirs in --state",
     )
     add("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
     add("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 for any free one")

@@ -61,7 +61,7 @@ def load(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
         from sotto.plan.compiled import CompiledPlan
 
         return CompiledPlan.from_json(path.read_bytes()), {}
-    from sotto.plan.collection import load_plan
+    from sotto.plan.compile import load_plan
 
     plan = load_plan(path)
     return plan.compile(), dict(plan.candidates)

@@ -35,12 +35,12 @@ class SortedLanes:
     Examples
     --------
     >>> import tempfile
-    >>> from sotto.log.writer import LogReader, lanes
+    >>> from sotto.log.writer import LogReader, partitions
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     with SortedLanes(Path(directory), "devices") as log:
     ...         log.add(9, b"later")
     ...         log.add(5, b"sooner")
-    ...     reader = LogReader(lanes(directory)[0])
+    ...     reader = LogReader(partitions(directory)[0])
     ...     print([(r.append, r.body) for r in reader.records(0, reader.end())])
     [(5, b'sooner'), (9, b'later')]
     """

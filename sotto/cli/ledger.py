@@ -17,7 +17,7 @@ from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from clientsdk.ledger import Ledger, LedgerPeriod
-    from pipelines.aggregation.ledger import PseudonymLedger
+    from pipelines.storage.ledger import PseudonymLedger
 
 HELP = "show what a device or a pseudonym has spent"
 
@@ -141,7 +141,7 @@ def _permanent(ledger: Ledger) -> list[str]:
 
 def pseudonym_lines(state_dir: Path, pseudonym: str, *, full: bool = False) -> list[str]:
     """Return what an aggregator has of a pseudonym, ids in full or their first 8 digits."""
-    from pipelines.aggregation.ledger import pseudonym_ledger
+    from pipelines.storage.ledger import pseudonym_ledger
 
     lines: list[str] = []
     for found in pseudonym_ledger(state_dir, pseudonym):

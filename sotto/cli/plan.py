@@ -136,7 +136,7 @@ def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
 
 def _compile(args: argparse.Namespace) -> int:
     from sotto.errors import ParameterError
-    from sotto.plan.collection import load_plan
+    from sotto.plan.compile import load_plan
 
     compiled = load_plan(args.plan).compile()
     data = compiled.to_json()
@@ -181,7 +181,7 @@ def _loaded(path: Path) -> tuple[CompiledPlan, dict[str, str]]:
 
     if path.suffix == ".json":
         return CompiledPlan.from_json(path.read_bytes()), {}
-    from sotto.plan.collection import load_plan
+    from sotto.plan.compile import load_plan
 
     loaded = load_plan(path)
     return loaded.compile(), dict(loaded.chosen)

@@ -75,7 +75,7 @@ class PlanFolder:
 
         Raises
         ------
-        DrainError
+        AggregationError
             A plan of the state directory is damaged.
         BrokerError
             The source cannot be used, whatever the folder has.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pipelines.bounded.run import DrainResult
+    from pipelines.bounded.run import RunResult
     from pipelines.sinks.kafka import Publish
 
 
@@ -53,7 +53,7 @@ def publish_of(args: argparse.Namespace) -> Publish | None:
     return Several(ways)
 
 
-def tell(result: DrainResult, what_now: str = "") -> None:
+def tell(result: RunResult, what_now: str = "") -> None:
     """Say why results could not be published."""
     print(
         f"sotto: error: generation {result.generation} is committed, but not published: "

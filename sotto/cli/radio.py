@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sotto.wire.format import HEADER, ROW, RUN
+from sotto.wire.format import GROUP, HEADER, ROW
 
 if TYPE_CHECKING:
     from sotto.cli.fleet import Network
@@ -52,7 +52,7 @@ class Radio:
 
     def publish(self, shard: int, message: bytes) -> None:
         """Send one message at the time of the device's clock."""
-        _, pseudonym, _, event = ROW.unpack_from(message, HEADER.size + RUN.size)
+        _, pseudonym, _, event = ROW.unpack_from(message, HEADER.size + GROUP.size)
         period = event // self._period
         self.pseudonyms[period] = pseudonym.hex()
         if self.drawn or self.permanent:
@@ -75,8 +75,8 @@ def _chains(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield metric and chain id of every row of a message that the SDK made."""
     at = HEADER.size
     while at < len(message):
-        metric, width, rows = RUN.unpack_from(message, at)
-        at += RUN.size
+        metric, width, rows = GROUP.unpack_from(message, at)
+        at += GROUP.size
         for _ in range(rows):
             yield metric, message[at + 17 : at + 33]
             at += ROW.size + width

@@ -138,7 +138,7 @@ def read_plan(path: Path) -> CompiledPlan:
 
     if path.suffix == ".json":
         return CompiledPlan.from_json(path.read_bytes())
-    from sotto.plan.collection import load_plan
+    from sotto.plan.compile import load_plan
 
     return load_plan(path).compile()
 

@@ -9,8 +9,8 @@ that nothing is requeued twice.
 
 Plans that the state directory has are not given again.
 
-Of drains (--state) reports are counted at once. Of a streaming job (--topic) they go from
-NAME-quarantine to NAME-requeue, which the job reads, and drains do not; give it the plan first.
+Of runs (--state) reports are counted at once. Of a streaming job (--topic) they go from
+NAME-quarantine to NAME-requeue, which the job reads, and runs do not; give it the plan first.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sotto.cli.tables import table
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pipelines.bounded.run import DrainResult
-    from pipelines.estimation.rows import Candidates
+    from pipelines.aggregation.result_rows import Candidates
+    from pipelines.bounded.run import RunResult
     from sotto.plan.compiled import CompiledPlan
     from sotto.wire.reasons import Reason
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     given.add_plans(parser, "with --state only those that it does not have", required=False)
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--state", type=Path, metavar="DIR", help="the state directory of drains")
+    where.add_argument("--state", type=Path, metavar="DIR", help="the state directory of runs")
     given.add_broker(where)
     add("--topic", metavar="NAME", help="the topic of reports that the streaming job reads")
     add("--database", metavar="URL", help="as of sotto aggregate")
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait",
         default="60s",
         metavar="DURATION",
-        help="how long to wait for a drain that is under way (default: 60s)",
+        help="how long to wait for a run that is under way (default: 60s)",
     )
 
 
@@ -149,9 +149,9 @@ def _of_state(
     return 130 if stopped.is_set() else 0
 
 
-def summary(result: DrainResult) -> list[str]:
+def summary(result: RunResult) -> list[str]:
     """Return what requeueing came to, in lines."""
-    if not result.drains:
+    if not result.runs:
         return [f"generation {result.generation}: nothing that these plans cure"]
     first = f"generation {result.generation}: {result.size:,} reports requeued, "
     return [f"{first}{result.seconds:.1f} s", *fates(result)]
@@ -159,8 +159,8 @@ def summary(result: DrainResult) -> list[str]:
 
 def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> list[str]:
     """Say what is in quarantine for these reasons, and what becomes of it."""
-    from pipelines.requeue.withheld import waiting
     from pipelines.storage.directory import StateDirectory
+    from pipelines.storage.quarantine_files import waiting
 
     directory = StateDirectory(state)
     manifest = directory.manifest()

@@ -2,10 +2,10 @@
 
 A topic's name says its epoch and its partitions, such as reports-e1-p8; it is what publishers and
 aggregators are given. A device's messages all go to one partition, so the number never changes: a
-new number is a new epoch, once the old topic is drained.
+new number is a new epoch, once the old topic is aggregated.
 
 With --sinks the topics beside them are made or checked too, which all epochs share:
-reports-estimates takes what drains and jobs publish (compacted: the newest of each window),
+reports-estimates takes what runs and jobs publish (compacted: the newest of each window),
 reports-quarantine what was rejected, for as long as the plans keep that, and reports-requeue what
 an operator gives back; only operators may write to it.
 

@@ -13,9 +13,8 @@ from mechanisms.planner.precision import ordinal_mean, precision
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build
 from sotto.errors import ParameterError
-from sotto.plan.chooser import choose
-from sotto.plan.defaults import Asked, spec_of
-from sotto.plan.types import MECHANISMS, Parameter
+from sotto.plan.choice import Asked, choose, spec_of
+from sotto.plan.metric import MECHANISMS, Parameter
 
 if TYPE_CHECKING:
     from mechanisms.registry import LadderedMechanism
@@ -40,7 +39,7 @@ class Question:
     Attributes
     ----------
     name, kind : str
-        The kind is a type of :data:`sotto.plan.types.MECHANISMS`.
+        The kind is a type of :data:`sotto.plan.metric.MECHANISMS`.
     spec : mapping
         The mechanism and its parameters.
     ladder : tuple of int

@@ -96,7 +96,7 @@ class Topics:
             id=str(described["topic_id"]),
         )
 
-    def check(self, topic: ReportTopic, horizon: int, *, draining: bool = False) -> FoundTopic:
+    def check(self, topic: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
         """Return what the broker says of a topic that can be used.
 
         Parameters
@@ -104,7 +104,7 @@ class Topics:
         topic : ReportTopic
         horizon : int
             Milliseconds for which plans accept reports of an event.
-        draining : bool
+        reading : bool
             Whether the topic is only read, whatever partitions were added to it.
 
         Raises
@@ -113,7 +113,7 @@ class Topics:
             It is not there, or something keeps it from being used: all of that, a line each.
         """
         found = self.find(topic)
-        if wrong := topic.faults(found, horizon, draining=draining):
+        if wrong := topic.faults(found, horizon, reading=reading):
             raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
         return found
 
@@ -167,7 +167,7 @@ class Topics:
             if other.epoch >= topic.epoch:
                 raise BrokerError(
                     f"{other} is there already: the number of partitions changes with a new "
-                    f"epoch alone; drain it, then create epoch {known[-1].epoch + 1}"
+                    f"epoch alone; aggregate it, then create epoch {known[-1].epoch + 1}"
                 )
         self._make(str(topic), topic.partitions, replicas, topic.settings(retention))
         return True

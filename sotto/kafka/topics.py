@@ -104,7 +104,7 @@ class ReportTopic:
             "unclean.leader.election.enable": "false",
         }
 
-    def faults(self, found: FoundTopic, horizon: int, *, draining: bool = False) -> list[str]:
+    def faults(self, found: FoundTopic, horizon: int, *, reading: bool = False) -> list[str]:
         """Return what keeps the topic from being used, each with what to do.
 
         Parameters
@@ -112,14 +112,14 @@ class ReportTopic:
         found : FoundTopic
         horizon : int
             Milliseconds for which plans accept reports of an event: records must stay as long.
-        draining : bool
+        aggregating : bool
             Whether the topic is only read. Nobody sends to partitions that were added to it, and
             those in its name must be counted all the same.
         """
         says = found.settings
         wrong = []
         added = found.partitions > self.partitions
-        if found.partitions != self.partitions and not (draining and added):
+        if found.partitions != self.partitions and not (reading and added):
             wrong.append(
                 f"it has {found.partitions} partitions, not {self.partitions}: reports of one "
                 "device would be in two; leave it and create the next epoch"

@@ -18,7 +18,7 @@ from examples.flights.truth import KeptReports, Truth
 from mechanisms.testing import SeededSource
 from sotto.cli.recordings import Columns, read_recordings
 from sotto.cli.replaying import Replay
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 
 SEED = 20130101

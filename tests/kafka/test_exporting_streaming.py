@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drained import produce
+from aggregated import produce
 from prometheus_client.parser import text_string_to_metric_families
 from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.sinks.kafka import EstimatesTopic
 from pipelines.sinks.sql import DocumentDatabase
 from pipelines.sinks.transfer import Transfer
@@ -64,11 +64,11 @@ def test_lag_sink_and_documents_are_told(
     assert found["sotto_sink_lag_records"] == 0
     assert "sotto_document_age_seconds" not in found
 
-    # Whoever publishes them, documents are the same; a drain is quicker to start than Flink.
+    # Whoever publishes them, documents are the same; a run is quicker to start than Flink.
     read = publish(broker, topic, 4)
     state = tmp_path / "state"
     job = EstimatesTopic(broker, estimates)
-    drain(KafkaTopics(broker, [topic]), state, [small_plan()], publish=job)
+    aggregate(KafkaTopics(broker, [topic]), state, [small_plan()], publish=job)
     found = exposed.read(capsys)
     assert found["sotto_sink_lag_records"] > 2
     assert 0 <= found["sotto_document_age_seconds"] < 120

@@ -18,11 +18,12 @@ from pipelines.sources.kafka_reader import Reader
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic
-from sotto.log.writer import LogReader, lanes
+from sotto.log.reader import LogReader
+from sotto.log.reader import partitions as log_partitions
 
 
 class FakeRecord(NamedTuple):
-    """A record as kafka-python gives it, as far as drains look at it."""
+    """A record as kafka-python gives it, as far as runs look at it."""
 
     offset: int
     timestamp: int
@@ -83,7 +84,7 @@ class FakeCluster:
         wanted = [self.topics[name] for name in names or self.topics]
         return KafkaTopics(Broker("fake:9092"), wanted, accept_loss)
 
-    def check(self, wanted: ReportTopic, horizon: int, *, draining: bool) -> FoundTopic:
+    def check(self, wanted: ReportTopic, horizon: int, *, reading: bool) -> FoundTopic:
         """Say that a topic can be used."""
         return FoundTopic(wanted.partitions, 1, {}, self.ids[str(wanted)])
 
@@ -181,6 +182,6 @@ def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
 def copied(log: Path, cluster: FakeCluster, gaps: Iterable[int] | None = None) -> None:
     """Put the lanes of a log into the partitions of a topic, with some offsets missing."""
     missing = iter(gaps or ())
-    for number, lane in enumerate(lanes(log)):
+    for number, lane in enumerate(log_partitions(log)):
         for record in LogReader(lane).records():
             cluster.partition(number).append(record.append, record.body, gap=next(missing, 0))

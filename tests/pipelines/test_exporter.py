@@ -14,8 +14,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from drain_logs import START
-from drain_states import projected
+from committed_states import projected
+from report_logs import START
 from step_plans import plans
 from watched import (
     CANDIDATES,
@@ -31,7 +31,7 @@ from watched import (
     watched,
 )
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.families import Snapshot, families
@@ -39,8 +39,8 @@ from pipelines.exporter.health import Health
 from pipelines.exporter.lag import WatchedLog
 from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import DrainError
-from sotto.log.reader import LogReader, lanes
+from sotto.errors import AggregationError
+from sotto.log.reader import LogReader, partitions
 from sotto.log.writer import now_ms
 from sotto.wire.reasons import Reason
 
@@ -176,7 +176,7 @@ def test_nothing_is_written_and_no_lock_is_needed(copy: Watched) -> None:
     assert (contents(copy.state), contents(copy.log)) == before
 
 
-def test_the_lag_is_what_no_drain_has_taken(copy: Watched) -> None:
+def test_the_lag_is_what_no_run_has_taken(copy: Watched) -> None:
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_records") == 0
     assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_partitions") == 0
@@ -188,7 +188,7 @@ def test_the_lag_is_what_no_drain_has_taken(copy: Watched) -> None:
     assert value(found, "sotto_lag_partitions") == 1
     age = now_ms() / 1000 - sent[0].append / 1000
     assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
-    drain(copy.log, copy.state, plans(), candidates=CANDIDATES)
+    aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES)
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_seconds") == 0
     assert value(found, "sotto_run_generation") == 2
@@ -204,14 +204,14 @@ def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPat
 
 def test_a_log_of_which_nothing_is_taken_is_all_lag(copy: Watched) -> None:
     found = samples(exposition(copy.state.parent / "none", copy.log))
-    ends = [LogReader(lane).end() for lane in lanes(copy.log)]
+    ends = [LogReader(lane).end() for lane in partitions(copy.log)]
     assert value(found, "sotto_lag_bytes") == sum(ends)
     assert value(found, "sotto_lag_seconds") == pytest.approx(now_ms() / 1000 - START / 1000, rel=1)
     assert value(found, "sotto_source_status", source="state", status="missing") == 1
     assert value(found, "sotto_source_status", source="database", status="missing") == 1
 
 
-def test_a_drain_under_way_is_seen(copy: Watched) -> None:
+def test_a_run_under_way_is_seen(copy: Watched) -> None:
     append(copy.log, "lane-0", late_messages(3))
 
     seen = {}
@@ -219,7 +219,7 @@ def test_a_drain_under_way_is_seen(copy: Watched) -> None:
     def checkpoint(step: str) -> None:
         seen[step] = samples(exposition(copy.state, copy.log))
 
-    drain(copy.log, copy.state, plans(), candidates=CANDIDATES, checkpoint=checkpoint)
+    aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES, checkpoint=checkpoint)
     assert len(seen) > 5
     for step, found in seen.items():
         for source in ("state", "database", "log"):
@@ -266,7 +266,7 @@ def test_what_is_broken_is_a_metric(
 
 
 def test_a_damaged_note_hides_only_itself(copy: Watched) -> None:
-    damage(copy.state / "drain.json")
+    damage(copy.state / "last_run.json")
     found = samples(exposition(copy.state, copy.log))
     assert "sotto_run_age_seconds" not in found
     assert value(found, "sotto_source_status", source="state", status="ok") == 1
@@ -301,7 +301,7 @@ def test_what_has_not_changed_is_not_read_again(
 
 def test_a_database_that_cannot_be_one_is_refused() -> None:
     for url in ("nonsense", "nodialect://x"):
-        with pytest.raises(DrainError, match="cannot be used"):
+        with pytest.raises(AggregationError, match="cannot be used"):
             Database(url, 10)
 
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from drain_logs import Sent
 from prometheus_client import CollectorRegistry, start_http_server
+from report_logs import Sent
 from step_plans import plans
 from watched import (
     CANDIDATES,
@@ -33,7 +33,7 @@ from watched import (
     watched,
 )
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
@@ -133,7 +133,7 @@ FAULTS = {
     "SottoReadingSlow": {"sotto_exporter_read_age_seconds": "500x200"},
     "SottoReadingSlow, and none": {'up{job="sotto"}': "1x200"},
     "SottoNotLooking": {"sotto_run_check_age_seconds": "901x200"},
-    "SottoNoDrain": {"sotto_run_age_seconds": "1801x200", "sotto_lag_partitions": "1x200"},
+    "SottoNoRun": {"sotto_run_age_seconds": "1801x200", "sotto_lag_partitions": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},
     "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_partitions": "1x200"},
     "SottoNoProgress": {
@@ -338,7 +338,7 @@ def test_prometheus_scrapes_it_and_every_query_has_data(running: Running) -> Non
     (streamed,) = running.get("query", query=either % running.other)["result"]
     assert int(streamed["value"][1]) >= int(same["value"][1]) > 10
     append(running.job.log, "lane-0", [*late_messages(5), Sent(0, b"no report")])
-    drain(running.job.log, running.job.state, plans(), candidates=CANDIDATES)
+    aggregate(running.job.log, running.job.state, plans(), candidates=CANDIDATES)
     rate = 'rate(sotto_reports_rejected_total{reason="malformed"}[1m]) > 0'
     until(lambda: running.get("query", query=rate)["result"])
     for title, query in queries().items():

@@ -26,8 +26,8 @@ from sotto.kafka.topics import ReportTopic
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
-#: Of drains alone: generations, files, how old a drain is.
-DRAINS = {
+#: Of runs alone: generations, files, how old a run is.
+RUNS = {
     name
     for name in CATALOGUE
     if name.startswith(("sotto_run_", "sotto_lag_")) or name == "sotto_database_behind_generations"
@@ -49,19 +49,19 @@ def database(job: Watched, tmp_path: Path) -> str:
 
 
 def test_a_sink_s_database_says_what_the_job_s_own_does(job: Watched, database: str) -> None:
-    drained = samples(exposition(job.state))
+    aggregated = samples(exposition(job.state))
     streamed = samples(exposition(None, database=database, registry=Registry(plans())))
-    compared = {name for name in drained if not name.startswith("sotto_exporter_")}
-    compared -= DRAINS | OTHERS
+    compared = {name for name in aggregated if not name.startswith("sotto_exporter_")}
+    compared -= RUNS | OTHERS
     assert len(compared) > 25
     for name in sorted(compared):
-        assert streamed.get(name) == drained[name], name
+        assert streamed.get(name) == aggregated[name], name
     held = StateDirectory(job.state).manifest().states.values()
     states = value(streamed, "sotto_state_bytes", part="states")
     assert states == sum(each.size for each in held) > 0
     # Files have an envelope besides, which a job's states have not.
-    assert 0 <= value(drained, "sotto_state_bytes", part="states") - states < 100 * len(held)
-    assert not set(streamed) & {name for name in DRAINS if name.startswith("sotto_run_")}
+    assert 0 <= value(aggregated, "sotto_state_bytes", part="states") - states < 100 * len(held)
+    assert not set(streamed) & {name for name in RUNS if name.startswith("sotto_run_")}
 
 
 def test_budgets_need_the_plans(database: str) -> None:

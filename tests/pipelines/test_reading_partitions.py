@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRange
-from drain_logs import START
 from fake_kafka import FakeCluster, install
+from report_logs import START
 from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import write
@@ -23,7 +23,7 @@ from pipelines.sources.kafka import RequeueTopic
 from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.kafka.brokers import Broker
 from sotto.log.reader import EARLIEST
 
@@ -73,7 +73,7 @@ def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path: Path) ->
             engine.read_from(part, 3_000)
             engine.tick(engine.stream.idle + 1_000)
         object.__setattr__(source, "lost", 1)
-        with pytest.raises(DrainError, match=r"one ends at offset .* have been read"):
+        with pytest.raises(AggregationError, match=r"one ends at offset .* have been read"):
             engine.read_from(part, 3_000)
 
 
@@ -136,7 +136,7 @@ class Deleted(EmbeddedLog):
 def test_a_deleted_partition_ends_if_it_was_read_to_its_end(
     tmp_path: Path, to_its_end: bool
 ) -> None:
-    """An old epoch's topic may be deleted once it is drained, and not before."""
+    """An old epoch's topic may be deleted once it is aggregated, and not before."""
     write(tmp_path / "log", {"one": [(START, b"poison")]})
     source = Deleted(tmp_path / "log")
     with engine_of(tmp_path, source) as engine:

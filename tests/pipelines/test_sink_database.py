@@ -14,7 +14,7 @@ from pipelines.sinks import tables
 from pipelines.sinks.documents import Document, parse, rejects_document
 from pipelines.sinks.sql import Applied, DocumentDatabase, Projection, Results
 from pipelines.sinks.tables import Advance
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_documents_of_another_job_are_left_until_told(feed: Feed, url: str) -> N
 def test_a_topic_that_was_made_again_is_refused_until_told(feed: Feed, url: str) -> None:
     feed.give(window(7))
     again = Feed(feed.database, id="second")
-    with pytest.raises(DrainError, match="deleted and created again"):
+    with pytest.raises(AggregationError, match="deleted and created again"):
         again.give(window(1))
     assert again.give(window(1), replace=True) == Applied(written=1)
     assert values(url)[0, "red"] == 1.0
@@ -120,18 +120,18 @@ def test_a_topic_that_was_made_again_is_refused_until_told(feed: Feed, url: str)
 def test_another_topic_is_refused_until_told(feed: Feed, url: str) -> None:
     feed.give(window(7))
     other = Feed(feed.database, topic="other-estimates", id="other")
-    with pytest.raises(DrainError, match="results of topic reports-estimates"):
+    with pytest.raises(AggregationError, match="results of topic reports-estimates"):
         other.give(window(1))
     assert other.give(window(1, job="other"), replace=True) == Applied(written=1)
     assert [row["state"] for row in held(url)["meta"]] == ["other"]
 
 
-def test_the_database_of_a_drain_is_refused(feed: Feed, url: str) -> None:
+def test_the_database_of_a_run_is_refused(feed: Feed, url: str) -> None:
     with Results(url) as results:
         results.projected("state")
         results.project(Projection("state", 1, 5, [], [], [], lineage="00"))
     for replace in (False, True):
-        with pytest.raises(DrainError, match="holds the results of aggregation runs"):
+        with pytest.raises(AggregationError, match="holds the results of aggregation runs"):
             feed.database.offsets(TOPIC, ID, replace=replace)
 
 
@@ -139,7 +139,7 @@ def test_two_sinks_are_noticed_and_nothing_of_the_second_is_written(feed: Feed, 
     feed.give(window(1))
     key, value = window(2)
     for start in (0, 5):
-        with pytest.raises(DrainError, match="another sink"):
+        with pytest.raises(AggregationError, match="another sink"):
             feed.database.apply(TOPIC, ID, [Advance(0, start, start + 1)], [parse(key, value)])
     assert values(url)[0, "red"] == 1.0
 

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from drain_logs import START, Device, Sent
+from report_logs import START, Device, Sent
 from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import shard_said, write

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drain_logs import START, Device, Sent, write
+from report_logs import START, Device, Sent, write
 from step_plans import DAY, HOUR, category, plan
 from stream_engine import AT_LAST, Engine
-from streaming_logs import Outcome, honest, outcome_of_drain, small_plans, streamed
+from streaming_logs import Outcome, honest, outcome_of_run, small_plans, streamed
 
 from pipelines.beam import counting, plans, reading
 from pipelines.beam.plans import PlansFolder
@@ -128,9 +128,9 @@ def on_time(folder: Path, sent: Sequence[Sent]) -> dict[tuple[object, ...], int]
 
 
 def timely(folder: Path, sent: Sequence[Sent], complete: int) -> dict[tuple[object, ...], int]:
-    """Return how many of each window's reports a drain finds that had come by then."""
+    """Return how many of each window's reports a run finds that had come by then."""
     log = write(folder / "log", [one for one in sent if one.append < complete])
-    found = outcome_of_drain(log, folder / "state", small_plans())
+    found = outcome_of_run(log, folder / "state", small_plans())
     rows = [{name: literal_eval(value) for name, value in row} for row in found.windows]
     return {(row["version"], row["metric"], row["window_start"]): row["n"] for row in rows}
 
@@ -209,7 +209,7 @@ def test_it_does_not_matter_where_a_report_comes_from(
     until = closing_time(2800, Registry(small_plans()))
     assert sent[-1].append < until
     given = Given(source.sample(sent, len(sent)))
-    wanted = outcome_of_drain(write(tmp_path / "drained", sent), tmp_path / "state", small_plans())
+    wanted = outcome_of_run(write(tmp_path / "aggregated", sent), tmp_path / "state", small_plans())
     with running(
         tmp_path,
         sent,
@@ -257,11 +257,11 @@ def test_a_plan_that_comes_while_it_runs(ceiling: float, order: int, tmp_path: P
         engine.rescale(3)
         engine.read_all()
         engine.settle(2_000)
-        write(tmp_path / "drained", first)
-        outcome_of_drain(tmp_path / "drained", tmp_path / "state", known)
-        for log in ("log", "drained"):
+        write(tmp_path / "aggregated", first)
+        outcome_of_run(tmp_path / "aggregated", tmp_path / "state", known)
+        for log in ("log", "aggregated"):
             write(tmp_path / log, more)
-        wanted = outcome_of_drain(tmp_path / "drained", tmp_path / "state", [*known, new])
+        wanted = outcome_of_run(tmp_path / "aggregated", tmp_path / "state", [*known, new])
         StoredPlans(tmp_path / "plans").keep([new], {})
         with pytest.MonkeyPatch.context() as patch:
             # No worker looks again unless it must, but the one that reads, which only reads.

@@ -1,4 +1,4 @@
-"""A job that is watched: a small log, drained, and what its exporter says."""
+"""A job that is watched: a small log, aggregated, and what its exporter says."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from drain_logs import START, Device, Sent, faulty, honest, write
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from report_logs import START, Device, Sent, faulty, honest, write
 from step_plans import plans
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
@@ -44,18 +44,18 @@ class Watched(NamedTuple):
 
 
 @cache
-def _drained() -> tempfile.TemporaryDirectory[str]:
-    """Drain once a process; the folder goes with it."""
+def _aggregated() -> tempfile.TemporaryDirectory[str]:
+    """Aggregate once a process; the folder goes with it."""
     folder = tempfile.TemporaryDirectory(prefix="sotto-watched-")
     atexit.register(folder.cleanup)
     log = write(Path(folder.name) / "log", honest(20, 4, 1) + faulty(2))
-    drain(log, Path(folder.name) / "state", plans(), candidates=CANDIDATES)
+    aggregate(log, Path(folder.name) / "state", plans(), candidates=CANDIDATES)
     return folder
 
 
 def watched(folder: Path) -> Watched:
-    """Return a job that has drained a log with everything in it, in a folder of its own."""
-    shutil.copytree(_drained().name, folder, dirs_exist_ok=True)
+    """Return a job that has aggregated a log with everything in it, in a folder of its own."""
+    shutil.copytree(_aggregated().name, folder, dirs_exist_ok=True)
     return Watched(folder / "log", folder / "state")
 
 

@@ -13,7 +13,7 @@ from agreed_plans import PLAN_YAML
 
 from sotto import cli
 from sotto.errors import ParameterError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
 #: It is of 640 and a week of it costs 9.5.
@@ -362,14 +362,14 @@ class Nothing:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Nothing())
 from sotto.plan.compiled import CompiledPlan
-from sotto.log.writer import LogReader, LogWriter, lanes
+from sotto.log.writer import LogReader, LogWriter, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row, encode_message
 import sotto.cli
 plan = CompiledPlan.from_json(sys.stdin.buffer.read())
 with LogWriter(sys.argv[1], "a") as log:
     log.append(encode_message(plan.fingerprint, 0, [(0, [Row(0, bytes(16), bytes(16), 0, b"x")])]))
-print(len(list(LogReader(lanes(sys.argv[1])[0]).records())), len(Registry([plan]).metrics))
+print(len(list(LogReader(partitions(sys.argv[1])[0]).records())), len(Registry([plan]).metrics))
 sys.exit(sotto.cli.main(["plan", "check", "x.yaml"]))
 """
     done = subprocess.run(

@@ -20,7 +20,7 @@ from sotto.design.metric import Goal, design
 from sotto.design.panels import Terms, in_panels
 from sotto.design.questions import affordable, question_of, question_of_metric
 from sotto.errors import ParameterError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 LADDER = [500_000, 1_000_000, 2_000_000]
 WEEK = 7 * 86_400_000
@@ -93,6 +93,7 @@ def test_every_type_has_a_design():
         assert found.steps[0].relaxed == errors[0]
         assert found.steps[0].fresh <= errors[0] * (1 + 1e-9), kind
         assert found.others[0].excess == 0
+        assert [other.error for other in found.others if other.spec == asked.spec] == errors[-1:]
         assert [row.samples for row in found.sampled] == [1, 2, 3]
 
 

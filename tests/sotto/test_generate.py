@@ -15,7 +15,7 @@ from clientsdk.testing import SeededClient, small_plan
 from sotto.cli import main
 from sotto.cli.generating import identifier, module_text
 from sotto.errors import PlanError, ValueTypeError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 ROOT = Path(__file__).parents[2]
 

@@ -26,8 +26,8 @@ from sotto.cli.recordings import (
 )
 from sotto.cli.replaying import AUDIT_HEAD, Replay, deal, subset, write_audit
 from sotto.errors import FormatError, ParameterError
-from sotto.log.writer import LogReader, lanes
-from sotto.plan.collection import parse_plan
+from sotto.log.writer import LogReader, partitions
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
@@ -100,7 +100,7 @@ def read(path: Path, plan: CompiledPlan, text: str, columns: Columns) -> Recordi
 
 def messages(log: Path) -> list[tuple[int, bytes]]:
     found = []
-    for lane in lanes(log):
+    for lane in partitions(log):
         reader = LogReader(lane)
         found += [(record.append, record.body) for record in reader.records(0, reader.end())]
     return sorted(found)
@@ -233,7 +233,7 @@ class TestLanes:
         with SortedLanes(tmp_path, "x", buffer_bytes=30 * 170) as log:
             for number, time in enumerate(times):
                 log.add(time, b"%06d" % number)
-        written = lanes(tmp_path)
+        written = partitions(tmp_path)
         assert [lane.name for lane in written] == [f"x-{i:04d}" for i in range(len(written))]
         assert len(written) > 3
         for lane in written:
@@ -246,7 +246,7 @@ class TestLanes:
     def test_nothing_makes_no_lane(self, tmp_path: Path) -> None:
         with SortedLanes(tmp_path, "x"):
             pass
-        assert lanes(tmp_path) == ()
+        assert partitions(tmp_path) == ()
 
 
 class TestSharing:
@@ -296,8 +296,8 @@ class TestPlaying:
         rungs: defaultdict[bytes, set[int]] = defaultdict(set)
         for append, body in messages(tmp_path / "log"):
             message = decode_message(body)
-            assert len({row.pseudonym for run in message.runs for row in run.rows}) == 1
-            for run in message.runs:
+            assert len({row.pseudonym for run in message.groups for row in run.rows}) == 1
+            for run in message.groups:
                 delays = plan.metrics[run.metric].delays
                 for row in run.rows:
                     rungs[row.chain].add(row.level)
@@ -319,7 +319,7 @@ class TestPlaying:
         names = {
             row.pseudonym.hex()
             for _, body in messages(tmp_path / "log")
-            for run in decode_message(body).runs
+            for run in decode_message(body).groups
             for row in run.rows
         }
         assert names == {line.pseudonym for line in played.audit}
@@ -344,7 +344,7 @@ class TestPlaying:
         names = {
             row.pseudonym.hex()
             for _, body in sent
-            for run in decode_message(body).runs
+            for run in decode_message(body).groups
             for row in run.rows
         }
         assert names == {line.pseudonym for line in played.audit}
@@ -378,7 +378,7 @@ class TestPlaying:
         sent = {
             (run.metric, row.chain): row.event
             for _, body in messages(tmp_path / "log")
-            for run in decode_message(body).runs
+            for run in decode_message(body).groups
             for row in run.rows
         }
         for metric in plan.metrics:
@@ -450,8 +450,11 @@ class TestPlaying:
         replay = Replay(tmp_path / "log", processes=2, witness=True, buffer_bytes=4000)
         played = replay.run(plan, found, finished.append)
         assert sum(finished) == 5
-        assert {lane.name[:9] for lane in lanes(tmp_path / "log")} == {"replay-00", "replay-01"}
-        assert len(lanes(tmp_path / "log")) > 2
+        assert {p.name[:9] for p in partitions(tmp_path / "log")} == {
+            "replay-00",
+            "replay-01",
+        }
+        assert len(partitions(tmp_path / "log")) > 2
         assert {line.device for line in played.audit} == set(range(5))
         assert {kept.row for kept in played.kept if kept.metric == "colour"} >= {0, 20, 40, 60, 80}
         assert played.unsent == 0

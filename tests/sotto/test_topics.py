@@ -79,9 +79,9 @@ def test_each_fault_is_told_with_what_to_do(topic, said):
     assert re.search(said, fault)
 
 
-def test_a_topic_with_more_partitions_can_be_drained():
-    assert TOPIC.faults(found(partitions=9), DAY, draining=True) == []
-    assert len(TOPIC.faults(found(partitions=7), DAY, draining=True)) == 1
+def test_a_topic_with_more_partitions_can_be_aggregated():
+    assert TOPIC.faults(found(partitions=9), DAY, reading=True) == []
+    assert len(TOPIC.faults(found(partitions=7), DAY, reading=True)) == 1
 
 
 def test_all_faults_are_told_at_once():

@@ -14,7 +14,7 @@ from mechanisms.string.decoding import decode
 from sotto import cli
 from sotto.cli.wording import detection_floor, influence, told
 from sotto.design.noise import Noise, noise_of
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 PLAN = """\
 collector: fleet.example

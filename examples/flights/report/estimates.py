@@ -56,7 +56,7 @@ def sharpening(found: Findings) -> str:
     charts = [page.figure(figures.sharpening(one), title=one.label) for one in found.sharpening]
     return section(
         "The same answers, released three times, get sharper",
-        f"<p>One window of 28 days, as the aggregator saw it on {len(found.drains) - 1} days. An "
+        f"<p>One window of 28 days, as the aggregator saw it on {len(found.runs) - 1} days. An "
         "aircraft releases an "
         "answer first at ε 0.5, then at ε 1, then at ε 2. The rungs are drawn together, so that "
         "all three cost no more than the last one. When a stronger rung arrives it replaces the "

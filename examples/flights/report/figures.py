@@ -44,7 +44,7 @@ def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
 
 
 def sharpening(found: Sharpening, width: float = 520) -> str:
-    """One window's estimate as of each drain, over the mix of rungs it was made from."""
+    """One window's estimate as of each run, over the mix of rungs it was made from."""
     days = [release.day for release in found.releases]
     reach = (0.0, max(days) + 3)
     ends = [end for r in found.releases for end in (r.seen.low, r.seen.high)]
