@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.step import Tally
-from pipelines.exporter.sources import MissingError
+from pipelines.sources.base import MissingError
 from pipelines.storage import files
 from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.files import AnyPath
