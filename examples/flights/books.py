@@ -14,7 +14,7 @@ from pipelines.sinks.sql import Results
 from pipelines.sinks.tables import PERIODS, QUARANTINE
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.states import StoredStates
-from sotto.cli.fleet import AuditLine
+from sotto.cli.replay.devices import AuditLine
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
