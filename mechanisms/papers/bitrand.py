@@ -46,11 +46,6 @@ class SignMagnitude:
     integer_bits : int
         In [0, bits − 1], the number m of bits before the point.
 
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Notes
     -----
     Bit 0 is one for numbers that are not negative; bit i ≥ 1 is ⌊2^(i−m) |x|⌋ mod 2, of weight
@@ -144,8 +139,6 @@ def log_alpha(epsilon: float, features: int, bits: int) -> float:
 def frr_losses(epsilon: float, features: int, bits: int) -> list[float]:
     """Return ln(q_i/p_i) = ln α + i ε/l of each bit of a feature; positive where bits invert.
 
-    Parameters: as :func:`log_alpha`.
-
     Examples
     --------
     >>> [round(loss, 4) for loss in frr_losses(1.0, 1, 2)]
@@ -158,8 +151,6 @@ def frr_losses(epsilon: float, features: int, bits: int) -> list[float]:
 def frr_keeping(epsilon: float, features: int, bits: int) -> list[float]:
     """Return p_i, the probability that bit i of a feature is reported as it is.
 
-    Parameters: as :func:`log_alpha`.
-
     Examples
     --------
     >>> [round(p, 4) for p in frr_keeping(1.0, 1, 2)]
@@ -170,8 +161,6 @@ def frr_keeping(epsilon: float, features: int, bits: int) -> list[float]:
 
 def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
     """Return what f-RR really costs: r Σ_i |ln(p_i/q_i)|, the worst case, attained.
-
-    Parameters: as :func:`log_alpha`.
 
     Examples
     --------
@@ -196,11 +185,6 @@ class FeatureRandomizedResponse:
         In [2, 52], the number l of bits of a feature.
     integer_bits : int
         In [0, bits − 1], how many of them stand before the point.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -346,11 +330,6 @@ class LabelRandomizedResponse(CategoryMechanism):
         In [1e-6, 40], the nominal amount.
     labels : int
         In [2, 2**20], the number C of labels.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------

@@ -37,11 +37,6 @@ class Catalogue:
         Epsilons of the weakest and of the strongest report, at most 40, and the difference
         between neighbours; digits beyond the sixth are dropped. ``cap`` is reached exactly.
 
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Privacy
     -------
     Any two values are neighbours. All reports of a seller together cost what the strongest one
