@@ -225,7 +225,10 @@ def disclosure_risk(laws: Sequence[Sequence[float]]) -> float:
     >>> round(1 / (1 + exp(-0.1)), 3)
     0.525
     """
-    return max(max(column) / fsum(column) for column in zip(*laws, strict=True) if any(column))
+    risks: list[float] = [
+        max(column) / fsum(column) for column in zip(*laws, strict=True) if any(column)
+    ]
+    return max(risks)
 
 
 class WorstCaseErrors(NamedTuple):
