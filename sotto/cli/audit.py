@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto audit
       every mechanism of the library, and the claims of papers, in some 15 seconds
@@ -47,7 +47,6 @@ of them is wrong has a chance of one in a million.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto audit``."""
-    parser.epilog = _EXAMPLES
     parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
     parser.add_argument(
         "--attack",

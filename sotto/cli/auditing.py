@@ -66,7 +66,7 @@ class LibraryAudit:
 
     def text(self) -> list[str]:
         """Return the audit as tables."""
-        from sotto.cli.tables import table
+        from sotto.cli.format import table
 
         out = ["The library, each mechanism a chain at half of the amount and at all of it:", ""]
         head = ["mechanism", "source", "claimed", "certified", "attacked", "verdict"]

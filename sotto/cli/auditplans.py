@@ -104,7 +104,7 @@ class PlanAudit:
 
     def text(self) -> list[str]:
         """Return the audit as tables."""
-        from sotto.cli.tables import table
+        from sotto.cli.format import table
 
         plan = self.plan
         head = ["metric", "mechanism", "level", "claimed", "certified", "attacked", "verdict"]

@@ -49,8 +49,8 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class RungDesign:
-    """A rung: what it costs, what it will tell, and how many users the goal takes.
+class LevelDesign:
+    """A level: what it costs, what it will tell, and how many users the goal takes.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class RungDesign:
 
 @dataclass(frozen=True)
 class Other:
-    """A mechanism for the same question at the last rung.
+    """A mechanism for the same question at the last level.
 
     Attributes
     ----------
@@ -110,12 +110,12 @@ class Design:
         Of whom the errors are.
     what, data : str
         What is estimated, and which data is assumed.
-    rungs : tuple of RungDesign
+    levels : tuple of LevelDesign
         Those that are sent.
     steps : tuple of Step
         Relaxed beside fresh reports, in the unit of the value.
     sampled : tuple of Comparison
-        Relaxed beside noisy sampling, of one yes or no; none of a single rung.
+        Relaxed beside noisy sampling, of one yes or no; none of a single level.
     others : tuple of Other
         All mechanisms that could be had, best first; none where they cannot be compared.
     enough : int or None
@@ -129,7 +129,7 @@ class Design:
     users: int
     what: str
     data: str
-    rungs: tuple[RungDesign, ...]
+    levels: tuple[LevelDesign, ...]
     steps: tuple[Step, ...]
     sampled: tuple[Comparison, ...]
     others: tuple[Other, ...]
@@ -138,8 +138,8 @@ class Design:
 
     @property
     def missed(self) -> bool:
-        """Whether the users miss the target even at the last rung."""
-        last = self.rungs[-1]
+        """Whether the users miss the target even at the last level."""
+        last = self.levels[-1]
         return last.needed is not None and last.needed > self.users
 
 
@@ -151,7 +151,7 @@ def design(question: Question, goal: Goal, users: int | None = None) -> Design:
     question : Question
     goal : Goal
     users : int, optional
-        At least 1; left out, as many as the target takes at the last rung, or 10,000.
+        At least 1; left out, as many as the target takes at the last level, or 10,000.
 
     Raises
     ------
@@ -164,35 +164,35 @@ def design(question: Question, goal: Goal, users: int | None = None) -> Design:
     >>> from sotto.design.questions import question_of
     >>> asked = question_of("category", [500_000, 2_000_000], {"domain_size": 5})
     >>> found = design(asked, Goal("width", 0.02))
-    >>> [rung.needed for rung in found.rungs], found.users
+    >>> [level.needed for level in found.levels], found.users
     ([601988, 27815], 27815)
     """
     if users is not None and not users >= 1:
         raise ParameterError(f"users must be at least 1, not {users}")
-    told = [question.precision(level) for level in range(question.sent)]
-    needed = [_needed(question, each, goal) for each in told]
+    precisions = [question.precision(level) for level in range(question.sent)]
+    needed = [_needed(question, each, goal) for each in precisions]
     shown = users or needed[-1] or USERS
     n = question.reports(shown)
-    rungs = tuple(
-        RungDesign(
-            level + 1,
-            question.ladder[level],
-            question.mechanism.certified(level),
-            question.after[level] if question.after else None,
+    levels = tuple(
+        LevelDesign(
+            index + 1,
+            question.ladder[index],
+            question.mechanism.certified(index),
+            question.after[index] if question.after else None,
             each.standard_error(n),
             each.width(n, goal.confidence),
             each.floor(n) if each.floors else None,
-            needed[level],
+            needed[index],
         )
-        for level, each in enumerate(told)
+        for index, each in enumerate(precisions)
     )
     found = Design(
         question,
         goal,
         shown,
-        told[-1].what,
-        told[-1].data,
-        rungs,
+        precisions[-1].what,
+        precisions[-1].data,
+        levels,
         tuple(_steps(question, n)),
         tuple(sampled_instead(question.ladder[: question.sent], n)) if question.sent > 1 else (),
         tuple(_others(question, n)),
@@ -200,19 +200,19 @@ def design(question: Question, goal: Goal, users: int | None = None) -> Design:
     return replace(found, enough=_enough(question, goal, n)) if found.missed else found
 
 
-def _needed(question: Question, told: Precision, goal: Goal) -> int | None:
+def _needed(question: Question, precision: Precision, goal: Goal) -> int | None:
     if goal.target is None:
-        told.measure(goal.measure, 1, goal.confidence)
+        precision.measure(goal.measure, 1, goal.confidence)
         return None
-    return question.users(told.reports(goal.measure, goal.target, goal.confidence))
+    return question.users(precision.reports(goal.measure, goal.target, goal.confidence))
 
 
 def _steps(question: Question, n: int) -> list[Step]:
-    def told(mechanism: LadderedMechanism, level: int) -> float:
+    def error(mechanism: LadderedMechanism, level: int) -> float:
         return question.precision_of(mechanism, level).standard_error(n)
 
     chain = build(question.spec, question.ladder[: question.sent], question.name)
-    return steps(chain, question.alone, told)
+    return steps(chain, question.alone, error)
 
 
 def _enough(question: Question, goal: Goal, n: int) -> int | None:

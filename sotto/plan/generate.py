@@ -12,6 +12,8 @@ import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from sotto.errors import PlanError
+from sotto.plan.checks import amount
+from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -208,9 +210,6 @@ def _what(metric: CompiledMetric) -> str:
 
 def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
     """Say how often it is reported, when, and at what cost."""
-    from sotto.plan.checks import amount
-    from sotto.plan.durations import duration_text
-
     how_often = {
         "first": "the first value",
         "reservoir": "one value, each as likely as any other",
@@ -220,11 +219,11 @@ def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
     if metric.type == "top_item":
         how_often = "the most frequent item"
     delays = [f"after {duration_text(each)}" if each else "soon after" for each in metric.delays]
-    *rungs, last = (
-        f"{amount(rung.epsilon)} {delay}"
-        for rung, delay in zip(metric.ladder, delays, strict=False)
+    *levels, last = (
+        f"{amount(level.epsilon)} {delay}"
+        for level, delay in zip(metric.ladder, delays, strict=False)
     )
-    when = f"{', '.join(rungs)} and {last}" if rungs else last
+    when = f"{', '.join(levels)} and {last}" if levels else last
     text = (
         f"Reported of each period of {duration_text(plan.period)}: {how_often}, at epsilon "
         f"{when}. That costs at most epsilon {amount(metric.cost)} a period"

@@ -7,29 +7,43 @@ recorded (no id, no time) are left out and counted by reason.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from sotto.cli.cells import WRONG_TYPE, as_id, as_metric, milliseconds
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
 from sotto.errors import FormatError, ParameterError
+from sotto.plan.durations import parse_time
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from sotto.plan.compiled import CompiledPlan
-
-CSV_SUFFIXES = (".csv", ".csv.gz")
-PARQUET_SUFFIXES = (".parquet",)
+    from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 NO_DEVICE = "no device id"
 NO_TIME = "no time"
 BAD_TIME = "unparsable time"
 RAGGED = "wrong number of cells"
+
+_TRUE = frozenset({"true", "t", "yes", "y", "1"})
+_FALSE = frozenset({"false", "f", "no", "n", "0"})
+
+
+class Cell(Enum):
+    """What a cell is when it is no value."""
+
+    WRONG_TYPE = "wrong type"
+
+
+WRONG_TYPE: Final = Cell.WRONG_TYPE
 
 
 @dataclass(frozen=True)
@@ -123,6 +137,28 @@ class Recordings:
     def __len__(self) -> int:
         return len(self.time)
 
+    def deal(self, processes: int) -> list[NDArray[np.int64]]:
+        """Deal the devices out so that each process has about as many rows; no share is empty."""
+        rows = np.diff(self.starts)
+        heaviest_first = np.argsort(-rows, kind="stable")
+        # There and back again, as captains choose teams.
+        lap = np.arange(len(rows)) % (2 * processes)
+        hand = np.minimum(lap, 2 * processes - 1 - lap)
+        shares = [np.sort(heaviest_first[hand == share]) for share in range(processes)]
+        return [share for share in shares if len(share)]
+
+    def subset(self, devices: NDArray[np.int64]) -> Recordings:
+        """Return the recordings of some devices, numbered from 0 in the order of ``devices``."""
+        spans = [np.arange(self.starts[each], self.starts[each + 1]) for each in devices]
+        entries = np.concatenate(spans)
+        return Recordings(
+            row=self.row[entries],
+            time=self.time[entries],
+            starts=np.cumsum([0, *map(len, spans)]),
+            values={name: values[entries] for name, values in self.values.items()},
+            rows=self.rows,
+        )
+
 
 def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordings:
     """Read a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
@@ -144,73 +180,56 @@ def read_recordings(path: Path, plan: CompiledPlan, columns: Columns) -> Recordi
     FormatError
         The file is not what its name says.
     """
-    import numpy as np
-
     table, ragged = _read_table(path, columns)
-    count = len(table)
-    device = _decoded(table[columns.device], columns.nulls, as_id)
-    time = _decoded(table[columns.time], columns.nulls, milliseconds)
-    no_device = _which(device, None)
-    no_time = _which(time, None) & ~no_device
-    bad_time = _which(time, WRONG_TYPE) & ~no_device
-    skipped = Counter(
-        {
-            NO_DEVICE: int(no_device.sum()),
-            NO_TIME: int(no_time.sum()),
-            BAD_TIME: int(bad_time.sum()),
-            RAGGED: ragged,
-        }
-    )
-    kept = np.flatnonzero(~(no_device | no_time | bad_time))
-    when = time[kept].astype(np.int64)
+    device = _decoded(table[columns.device], columns.nulls, str)
+    time = _decoded(table[columns.time], columns.nulls, _time)
+    skipped = Counter({RAGGED: ragged} if ragged else {})
+    kept = np.arange(len(table))
+    for cells, what, reason in (
+        (device, None, NO_DEVICE),
+        (time, None, NO_TIME),
+        (time, WRONG_TYPE, BAD_TIME),
+    ):
+        bad = np.fromiter((cell is what for cell in cells[kept]), np.bool_, len(kept))
+        if bad.any():
+            skipped[reason] = int(bad.sum())
+        kept = kept[~bad]
     numbers: dict[str, int] = {}
     who = np.fromiter(
         (numbers.setdefault(name, len(numbers)) for name in device[kept]), np.int64, len(kept)
     )
+    when = time[kept].astype(np.int64)
     order = np.lexsort((when, who))
     kept = kept[order]
     values = {
-        metric.name: _decoded(
-            table[columns.metrics[metric.name]],
-            columns.nulls,
-            as_metric(metric.type, ranged=metric.range is not None),
-        )[kept]
+        metric.name: _decoded(table[columns.metrics[metric.name]], columns.nulls, _parser(metric))[
+            kept
+        ]
         for metric in plan.metrics
     }
     starts = np.concatenate(([0], np.cumsum(np.bincount(who, minlength=len(numbers)))))
-    skipped = Counter({reason: n for reason, n in skipped.items() if n})
-    return Recordings(kept, when[order], starts, values, count + ragged, skipped)
+    return Recordings(kept, when[order], starts, values, len(table) + ragged, skipped)
 
 
 def _read_table(path: Path, columns: Columns) -> tuple[pa.Table, int]:
     """Return the columns that are used, and how many ragged lines were left out."""
-    import pyarrow as pa
-
+    name = path.name.lower()
     if not path.is_file():
         raise ParameterError(f"no such file: {path}")
+    if not name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise ParameterError(f"{path} must end in one of .csv, .csv.gz, .parquet")
     try:
-        if path.name.lower().endswith(PARQUET_SUFFIXES):
-            return _read_parquet(path, columns), 0
-        if path.name.lower().endswith(CSV_SUFFIXES):
-            return _read_csv(path, columns)
+        if name.endswith(".parquet"):
+            with pa.parquet.ParquetFile(path) as file:
+                columns.check(file.schema_arrow.names)
+                return file.read(columns=columns.used), 0
+        return _read_csv(path, columns)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         # Arrow's own message may quote a cell: only its class is passed on.
         raise FormatError(f"{path} cannot be read as what its name says") from error
-    raise ParameterError(f"{path} must end in one of {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}")
-
-
-def _read_parquet(path: Path, columns: Columns) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        columns.check(file.schema_arrow.names)
-        return file.read(columns=columns.used)
 
 
 def _read_csv(path: Path, columns: Columns) -> tuple[pa.Table, int]:
-    import pyarrow as pa
-    import pyarrow.csv as pcsv
-
     ragged = 0
 
     def skip(_line: object) -> str:
@@ -218,15 +237,16 @@ def _read_csv(path: Path, columns: Columns) -> tuple[pa.Table, int]:
         ragged += 1
         return "skip"
 
-    with pcsv.open_csv(path, parse_options=pcsv.ParseOptions(invalid_row_handler=skip)) as reader:
+    parse = pa.csv.ParseOptions(invalid_row_handler=skip)
+    with pa.csv.open_csv(path, parse_options=parse) as reader:
         columns.check(reader.schema.names)
     ragged = 0
-    table = pcsv.read_csv(
+    table = pa.csv.read_csv(
         path,
         # One thread, so that the handler is called in one.
-        read_options=pcsv.ReadOptions(use_threads=False),
-        parse_options=pcsv.ParseOptions(invalid_row_handler=skip),
-        convert_options=pcsv.ConvertOptions(
+        read_options=pa.csv.ReadOptions(use_threads=False),
+        parse_options=parse,
+        convert_options=pa.csv.ConvertOptions(
             include_columns=columns.used,
             column_types={name: pa.string() for name in columns.used},
             strings_can_be_null=False,
@@ -239,42 +259,69 @@ def _decoded(
     column: pa.ChunkedArray, nulls: frozenset[str], parse: Callable[[object], object]
 ) -> NDArray[np.object_]:
     """Return the column as Python values, each distinct one parsed once."""
-    import numpy as np
-    import pyarrow as pa
-
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    column = column.unify_dictionaries().combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.null())
-    if not len(column):
+    chunks = column.unify_dictionaries().chunks
+    if not chunks:
         return np.empty(0, dtype=object)
-    distinct = [
+    distinct, kind = chunks[0].dictionary, column.type.value_type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        # A timestamp with a zone is stored in UTC already; one without is taken as UTC.
+        stamps = distinct.cast(pa.timestamp("ms", getattr(kind, "tz", None)), safe=False)
+        distinct = stamps.cast(pa.int64())
+    parsed = (
         None if value is None or value == "" or value in nulls else parse(value)
-        for value in _python_values(column.dictionary)
+        for value in distinct.to_pylist()
+    )
+    # A cell that is null has the number after the last distinct one.
+    table = np.fromiter((*parsed, None), dtype=object)
+    last = len(table) - 1
+    decoded: NDArray[np.object_] = table[
+        np.concatenate([chunk.indices.fill_null(last).to_numpy() for chunk in chunks])
     ]
-    table = np.empty(len(distinct) + 1, dtype=object)
-    table[:-1] = distinct
-    decoded: NDArray[np.object_] = table[column.indices.fill_null(len(distinct)).to_numpy()]
     return decoded
 
 
-def _which(values: NDArray[np.object_], what: object) -> NDArray[np.bool_]:
-    import numpy as np
-
-    return np.fromiter((value is what for value in values), np.bool_, len(values))
-
-
-def _python_values(dictionary: pa.Array) -> Iterator[object]:
-    """Yield Python values; timestamps and dates as whole milliseconds since the epoch."""
-    import pyarrow as pa
-
-    kind = dictionary.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        # A timestamp with a zone is stored in UTC already; one without is taken as UTC.
-        stamps = dictionary.cast(pa.timestamp("ms", getattr(kind, "tz", None)), safe=False)
-        dictionary = stamps.cast(pa.int64())
-    yield from dictionary.to_pylist()
+def _time(value: object) -> object:
+    try:
+        return parse_time(value)
+    except ParameterError:
+        return WRONG_TYPE
 
 
-__all__ = ["Columns", "Recordings", "milliseconds", "read_recordings"]
+def _parser(metric: CompiledMetric) -> Callable[[object], object]:
+    """Return what makes a cell a value of a metric's type.
+
+    Text becomes what the type says; a value that a Parquet file has typed stays as it is, and
+    the SDK says whether it fits. A cell of a vector has its numbers one after another, between
+    blanks, commas or semicolons.
+    """
+    if metric.type == "number" or (metric.type == "ordinal" and metric.range is not None):
+        return _number
+    parsers = {"boolean": _boolean, "survey": _boolean, "vector": _vector}
+    return parsers.get(metric.type, lambda value: value)
+
+
+def _number(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return WRONG_TYPE
+    # Python's float also takes digits grouped by underscores, and "nan".
+    return number if math.isfinite(number) and "_" not in value else WRONG_TYPE
+
+
+def _boolean(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    word = value.strip().lower()
+    return True if word in _TRUE else False if word in _FALSE else WRONG_TYPE
+
+
+def _vector(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    numbers = tuple(map(_number, value.replace(",", " ").replace(";", " ").split()))
+    return WRONG_TYPE if WRONG_TYPE in numbers else numbers

@@ -2,7 +2,7 @@
 
 A device lives through its own rows in time order. Between them it wakes to send, once in each
 slot of ``send_every``, whenever something is due, and after its last row its clock runs on until
-every rung is delivered. What it sends goes through a :class:`Network` to the log.
+every level is delivered. What it sends goes through a :class:`Network` to the log.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Settings
-from sotto.cli.cells import WRONG_TYPE
-from sotto.cli.lanes import SortedLanes
-from sotto.cli.radio import Clock, Radio
-from sotto.cli.recordings import Recordings
+from sotto.cli.replay.table import WRONG_TYPE, Recordings
 from sotto.errors import ValueTypeError
+from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.wire.format import GROUP, HEADER, ROW, decode_message
 
 if TYPE_CHECKING:
     from mechanisms.randomness import Source
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
 WRONG_CELL = "wrong type"
+BUFFER_BYTES = 64 << 20
+#: What a buffered message costs beside its bytes: a tuple, an integer and an object header.
+_OVERHEAD = 160
 #: Of every device, whatever the environment says but for the three variables about privacy.
 SETTINGS = Settings(background=False)
 
@@ -111,14 +115,8 @@ class Played:
 
     def merge(self, other: Played) -> None:
         """Add another part."""
-        self.outcomes += other.outcomes
-        self.skipped += other.skipped
-        self.audit += other.audit
-        self.kept += other.kept
-        self.unsent += other.unsent
-        self.messages += other.messages
-        self.written += other.written
-        self.networks += other.networks
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class Witness:
@@ -149,6 +147,142 @@ class Witness:
         return getattr(self._mechanism, name)
 
 
+class SortedLog:
+    """Messages that come in any order, as partitions of a log that are each sorted by append time.
+
+    A full buffer becomes a partition of its own; the reader merges partitions by append time.
+
+    Parameters
+    ----------
+    directory : Path
+        The log.
+    prefix : str
+        Partitions are named ``<prefix>-0000``, ``<prefix>-0001`` and so on.
+    buffer_bytes : int
+        Memory that messages may take before they are written.
+
+    Attributes
+    ----------
+    messages, written : int
+        Messages taken, and their bytes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sotto.log.writer import LogReader, partitions
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with SortedLog(Path(directory), "devices") as log:
+    ...         log.add(9, b"later")
+    ...         log.add(5, b"sooner")
+    ...     reader = LogReader(partitions(directory)[0])
+    ...     print([(r.append, r.body) for r in reader.records(0, reader.end())])
+    [(5, b'sooner'), (9, b'later')]
+    """
+
+    def __init__(self, directory: Path, prefix: str, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self.messages = 0
+        self.written = 0
+        self._directory, self._prefix, self._limit = directory, prefix, buffer_bytes
+        self._buffer: list[tuple[int, bytes]] = []
+        self._held = self._partitions = 0
+
+    def add(self, append: int, message: bytes) -> None:
+        """Take one message with its append time in milliseconds."""
+        self._buffer.append((append, message))
+        self._held += len(message) + _OVERHEAD
+        self.messages += 1
+        self.written += len(message)
+        if self._held > self._limit:
+            self.spill()
+
+    def spill(self) -> None:
+        """Write the buffered messages as a partition.
+
+        Raises
+        ------
+        PublishError
+            The log takes nothing: the disk is full, for example.
+        """
+        if not self._buffer:
+            return
+        self._buffer.sort(key=itemgetter(0))
+        name = f"{self._prefix}-{self._partitions:04d}"
+        with LogWriter(self._directory, name) as writer:
+            for append, message in self._buffer:
+                writer.append(message, append)
+        self._partitions += 1
+        self._held = 0
+        self._buffer.clear()
+
+    def __enter__(self) -> SortedLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            self.spill()
+
+
+class Clock:
+    """A device's clock, moved by the simulation."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class DevicePublisher:
+    """A device's publisher: through the network to the log.
+
+    Attributes
+    ----------
+    pseudonyms : dict of int to str
+        By budget period, hexadecimal, as seen in what was sent.
+    drawn : dict of bytes to (str, int)
+        Metric and row of each chain that was drawn and has not been sent.
+    permanent : dict of int to (str, int)
+        By the number of a constant metric: its name, and the row of which its response is.
+    kept : list of (str, int, int)
+        Metric, period and row of each chain that was sent.
+    """
+
+    def __init__(
+        self, device: int, clock: Clock, network: Network, log: SortedLog, period: int
+    ) -> None:
+        self._device, self._clock, self._network = device, clock, network
+        self._log, self._period = log, period
+        self.pseudonyms: dict[int, str] = {}
+        self.drawn: dict[bytes, tuple[str, int]] = {}
+        self.permanent: dict[int, tuple[str, int]] = {}
+        self.kept: list[tuple[str, int, int]] = []
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Send one message at the time of the device's clock."""
+        _, pseudonym, _, event = ROW.unpack_from(message, HEADER.size + GROUP.size)
+        period = event // self._period
+        self.pseudonyms[period] = pseudonym.hex()
+        if self.drawn or self.permanent:
+            for group in decode_message(message).groups:
+                for row in group.rows:
+                    self._note(group.metric, row.chain, period)
+        for append, arrived in self._network.carry(self._device, self._clock.now, message):
+            self._log.add(append, arrived)
+
+    def _note(self, metric: int, chain: bytes, period: int) -> None:
+        """Note of which row a chain that is sent was made."""
+        if chain in self.drawn:
+            name, row = self.drawn.pop(chain)
+            self.kept.append((name, period, row))
+        elif metric in self.permanent:
+            name, row = self.permanent[metric]
+            if (name, period, row) not in self.kept:
+                self.kept.append((name, period, row))
+
+    def close(self) -> None:
+        """Nothing to close: the log is the fleet's."""
+
+
 class Fleet:
     """Plays devices back, one after another.
 
@@ -157,7 +291,7 @@ class Fleet:
     plan : CompiledPlan
     recordings : Recordings
     schedule : Schedule
-    lanes : SortedLanes
+    log : SortedLog
         Takes what arrives.
     network : Network
     witness : bool
@@ -169,7 +303,7 @@ class Fleet:
         plan: CompiledPlan,
         recordings: Recordings,
         schedule: Schedule,
-        lanes: SortedLanes,
+        log: SortedLog,
         network: Network,
         witness: bool = False,
     ) -> None:
@@ -177,7 +311,7 @@ class Fleet:
         self._plan = CompiledPlan.from_json(plan.to_json()) if witness else plan
         self._recordings = recordings
         self._schedule = schedule
-        self._lanes = lanes
+        self._log = log
         self._network = network
         self._jitter = random.SystemRandom()
         self._witnesses = {
@@ -191,10 +325,10 @@ class Fleet:
         """Play back the rows of ``device``, known to network and audit as ``number``."""
         start, end = self._recordings.starts[device : device + 2].tolist()
         clock = Clock(int(self._recordings.time[start]))
-        radio = Radio(number, clock, self._network, self._lanes, self._plan.period)
+        publisher = DevicePublisher(number, clock, self._network, self._log, self._plan.period)
         make = _TrialDevice if self._schedule.every_period else _Device
         with make(
-            self._plan, state=NO_LIFETIME_BOUND, publisher=radio, clock=clock, settings=SETTINGS
+            self._plan, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock, settings=SETTINGS
         ) as client:
             client.give_consent()
             for entry in range(start, end):
@@ -203,23 +337,23 @@ class Fleet:
                     break
                 self._send(client, clock, now)
                 clock.now = now
-                self._record(client, radio, entry)
+                self._record(client, publisher, entry)
             self._send(client, clock, self._schedule.until)
             ledger = client.ledger()
         self.played.unsent += len(ledger.pending)
-        self.played.kept += [Kept(number, *kept) for kept in radio.kept]
+        self.played.kept += [Kept(number, *kept) for kept in publisher.kept]
         self.played.audit += [
             AuditLine(
                 number,
                 period.number,
-                radio.pseudonyms.get(period.number, ""),
+                publisher.pseudonyms.get(period.number, ""),
                 period.spent,
                 period.reserved,
             )
             for period in ledger.periods
         ]
 
-    def _record(self, client: Client, radio: Radio, entry: int) -> None:
+    def _record(self, client: Client, publisher: DevicePublisher, entry: int) -> None:
         """Record the values of one row."""
         recordings, played = self._recordings, self.played
         for metric in self._plan.metrics:
@@ -238,9 +372,9 @@ class Fleet:
             if witness is not None and witness.chain is not None:
                 kept = (name, int(recordings.row[entry]))
                 if metric.kind == "constant":
-                    radio.permanent[metric.index] = kept
+                    publisher.permanent[metric.index] = kept
                 else:
-                    radio.drawn[witness.chain] = kept
+                    publisher.drawn[witness.chain] = kept
                 witness.chain = None
 
     def _send(self, client: Client, clock: Clock, until: int | None) -> None:

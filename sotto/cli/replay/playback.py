@@ -1,4 +1,4 @@
-"""Plays a table's devices back in several processes, each writing lanes of its own."""
+"""Plays a table's devices back in several processes, each writing partitions of its own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sotto.cli.fleet import AuditLine, Faithful, Fleet, Network, Played, Schedule
-from sotto.cli.lanes import BUFFER_BYTES, SortedLanes
-from sotto.cli.recordings import Recordings
+from sotto.cli.replay.devices import (
+    BUFFER_BYTES,
+    AuditLine,
+    Faithful,
+    Fleet,
+    Network,
+    Played,
+    Schedule,
+    SortedLog,
+)
+from sotto.cli.replay.table import Recordings
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
 
@@ -24,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 AUDIT_HEAD = ("device", "period", "pseudonym", "spent", "reserved")
-_PROGRESS_STEP = 10
 _progress: Any = None
 
 
@@ -42,7 +49,7 @@ class Replay:
     network : Network
         Each process works on a copy of its own; ``Played.networks`` returns them.
     witness : bool
-        Note which rows were kept; see :class:`sotto.cli.fleet.Kept`.
+        Note which rows were kept; see :class:`sotto.cli.replay.devices.Kept`.
     buffer_bytes : int
         Memory for messages, in each process.
     """
@@ -81,7 +88,7 @@ class Replay:
                 f"{self.out} is not empty: every replay makes new devices, so it needs a new log"
             )
         self.out.mkdir(parents=True, exist_ok=True)
-        shares = deal(recordings, self.processes)
+        shares = recordings.deal(self.processes)
         if len(shares) > 1:
             parts = self._in_processes(plan, recordings, shares, progress)
         else:
@@ -107,41 +114,15 @@ class Replay:
             len(shares), mp_context=context, initializer=_start, initargs=(queue,)
         ) as pool:
             running = [
-                pool.submit(_work, self, plan.to_json(), subset(recordings, share), share, lane)
-                for lane, share in enumerate(shares)
+                pool.submit(_work, self, plan.to_json(), recordings.subset(share), share, part)
+                for part, share in enumerate(shares)
             ]
             while True:
                 done, waiting = wait(running, timeout=0.2)
-                _drain(queue, progress)
+                _report(queue, progress)
                 if not waiting or any(future.exception() for future in done):
                     break
             return [future.result() for future in running]
-
-
-def deal(recordings: Recordings, processes: int) -> list[NDArray[np.int64]]:
-    """Deal the devices out so that each process has about as many rows; no share is empty."""
-    rows = np.diff(recordings.starts)
-    heaviest_first = np.argsort(-rows, kind="stable")
-    # There and back again, as captains choose teams.
-    lap = np.arange(len(rows)) % (2 * processes)
-    hand = np.minimum(lap, 2 * processes - 1 - lap)
-    shares = [np.sort(heaviest_first[hand == share]) for share in range(processes)]
-    return [share for share in shares if len(share)]
-
-
-def subset(recordings: Recordings, devices: NDArray[np.int64]) -> Recordings:
-    """Return the recordings of some devices, numbered from 0 in the order of ``devices``."""
-    starts, ends = recordings.starts[devices], recordings.starts[devices + 1]
-    entries = np.concatenate(
-        [np.arange(start, end) for start, end in zip(starts, ends, strict=True)]
-    )
-    return Recordings(
-        row=recordings.row[entries],
-        time=recordings.time[entries],
-        starts=np.concatenate(([0], np.cumsum(ends - starts))),
-        values={name: values[entries] for name, values in recordings.values.items()},
-        rows=recordings.rows,
-    )
 
 
 def _play(
@@ -149,22 +130,17 @@ def _play(
     plan: CompiledPlan,
     recordings: Recordings,
     numbers: NDArray[np.int64],
-    lane: int,
+    part: int,
     progress: Callable[[int], object],
 ) -> Played:
     """Play back a share of the devices, the ``i``-th of which is known as ``numbers[i]``."""
-    with SortedLanes(replay.out, f"replay-{lane:02d}", replay.buffer_bytes) as lanes:
+    with SortedLog(replay.out, f"replay-{part:02d}", replay.buffer_bytes) as log:
         network = deepcopy(replay.network)
-        fleet = Fleet(plan, recordings, replay.schedule, lanes, network, replay.witness)
-        finished = 0
+        fleet = Fleet(plan, recordings, replay.schedule, log, network, replay.witness)
         for device, number in enumerate(numbers.tolist()):
             fleet.play(device, number)
-            finished += 1
-            if finished == _PROGRESS_STEP:
-                progress(finished)
-                finished = 0
-        progress(finished)
-    fleet.played.messages, fleet.played.written = lanes.messages, lanes.written
+            progress(1)
+    fleet.played.messages, fleet.played.written = log.messages, log.written
     return fleet.played
 
 
@@ -178,13 +154,13 @@ def _work(
     plan: bytes,
     recordings: Recordings,
     numbers: NDArray[np.int64],
-    lane: int,
+    part: int,
 ) -> Played:
     """Play a share back in a process of its own."""
-    return _play(replay, CompiledPlan.from_json(plan), recordings, numbers, lane, _progress.put)
+    return _play(replay, CompiledPlan.from_json(plan), recordings, numbers, part, _progress.put)
 
 
-def _drain(queue: Any, progress: Callable[[int], object]) -> None:
+def _report(queue: Any, progress: Callable[[int], object]) -> None:
     while True:
         try:
             progress(queue.get_nowait())

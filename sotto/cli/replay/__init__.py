@@ -6,7 +6,7 @@ metric of the plan, the cell in the column of that name (or in the one that --ma
 Values are randomized, held back and released as the plan says, and what devices send arrives in
 the log at the simulated times. Of a top item a row is one occurrence; of a constant metric the
 first row is what a device says in every period in which it has one. After its last row a device's
-clock runs on until its last rung is delivered, or to --until. Where the plan has panels a device
+clock runs on until its last level is delivered, or to --until. Where the plan has panels a device
 records in its turns alone, as a real one; with --every-period it records always.
 
 Times are ISO 8601 (UTC unless they have an offset) or whole milliseconds since 1970; a Parquet
@@ -25,21 +25,22 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sotto.cli import options
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from sotto.cli.fleet import Played
-    from sotto.cli.recordings import Recordings
+    from sotto.cli.replay.devices import Played
+    from sotto.cli.replay.table import Recordings
     from sotto.plan.compiled import CompiledPlan
 
 HELP = "play a CSV or Parquet table back as devices, into an embedded log"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto replay --plan plan.yaml --input flights.csv.gz --device-column tailnum \\
                --time-column scheduled --out build/log --devices build/devices.csv
@@ -54,7 +55,6 @@ _REIDENTIFIES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto replay``."""
-    parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--plan", type=Path, required=True, help="the collection plan (YAML, or compiled JSON)")
     add("--input", type=Path, required=True, metavar="FILE", help=".csv, .csv.gz or .parquet")
@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar="DIR", help="the log; empty or new")
     add(
         "--map",
+        type=_renamed,
         action="append",
         default=[],
         metavar="METRIC=COLUMN",
@@ -75,9 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="cells of this text count as empty, such as NA (may be repeated)",
     )
-    add("--processes", type=int, default=2, metavar="N", help="default: 2")
+    add("--processes", type=options.whole(1), default=2, metavar="N", help="default: 2")
     add(
         "--send-every",
+        type=options.duration,
         default="1d",
         metavar="DURATION",
         help="a device wakes to send once in each slot of this length (default: 1d)",
@@ -87,7 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="devices answer in every period, whatever the plan's panels: to try a plan out",
     )
-    add("--until", metavar="TIME", help="stop all clocks then, delivered or not")
+    add(
+        "--until",
+        type=options.moment,
+        metavar="TIME",
+        help="stop all clocks then, delivered or not",
+    )
     add(
         "--devices",
         type=Path,
@@ -100,29 +107,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play the table back; return the exit status."""
-    from sotto.cli.fleet import Schedule
-    from sotto.cli.recordings import Columns, read_recordings
-    from sotto.cli.replaying import Replay, write_audit
-    from sotto.plan.durations import parse_duration
+    from sotto.cli.replay.devices import Schedule
+    from sotto.cli.replay.playback import Replay, write_audit
+    from sotto.cli.replay.table import Columns, read_recordings
 
     started = time.perf_counter()
-    if args.processes < 1:
-        raise ParameterError(f"--processes must be at least 1, got {args.processes}")
-    plan = read_plan(args.plan)
-    columns = Columns.of_plan(
-        plan,
-        args.device_column,
-        args.time_column,
-        renamed(args.map),
-        args.null,
-    )
-    every = parse_duration(args.send_every)
-    if not every > 0:
-        raise ParameterError("--send-every must be longer than nothing")
-    schedule = Schedule(every, moment(args.until), args.every_period)
+    plan = options.load(args.plan).plan
+    columns = Columns.of_plan(plan, args.device_column, args.time_column, dict(args.map), args.null)
+    if not args.send_every > 0:
+        raise ParameterError("--send-every must be above 0")
+    schedule = Schedule(args.send_every, args.until, args.every_period)
     recordings = read_recordings(args.input, plan, columns)
     replay = Replay(args.out, schedule, args.processes)
-    with progress_bar(recordings.devices, args.quiet) as advance:
+    with _progress_bar(recordings.devices, args.quiet) as advance:
         played = replay.run(plan, recordings, advance)
     if args.devices:
         write_audit(args.devices, played.audit)
@@ -132,42 +129,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_plan(path: Path) -> CompiledPlan:
-    """Return the plan at ``path``, compiled: YAML, or JSON that is compiled already."""
-    from sotto.plan.compiled import CompiledPlan
-
-    if path.suffix == ".json":
-        return CompiledPlan.from_json(path.read_bytes())
-    from sotto.plan.compile import load_plan
-
-    return load_plan(path).compile()
-
-
-def renamed(pairs: list[str]) -> Mapping[str, str]:
-    """Return ``METRIC=COLUMN`` arguments as a mapping."""
-    columns = {}
-    for pair in pairs:
-        metric, equals, column = pair.partition("=")
-        if not (metric and equals and column):
-            raise ParameterError(f"--map {pair!r} must read METRIC=COLUMN")
-        columns[metric] = column
-    return columns
-
-
-def moment(text: str | None) -> int | None:
-    """Return a time argument in milliseconds."""
-    from sotto.cli.cells import milliseconds
-
-    if text is None:
-        return None
-    time = milliseconds(text)
-    if not isinstance(time, int):
-        raise ParameterError(f"--until {text!r} must be a time such as 2013-06-01T12:00Z")
-    return time
+def _renamed(text: str) -> tuple[str, str]:
+    """Return metric and column: the type of ``--map``."""
+    metric, equals, column = text.partition("=")
+    if not (metric and equals and column):
+        raise argparse.ArgumentTypeError(f"{text!r} must be METRIC=COLUMN")
+    return metric, column
 
 
 @contextmanager
-def progress_bar(devices: int, quiet: bool = False) -> Iterator[Any]:
+def _progress_bar(devices: int, quiet: bool = False) -> Iterator[Any]:
     """Show devices done on standard error; yields what to call with their number."""
     from tqdm import tqdm
 

@@ -1,13 +1,12 @@
-"""A folder of plan files that is looked at again before each run of ``sotto aggregate``."""
+"""A folder of plan files that is read again before each run of ``sotto aggregate``."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import given
+from sotto.cli import options
 from sotto.errors import BrokerError, ParameterError, PlanError
 
 if TYPE_CHECKING:
@@ -16,16 +15,6 @@ if TYPE_CHECKING:
     from sotto.plan.registry import Registry
 
 _ENDINGS = (".json", ".yaml", ".yml")
-
-
-def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--plans``."""
-    parser.add_argument(
-        "--plans",
-        type=Path,
-        metavar="DIR",
-        help="a folder of such files, looked at again before each run: a new one needs no restart",
-    )
 
 
 class PlanFolder:
@@ -83,7 +72,7 @@ class PlanFolder:
         whole, strings = list(plans), dict(candidates)
         for path in self._files():
             try:
-                plan, found = given.load(path)
+                plan, found, _ = options.load(path)
                 self._check(plan, whole)
             except (PlanError, UnicodeError, OSError, ImportError, _UnsuitableError) as error:
                 self._warn_once(path, str(error))
