@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import score_key
-from mechanisms.category.grr import GrrLadder, grr_ladder
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-from mechanisms.single import CategoryMechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -297,9 +295,11 @@ class FeatureRandomizedResponse:
 
 
 def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
-    """Return the probability of the true label, and of each other one.
+    """Return the probability that label-RR reports the true label, and each other one.
 
-    e^β/(1+e^β) and 1/((1+e^β)(C−1)) with the largest β of Theorem 3, ε − ln(C−1).
+    e^β/(1+e^β) and 1/((1+e^β)(C−1)) with the largest β of Theorem 3, ε − ln(C−1): this is exactly
+    :class:`~mechanisms.category.grr.GeneralizedRandomizedResponse`, and exactly ε-LDP for the
+    label; the features are another matter.
 
     Parameters
     ----------
@@ -318,36 +318,6 @@ def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
         raise ParameterError(f"labels must be at least 2, not {labels}")
     small = math.exp(-epsilon)
     return 1 / (1 + (labels - 1) * small), small / (1 + (labels - 1) * small)
-
-
-@frozen
-class LabelRandomizedResponse(CategoryMechanism):
-    """label-RR of BitRand: report the true label, or each of the others with a smaller probability.
-
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
-    labels : int
-        In [2, 2**20], the number C of labels.
-
-    Privacy
-    -------
-    Any two labels are neighbours. With the largest β of Theorem 3, ε − ln(C−1), this is exactly
-    generalized randomized response and exactly ε-LDP for the label; the features are another
-    matter.
-
-    Examples
-    --------
-    >>> label = LabelRandomizedResponse(epsilon=1.0, labels=10)
-    >>> round(label.p, 4), round(label.q, 4), label.certified
-    (0.232, 0.0853, 1000000)
-    """
-
-    labels: int
-
-    def _build(self, micro: int) -> GrrLadder:
-        return grr_ladder(self.labels, [micro], "")
 
 
 def claims() -> list[Case]:

@@ -45,11 +45,6 @@ class ImprovedChristofides:
     deck : tuple of int
         How many cards the deck has of each number 1 to L.
 
-    Raises
-    ------
-    ParameterError
-        A count is negative or no integer, or the mean card is in the middle.
-
     Privacy
     -------
     *Not locally differentially private.* The published epsilon (Theorem 5.6,
@@ -91,7 +86,7 @@ class ImprovedChristofides:
 
     @property
     def design(self) -> Christofides:
-        """The same cards with replacement."""
+        """The same cards with replacement, for each respondent a full deck."""
         return Christofides(self.deck)
 
     @property
@@ -100,18 +95,7 @@ class ImprovedChristofides:
         return self.design.epsilon
 
     def certified_epsilon(self, n: int) -> float:
-        """Return the true loss of one of n respondents against who knows all the others' values.
-
-        Parameters
-        ----------
-        n : int
-            In [1, M].
-
-        Returns
-        -------
-        float
-            Infinite where a card can run out.
-        """
+        """Return the true loss of one of n <= M respondents; infinite where a card can run out."""
         return deck_epsilon(self.deck, n)
 
     @property
