@@ -12,6 +12,7 @@ Differentially Private Selection", Lemma 1, Algorithm 3, equations 3, 12, 13, 15
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import combinations_with_replacement, pairwise, product
 from math import exp, expm1, fsum, inf, log, log1p
 from typing import NamedTuple
@@ -159,8 +160,7 @@ class ExponentialRandomizedResponse:
         """Return the largest absolute log-likelihood ratio between two score vectors."""
         if len(scores) != len(others):
             raise ParameterError(f"{len(scores)} and {len(others)} scores do not compare")
-        pairs = zip(self.log_pmf(scores), self.log_pmf(others), strict=True)
-        return max(0.0 if one == other else abs(one - other) for one, other in pairs)
+        return _loss(self.log_pmf(scores), self.log_pmf(others))
 
     def worst_loss(self, items: int, largest: int) -> WorstLoss:
         """Return the certified loss on a finite domain, by enumeration.
@@ -178,13 +178,18 @@ class ExponentialRandomizedResponse:
         >>> round(worst.loss, 3), worst.scores, worst.others
         (0.758, (4, 1), (3, 2))
         """
-        return max(
-            (
-                WorstLoss(self.loss(scores, others), scores, others)
-                for scores, others in _neighbours(items, largest)
-            ),
-            key=lambda found: found.loss,
+        law = cache(self.log_pmf)
+        found = (
+            WorstLoss(_loss(law(scores), law(others)), scores, others)
+            for scores, others in _neighbours(items, largest)
         )
+        return max(found, key=lambda worst: worst.loss)
+
+
+def _loss(law: Sequence[float], other: Sequence[float]) -> float:
+    """Return the largest difference of two laws, given as logarithms."""
+    pairs = zip(law, other, strict=True)
+    return max(0.0 if one == two else abs(one - two) for one, two in pairs)
 
 
 def _neighbours(items: int, largest: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:

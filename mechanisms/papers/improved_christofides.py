@@ -108,14 +108,6 @@ class ImprovedChristofides:
         middle = self.deck[len(self.deck) // 2] if len(self.deck) % 2 else 0
         return 1 - Fraction(middle, self.size)
 
-    def variance(self, share: Number, n: int, population: int) -> Fraction:
-        """Return the exact variance of the estimated share; see :func:`deck_variance`."""
-        return deck_variance(self.design, self.size, share, n, population)
-
-    def sample_size(self, share: Number, variance: Number) -> int:
-        """Return the smallest census, with a card for each, of at most a given variance."""
-        return census_size(self.design, share, variance)
-
 
 def deck_epsilon(deck: Sequence[int], n: int) -> float:
     """Return the true loss of a deck of counts; see :class:`ImprovedChristofides`.

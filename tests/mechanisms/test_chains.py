@@ -19,10 +19,10 @@ from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw, symbol_chain
 from mechanisms.channel import bit_channel, compose, symbol_channel
-from mechanisms.degradation import degradation
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.levels import Rung
 from mechanisms.number.split_bits import split_bits_ladder
+from mechanisms.papers.gradual_release.channels import degradation
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 

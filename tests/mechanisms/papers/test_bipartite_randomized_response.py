@@ -11,7 +11,6 @@ import pytest
 
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.channel import Channel
-from mechanisms.degradation import degradation
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.ordinal.brr import (
     Windows,
@@ -35,6 +34,7 @@ from mechanisms.papers.bipartite_randomized_response import (
     quality_loss,
     quality_losses,
 )
+from mechanisms.papers.gradual_release.channels import degradation
 
 #: Bipartite, randomized response, exponential at half the exponent, exponential; at epsilon 0.5,
 #: 1, 2, 3.
