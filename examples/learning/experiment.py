@@ -45,7 +45,7 @@ def receive(sender: Sender, label_epsilon: float, clients: Images, seed: int) ->
     if math.isinf(label_epsilon):
         return Reports(features, clients.labels, 1.0, 0.0)
     label = GeneralizedRandomizedResponse(label_epsilon, LABELS)
-    labels = label.randomize(clients.labels, SeededSource(seed + 1))[:, 0].astype(np.int64)
+    labels = label.report(clients.labels, SeededSource(seed + 1))[:, 0].astype(np.int64)
     return Reports(features, labels, label.p, label.q)
 
 

@@ -60,7 +60,7 @@ def test_exact(name: str, rungs: str, missing: bool) -> None:
     for level in range(ladder.levels):
         channel, law = ladder.chain.channel(level), ladder.laws[level]
         assert ladder.certified(level) == channel.certified <= ladder.nominal(level)
-        (rung,) = ladder.rungs(level)
+        (rung,) = ladder.exact(level)
         assert rung.p / rung.q == channel.ratio()
         exact = contributions(ladder.shape, law)
         assert matrix(ladder.shape, law) == pytest.approx(np.array(channel.rows, float), rel=1e-13)

@@ -104,7 +104,7 @@ def test_ladders_keep_the_windows_and_honour_every_rung() -> None:
     for level in range(3):
         channel = ladder.chain.channel(level)
         assert channel.rows[0] == channel.rows[1]
-        rung = ladder.rungs(level)[0]
+        rung = ladder.exact(level)[0]
         assert rung.p / rung.q == channel.ratio()
         high, low = probabilities(9, 3, LADDER[level] / 1e6)
         assert float(rung.p) == pytest.approx(high, rel=1e-12)
