@@ -77,7 +77,7 @@ class Clock(NamedTuple):
 
 
 class AppendTime(WatermarkEstimator):
-    """Tells the watermark that the reader sets."""
+    """Returns the watermark that the reader sets."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -155,7 +155,7 @@ class _Offsets(RestrictionProvider):
 
 
 class _Seen(RestrictionTracker):
-    """The names that have been told, which only become more."""
+    """The names that have been emitted, which only become more."""
 
     def __init__(self, seen: tuple[str, ...]) -> None:
         self._seen = seen
@@ -168,7 +168,7 @@ class _Seen(RestrictionTracker):
         return True
 
     def try_split(self, fraction_of_remainder: float) -> tuple[tuple[str, ...], ...] | None:
-        # Two that look for new names would each tell them.
+        # Two that look for new names would each emit them.
         return (self._seen, self._seen) if fraction_of_remainder == 0 else None
 
     def check_done(self) -> bool:
@@ -182,7 +182,7 @@ class _Seen(RestrictionTracker):
 
 
 class _Names(RestrictionProvider):
-    """Names of which none has been told yet."""
+    """Names of which none has been emitted yet."""
 
     def initial_restriction(self, element: bytes) -> tuple[str, ...]:
         return ()
@@ -201,7 +201,7 @@ class _Names(RestrictionProvider):
 
 
 def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
-    """Return the splittable DoFn that tells the names of partitions, given anything.
+    """Return the splittable DoFn that emits the names of partitions, given anything.
 
     It goes on looking for new ones. The watermark is the time of its last look: a partition that
     came later has no earlier record.
@@ -211,7 +211,7 @@ def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
     times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Discover(beam.DoFn):
-        """The names of partitions, each told once."""
+        """The names of partitions, each emitted once."""
 
         @beam.DoFn.unbounded_per_element()
         def process(
@@ -244,7 +244,7 @@ class _Held:
         self._asked = self._warned = float("-inf")
 
     def warn_of_the_future(self, position: int) -> None:
-        """Say, now and then, that nothing more is read for now."""
+        """Warn, now and then, that nothing more is read for now."""
         if time.monotonic() - self._warned > WARN_SECONDS:
             self._warned = time.monotonic()
             _LOGGER.warning(
@@ -255,7 +255,7 @@ class _Held:
             )
 
     def must_note(self, position: int, idle: bool) -> bool:
-        """Tell whether to note a position: now and then, and the last one before nothing comes."""
+        """Return whether to note a position: now and then, and the last before nothing comes."""
         now = time.monotonic()
         if position == self._position or not (idle or now - self._noted > NOTE_SECONDS):
             return False
@@ -263,7 +263,7 @@ class _Held:
         return True
 
     def idle_for(self, ms: int, position: int) -> bool:
-        """Tell whether nothing has come for so long, and nothing waits after a position.
+        """Return whether nothing has come for so long, and nothing waits after a position.
 
         A broker that does not answer gives nothing either: it is asked, now and then.
         """
@@ -393,7 +393,7 @@ def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
             # A pipeline that ends closes all periods together, once everything is read.
             estimator.advance(Clock(append, EARLIEST if stream.bounded else watermark))
             if ahead and stream.bounded:
-                # A drain leaves the rest as well.
+                # An aggregation run leaves the rest as well.
                 tracker.try_claim(restriction.stop - 1)
                 return None
             if at >= restriction.stop or not ours:
@@ -426,7 +426,7 @@ def period_and_shard(key: bytes) -> tuple[int, int]:
 
 
 def rejected(rejects: list[Reject], tally: Tally) -> Iterator[tuple[str, Any]]:
-    """Yield what is told of rejects and reports, with the name of the output that it goes to."""
+    """Yield packed rejects and a note of them, each with the name of its output."""
     for at in range(0, len(rejects), REJECTS):
         yield REJECTED, quarantine.pack(rejects[at : at + REJECTS])
     if rejects or any(tally):

@@ -200,7 +200,7 @@ class JobFolder:
         ----------
         plans, candidates
         before : Job or None
-            What :meth:`job` has said.
+            As of :meth:`job`.
         anew : bool
 
         Raises
@@ -343,12 +343,12 @@ def _unbounded(runner: Runner) -> Runner:
     given = {each.partition("=")[0] for each in runner.options}
     more = [*FLINK, f"--sdk_worker_parallelism={runner.parallelism}"] if runner.flink else []
     more = [each for each in more if each.partition("=")[0] not in given]
-    return Runner((*runner.options, *more, "--streaming"), runner.tell)
+    return Runner((*runner.options, *more, "--streaming"), runner.report)
 
 
 #: Options by which runners go on with a job's state.
 _GOING_ON = ("--savepoint_path", "--update")
-#: What Flink is told unless the command line says otherwise. Operators that are not chained, and a
+#: Options for Flink unless the command line has them. Operators that are not chained, and a
 #: maximum of parallelism that never changes, are what lets a savepoint be restored with another
 #: parallelism. The bare flag turns chaining off; the last name is spelt as Beam spells it.
 #: Output that a bundle still has when a checkpoint begins would be kept in the checkpoint, under
