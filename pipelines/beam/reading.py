@@ -126,7 +126,20 @@ class _Tail(OffsetRestrictionTracker):
         return RestrictionProgress(completed=0, remaining=1)
 
 
-class _Offsets(RestrictionProvider):
+class _Unsized(RestrictionProvider):
+    """Restrictions whose size is not known."""
+
+    def restriction_size(self, element: object, restriction: object) -> int:
+        return 1
+
+    def restriction_coder(self) -> PickleCoder:
+        return PickleCoder()
+
+    def truncate(self, element: object, restriction: object) -> None:
+        """Read nothing more when the engine drains the pipeline."""
+
+
+class _Offsets(_Unsized):
     """A partition from its first record on, without an end or up to where it ends now."""
 
     def __init__(self, source: Source, bounded: bool) -> None:
@@ -144,32 +157,23 @@ class _Offsets(RestrictionProvider):
     def create_tracker(self, restriction: OffsetRange) -> _Tail:
         return _Tail(restriction)
 
-    def restriction_size(self, element: str, restriction: OffsetRange) -> int:
-        return 1
 
-    def restriction_coder(self) -> PickleCoder:
-        return PickleCoder()
-
-    def truncate(self, element: str, restriction: OffsetRange) -> None:
-        """Read nothing more when the pipeline is drained."""
-
-
-class _Seen(RestrictionTracker):
+class _Emitted(RestrictionTracker):
     """The names that have been emitted, which only become more."""
 
-    def __init__(self, seen: tuple[str, ...]) -> None:
-        self._seen = seen
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
 
     def current_restriction(self) -> tuple[str, ...]:
-        return self._seen
+        return self._names
 
     def try_claim(self, position: tuple[str, ...]) -> bool:
-        self._seen = (*self._seen, *position)
+        self._names = (*self._names, *position)
         return True
 
     def try_split(self, fraction_of_remainder: float) -> tuple[tuple[str, ...], ...] | None:
         # Two that look for new names would each emit them.
-        return (self._seen, self._seen) if fraction_of_remainder == 0 else None
+        return (self._names, self._names) if fraction_of_remainder == 0 else None
 
     def check_done(self) -> bool:
         return True
@@ -181,23 +185,14 @@ class _Seen(RestrictionTracker):
         return RestrictionProgress(completed=0, remaining=1)
 
 
-class _Names(RestrictionProvider):
+class _Names(_Unsized):
     """Names of which none has been emitted yet."""
 
     def initial_restriction(self, element: bytes) -> tuple[str, ...]:
         return ()
 
-    def create_tracker(self, restriction: tuple[str, ...]) -> _Seen:
-        return _Seen(restriction)
-
-    def restriction_size(self, element: bytes, restriction: tuple[str, ...]) -> int:
-        return 1
-
-    def restriction_coder(self) -> PickleCoder:
-        return PickleCoder()
-
-    def truncate(self, element: bytes, restriction: tuple[str, ...]) -> None:
-        """Look for nothing more when the pipeline is drained."""
+    def create_tracker(self, restriction: tuple[str, ...]) -> _Emitted:
+        return _Emitted(restriction)
 
 
 def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
