@@ -97,7 +97,7 @@ def estimate(
     Parameters
     ----------
     metric : CompiledMetric
-    counts : (rungs, length) int64
+    counts : (levels, length) int64
     candidates : sequence of str
         For a string metric.
     least : int
@@ -114,7 +114,7 @@ def estimate(
 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
-    """Return how many reports of each rung the counts of a window are of."""
+    """Return how many reports of each level the counts of a window are of."""
     if isinstance(metric.mechanism, CoordinatesLadder):
         answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
         return answers
@@ -274,7 +274,7 @@ def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
 
 
 def _shared(metric: CompiledMetric) -> float:
-    """Return the part of the noise of the last rung that is sent that all reports share."""
+    """Return the part of the noise of the last level that is sent that all reports share."""
     if metric.type not in ("category", "boolean", "survey"):
         return 1.0
     levels = metric.sent, metric.sent - 1

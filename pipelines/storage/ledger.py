@@ -43,11 +43,11 @@ class ChainLine:
     event : int
         Truncated time of the recording, ms.
     counted : int or None
-        The rung that counts, 0 the weakest.
+        The level that counts, 0 the weakest.
     accepted : int
-        Certified micro-epsilon of that rung; 0 where none counts.
+        Certified micro-epsilon of that level; 0 where none counts.
     payloads : tuple of int
-        How many different payloads came at each rung; more than one is an equivocation.
+        How many different payloads came at each level; more than one is an equivocation.
     """
 
     chain: str

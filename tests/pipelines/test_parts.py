@@ -13,7 +13,7 @@ def test_many_are_placed_as_each_is() -> None:
     shards, periods = draw.integers(0, 64, 1000), draw.choice([-3, 5, 6, 7, 2**40], 1000)
     placed = parts.place(shards, periods)
     assert placed.tolist() == [
-        parts.part_of(shard, period)
+        shard % parts.of(period)
         for shard, period in zip(shards.tolist(), periods.tolist(), strict=True)
     ]
     assert len(set(placed[periods == 7].tolist())) > 32
