@@ -13,7 +13,7 @@ from pipelines.aggregation.audit import Audit, audit
 from pipelines.sinks.results import PERIODS, QUARANTINE, Results
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.states import StoredStates
-from sotto.cli.fleet import AuditLine
+from sotto.cli.replay.devices import AuditLine
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sotto.cli.fleet import Played
+from sotto.cli.replay.devices import Played
 
 from . import faults as fault_names
 from .findings import Comparison, Decoding, Fate, Findings, MetricErrors, Run, Sharpening

@@ -107,22 +107,11 @@ def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str
     except OverflowError:
         raise PlanError(f"expires {file.expires} must be before the year 9999 ends") from None
     return {
+        **file.model_dump(exclude={"metrics", "panel"}),
         "format": FORMAT,
-        "collector": file.collector,
-        "plan": file.plan,
-        "version": file.version,
-        "owner": file.owner,
         # The plan is valid through the end of that day.
         "expires": (end - _EPOCH) // timedelta(milliseconds=1),
-        "period": file.period,
-        "resolution": file.resolution,
-        "grace": file.grace,
-        "retention": file.retention,
-        "shards": file.shards,
-        "minimum_reports": file.minimum_reports,
-        "ceilings": file.ceilings.model_dump(),
         "metrics": metrics,
-        "authentication": file.authentication,
     }
 
 

@@ -40,6 +40,12 @@ FORMAT = 2
 MINIMUM_REPORTS = 20
 #: Keys of a compiled plan that are left out where a plan says nothing else.
 DEFAULTS: Mapping[str, Any] = {"authentication": "none", "minimum_reports": MINIMUM_REPORTS}
+#: Fields of a compiled plan that are in its document as they are.
+_PLAIN: Mapping[str, type] = {
+    **dict.fromkeys(("collector", "plan", "owner"), str),
+    **dict.fromkeys(("version", "expires", "period", "resolution"), int),
+    **dict.fromkeys(("grace", "retention", "shards"), int),
+}
 #: What the fingerprint covers: all that decides which bytes a device sends, and how they are
 #: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
 _ON_THE_WIRE = frozenset(
@@ -173,41 +179,24 @@ class CompiledPlan:
                 f"the compiled plan is of another format than {FORMAT}: compile the plan again"
             )
         ceilings = Fields(fields.take("ceilings", dict), "ceilings")
-        period, grace = fields.take("period", int), fields.take("grace", int)
+        plain: dict[str, Any] = {name: fields.take(name, kind) for name, kind in _PLAIN.items()}
+        plain |= {
+            name: fields.take(name, type(default), default) for name, default in DEFAULTS.items()
+        }
         return cls(
-            collector=fields.take("collector", str),
-            plan=fields.take("plan", str),
-            version=fields.take("version", int),
-            owner=fields.take("owner", str),
-            expires=fields.take("expires", int),
-            period=period,
-            resolution=fields.take("resolution", int),
-            grace=grace,
-            retention=fields.take("retention", int),
-            shards=fields.take("shards", int),
+            **plain,
             ceilings=Ceilings(ceilings.take("period", int), ceilings.take("lifetime", int)),
             metrics=tuple(
-                CompiledMetric.of_document(item, index, period + grace)
+                CompiledMetric.of_document(item, index, plain["period"] + plain["grace"])
                 for index, item in enumerate(fields.take("metrics", list))
             ),
-            minimum_reports=fields.take("minimum_reports", int, DEFAULTS["minimum_reports"]),
-            authentication=fields.take("authentication", str, DEFAULTS["authentication"]),
         )
 
     def document(self) -> dict[str, Any]:
         """Return the plan as a JSON document (``docs/formats.md``)."""
         return {
             "format": FORMAT,
-            "collector": self.collector,
-            "plan": self.plan,
-            "version": self.version,
-            "owner": self.owner,
-            "expires": self.expires,
-            "period": self.period,
-            "resolution": self.resolution,
-            "grace": self.grace,
-            "retention": self.retention,
-            "shards": self.shards,
+            **{name: getattr(self, name) for name in _PLAIN},
             "ceilings": {"period": self.ceilings.period, "lifetime": self.ceilings.lifetime},
             "metrics": [metric.document() for metric in self.metrics],
             **{

@@ -17,9 +17,9 @@ import pytest
 from clientsdk import MemoryPublisher, Settings
 from clientsdk.client import Client
 from examples.apps import usage
-from sotto.cli.generating import module_text
 from sotto.log.writer import LogReader, partitions
 from sotto.plan.compile import load_plan
+from sotto.plan.generate import module_text
 from sotto.wire.format import decode_message
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from clientsdk.testing import small_plan
 from mechanisms.frozen import replace
 from pipelines.sources.base import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
-from sotto.cli.planfolder import PlanFolder
+from sotto.cli.plan_folder import PlanFolder
 from sotto.errors import BrokerError, ParameterError
 from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.registry import Registry

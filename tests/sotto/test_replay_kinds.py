@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from sotto.cli.cells import milliseconds
-from sotto.cli.fleet import Played, Schedule
-from sotto.cli.recordings import Columns, Recordings, read_recordings
-from sotto.cli.replaying import Replay
+from sotto.cli.replay.devices import Played, Schedule
+from sotto.cli.replay.playback import Replay
+from sotto.cli.replay.table import Columns, Recordings, read_recordings
 from sotto.log.writer import LogReader, partitions
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.durations import parse_time
 from sotto.wire.format import Row, decode_message
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 #: A Thursday, when periods of seven days begin.
-START = milliseconds("2013-01-03")
+START = parse_time("2013-01-03")
 
 PLAN = """
 collector: test.example
