@@ -41,12 +41,6 @@ class Audit:
     observed: NDArray[np.int64]
     reason: NDArray[np.uint8]
 
-    @property
-    def revoked(self) -> NDArray[np.bool_]:
-        """Which pseudonyms are revoked."""
-        revoked: NDArray[np.bool_] = self.reason != 0
-        return revoked
-
 
 @dataclass(frozen=True)
 class Totals:

@@ -89,13 +89,7 @@ def matrix_bytes(data: bytes, at: int) -> int:
 
 
 def unpack_matrix(data: bytes) -> Matrix:
-    """Return the matrix of :func:`pack_matrix`; read-only.
-
-    Raises
-    ------
-    FormatError
-        The bytes are no matrix.
-    """
+    """Return the matrix of :func:`pack_matrix`; read-only."""
     if len(data) < 8 or (len(data) - 8) % 8:
         raise FormatError(f"{len(data)} bytes are no matrix of counts")
     levels, length = _MATRIX.unpack_from(data)
@@ -131,17 +125,8 @@ def pack_page(windows: Mapping[WindowKey, Window]) -> bytes:
 
 
 def unpack_page(data: bytes | memoryview) -> dict[WindowKey, Window]:
-    """Return the windows of a packed page.
-
-    Raises
-    ------
-    FormatError
-        The bytes are no page.
-    """
-    return dict(_windows(data))
-
-
-def _windows(data: bytes | memoryview) -> Iterator[tuple[WindowKey, Window]]:
+    """Return the windows of a packed page."""
+    windows = {}
     at = 0
     while at < len(data):
         if len(data) < at + _HEAD.size:
@@ -151,8 +136,10 @@ def _windows(data: bytes | memoryview) -> Iterator[tuple[WindowKey, Window]]:
         if len(data) < at + 8 * levels * length:
             raise FormatError("a page of counts is cut short")
         values = np.frombuffer(data, _I64, levels * length, at).reshape(levels, length)
-        yield WindowKey(fingerprint, metric, start), Window(revision, values.astype(np.int64))
+        key = WindowKey(fingerprint, metric, start)
+        windows[key] = Window(revision, values.astype(np.int64))
         at += 8 * levels * length
+    return windows
 
 
 def merge(
@@ -165,14 +152,7 @@ def merge(
     page : mapping of WindowKey to Window
         As committed.
     changes : iterable of (WindowKey, (levels, length) int64)
-        What a generation adds; negative where it retracts.
-    revision : int
-        That generation.
-
-    Raises
-    ------
-    FormatError
-        A change has another shape than its window, or takes away more than there is.
+        What the generation ``revision`` adds; negative where it retracts.
     """
     merged = dict(page)
     for key, change in changes:

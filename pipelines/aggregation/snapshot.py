@@ -132,14 +132,7 @@ class Snapshot:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Snapshot:
-        """Read what :meth:`to_bytes` wrote; the columns are views of ``data``.
-
-        Raises
-        ------
-        FormatError
-            If the bytes are no state of a known version, damaged, or refer to a pseudonym, entry,
-            metric or level that they do not have.
-        """
+        """Read what :meth:`to_bytes` wrote; the columns are views of ``data``."""
         if len(data) < _HEADER.size + _CRC.size:
             raise FormatError(f"{len(data)} bytes are too few for a state")
         magic, version, shard, metrics, period, *sizes, levels, key = _HEADER.unpack_from(data)

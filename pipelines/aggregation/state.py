@@ -103,13 +103,7 @@ class State:
         return tags
 
     def counted(self, ids: NDArray[np.intp]) -> Rows:
-        """Return the rows that now count of these entries, complete as they came.
-
-        Parameters
-        ----------
-        ids : (n,) intp
-            Entries with a level that counts.
-        """
+        """Return the rows that now count of entries that have such, complete as they came."""
         entries = self.entries
         metric = entries["metric"][ids]
         level = entries["counted"][ids] - np.uint8(1)
@@ -167,9 +161,9 @@ class State:
         Raises
         ------
         FormatError
-            If the bytes are no state of a known version, or damaged.
+            The bytes are no state of a known version, or damaged.
         PlanError
-            If the state has rows of a plan that the registry does not have.
+            The state has rows of a plan that the registry does not have.
         """
         stored = Snapshot.from_bytes(data)
         state = cls(registry, stored.shard, stored.period, stored.key)

@@ -44,20 +44,10 @@ from sotto.wire.reasons import Reason
 
 
 class Tally(NamedTuple):
-    """What became of reports; all but ``reports`` and ``duplicates`` may also be taken back.
+    """What became of decoded reports; all but ``reports`` and ``duplicates`` may be taken back.
 
-    Attributes
-    ----------
-    reports : int
-        Decoded rows.
-    counted : int
-        By how much the number of reports that count has grown.
-    superseded : int
-        Reports of which a newer level counts.
-    duplicates : int
-        Repetitions of reports seen before.
-    revoked : int
-        By how much the number of revoked pseudonyms has grown.
+    ``counted`` and ``revoked`` say by how much the reports that count and the revoked pseudonyms
+    have become more; a report is superseded where a newer level of its chain counts.
     """
 
     reports: int = 0
@@ -109,9 +99,8 @@ class Step(NamedTuple):
 class _Placed:
     """Where the rows of a call belong in the state, row by row.
 
-    ``entry`` is the entry's id, ``agrees`` whether the row is one that the entry can have,
-    ``fresh`` whether the row is countable and was not so before this call, and ``identity`` a
-    number that only equal rows share.
+    ``agrees`` says whether the row is one that the entry can have, ``fresh`` whether it is
+    countable and was not so before this call; only equal rows share an ``identity``.
     """
 
     pseudonym: NDArray[np.intp]
@@ -337,26 +326,12 @@ class Stepped(NamedTuple):
 
 
 def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
-    """Take packed blocks of a state's shard and period into it: see :func:`step_rows`.
-
-    Parameters
-    ----------
-    state : State
-    blocks : iterable of bytes
-        Packed :class:`~pipelines.aggregation.rows.Rows`; in what order they come changes nothing.
-    """
+    """Take packed rows into a state by :func:`step_rows`; their order changes nothing."""
     return step_rows(state, in_order(blocks))
 
 
 def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
-    """Take rows of a state's shard and period into it.
-
-    Parameters
-    ----------
-    state : State
-        Changed in place; not to be used any more after an error.
-    parts : iterable of Rows
-    """
+    """Take rows into a state by large steps; after an error it must not be used again."""
     before = _census(state)
     changes: dict[WindowKey, Matrix] = {}
     rejects: list[Reject] = []
