@@ -261,7 +261,7 @@ class Read(_Stage):
 
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
-        for block in self.job.source.lane(name).blocks(start, end, floor):
+        for block in self.job.source.partition(name).blocks(start, end, floor):
             first_open = self.job.manifest.first_open
             found = arrivals(block, self.job.registry, first_open, self.job.parts)
             for rows in found.rows:

@@ -21,7 +21,7 @@ from step_plans import DAY, HOUR, PERIOD, category, plan, plans, registry
 from pipelines.aggregation import decode as parts
 from pipelines.aggregation import quarantine
 from pipelines.bounded.run import RunResult, aggregate
-from pipelines.sinks.results import of_state
+from pipelines.sinks.sql import of_state
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
@@ -151,7 +151,6 @@ def test_quarantine_keeps_bytes_and_reasons(one_run: tuple[Path, RunResult]) -> 
 
 
 def test_estimates_are_those_of_the_counts(one_run: tuple[Path, RunResult]) -> None:
-    from mechanisms.estimators.frequency import frequencies
 
     content = projected(one_run[0])
     first = plans()[0]
@@ -163,7 +162,7 @@ def test_estimates_are_those_of_the_counts(one_run: tuple[Path, RunResult]) -> N
             for row in content["estimates"]
             if (row["version"], row["metric"], row["window_start"]) == (1, "colour", key.start)
         ]
-        made = frequencies(first.metrics[0].mechanism, matrix)
+        made = first.metrics[0].mechanism.frequencies(matrix)
         assert [row["item"] for row in rows] == ["v0", "v1", "v2"]
         for row, estimate in zip(rows, made, strict=True):
             assert (row["value"], row["n"]) == (estimate.value, estimate.n)
