@@ -1,10 +1,10 @@
 """How fast ``step`` is, what it is slowed down by, and what it keeps.
 
-One shard of 16,000 devices, five metrics of different mechanisms, every chain with three rungs
+One shard of 16,000 devices, five metrics of different mechanisms, every chain with three levels
 that arrive days apart, 5 % repetitions, a few devices that contradict themselves or exceed their
 budget. The clock is the process's own CPU time; of several runs the best is shown, since the
 machine has other work. *Counting alone* adds the same rows up without looking for repetitions,
-older rungs or budgets: what remains of ``step`` if all rows could be trusted.
+older levels or budgets: what remains of ``step`` if all rows could be trusted.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 PERIOD = 28 * DAY
 DEVICES = 16_000
-RUNGS = 3
+LEVELS = 3
 CALLS = (10_000, 2_000, 156)
 RUNS = 5
 SEED = 20_240_501
 
 
 def registry() -> Registry:
-    """Return the plan of the benchmark: five metrics, a ladder of three rungs each."""
+    """Return the plan of the benchmark: five metrics, a ladder of three levels each."""
     metrics: list[dict[str, object]] = [
         {
             "name": "carrier",
@@ -112,27 +112,27 @@ def stream(plans: Registry, devices: int = DEVICES, seed: int = SEED) -> Rows:
 def _chains(
     metric: int, plans: Registry, pseudonyms: NDArray[np.uint64], draw: np.random.Generator
 ) -> Rows:
-    """Return all rungs of a chain of one metric for each pseudonym."""
+    """Return all levels of a chain of one metric for each pseudonym."""
     compiled = plans.metrics[metric].metric
     n = len(pseudonyms)
     chains = draw.integers(0, 2**64, (n, 2), dtype=np.uint64)
     payload = compiled.mechanism.randomize(
         _symbols(compiled.type, n, draw), chains, pseudonyms, SeededSource(metric)
     )
-    event = np.repeat(draw.integers(0, PERIOD // HOUR, n) * HOUR, RUNGS)
+    event = np.repeat(draw.integers(0, PERIOD // HOUR, n) * HOUR, LEVELS)
     delays = np.tile(np.array(compiled.delays), n)
     return Rows(
         shard=0,
         period=0,
         widths={metric: payload.shape[2]},
-        metric=np.full(n * RUNGS, metric, dtype=np.uint16),
-        level=np.tile(np.arange(RUNGS, dtype=np.uint8), n),
-        pseudonym=np.repeat(pseudonyms, RUNGS, axis=0),
-        chain=np.repeat(chains, RUNGS, axis=0),
+        metric=np.full(n * LEVELS, metric, dtype=np.uint16),
+        level=np.tile(np.arange(LEVELS, dtype=np.uint8), n),
+        pseudonym=np.repeat(pseudonyms, LEVELS, axis=0),
+        chain=np.repeat(chains, LEVELS, axis=0),
         event=event,
-        append=event + delays + HOUR + draw.integers(0, HOUR, n * RUNGS),
-        countable=np.ones(n * RUNGS, dtype=np.bool_),
-        payload=payload.reshape(n * RUNGS, -1),
+        append=event + delays + HOUR + draw.integers(0, HOUR, n * LEVELS),
+        countable=np.ones(n * LEVELS, dtype=np.bool_),
+        payload=payload.reshape(n * LEVELS, -1),
     )
 
 
