@@ -109,6 +109,17 @@ def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> No
     }
 
 
+def test_nothing_that_ships_imports_the_reproduced_papers() -> None:
+    """Only the audit command and the generator of docs/mechanisms.md may, and they themselves."""
+    users = {
+        module
+        for module, path in modules()
+        if not module.startswith("mechanisms.papers")
+        and any(name.startswith("mechanisms.papers") for name in imports(path, module))
+    }
+    assert users <= {"mechanisms.reference", "sotto.cli.auditing"}
+
+
 def test_seeded_randomness_stays_out_of_what_ships() -> None:
     users = [
         module

@@ -8,7 +8,8 @@ fresh randomization of the value and costs that rung again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +66,16 @@ class Totals:
     def revoked(self) -> int:
         """Revoked pseudonyms, for either reason."""
         return self.over_budget + self.equivocation
+
+    def plus(self, other: Totals) -> Totals:
+        """Return the audit of this and another set of pseudonyms, with none in common."""
+        one, two = self.numbers, other.numbers
+        return Totals(*map(add, one[:-2], two[:-2]), *map(max, one[-2:], two[-2:]))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers, in the order of the fields."""
+        return astuple(self)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,6 @@ from pipelines.aggregation.table import new_key
 from pipelines.beam.plans import fingerprints_of, numbering_of
 from pipelines.beam.reading import NOTES, numbered, period_and_shard, rejected
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
-from pipelines.storage.output import numbers_of
 from sotto.clocks import now_ms
 from sotto.plan.compiled import CompiledMetric, canonical
 from sotto.plan.registry import Registry
@@ -395,7 +394,7 @@ class Count(beam.DoFn):
         state = self._restored(period, shard, head, registry, log, snapshot)
         totals = audited_totals(state)
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
-        packed = SHARD.pack(shard, *numbers_of(totals))
+        packed = SHARD.pack(shard, *totals.numbers)
         yield beam.pvalue.TaggedOutput(AUDITS, (PERIOD.pack(period), packed))
         now = (head.size + head.logged, totals.chains, totals.pseudonyms)
         told = (0, 0, 0) if closed else now

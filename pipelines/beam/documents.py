@@ -54,7 +54,6 @@ from pipelines.sinks.documents import (
     rejects_document,
     window_document,
 )
-from pipelines.storage.manifest import add_totals
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
 
@@ -360,7 +359,7 @@ class Periods(_Documents):
             "period_start": period * registry.period,
             "period_end": (period + 1) * registry.period,
             "closed": closed,
-            **asdict(reduce(add_totals, totals)),
+            **asdict(reduce(Totals.plus, totals)),
         }
         return period_document(self.stream.job, row, revision)
 

@@ -136,5 +136,5 @@ class RejectsToFolder(beam.DoFn):
         if not path.exists():
             # Of several attempts at a bundle each writes a file of its own.
             attempt = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-            files.create(attempt, files.sealed(quarantine.KIND, element))
+            files.create(attempt, files.with_checksum(quarantine.KIND, element))
             files.move([(attempt, path)])

@@ -121,7 +121,7 @@ def _files(directory: StateDirectory, manifest: Manifest) -> dict[str, list[AnyP
         "states": [
             path
             for key, held in manifest.states.items()
-            for path in directory.files.pieces(*key, held)
+            for path in directory.files.state(*key, held)
         ],
         "counts": [directory.page(page, made) for page, made in manifest.pages.items()],
         "quarantine": [directory.quarantine(entry.generation) for entry in manifest.quarantine],

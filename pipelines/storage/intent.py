@@ -1,7 +1,7 @@
-"""What a run undertakes to take from the log, or a requeue from quarantine.
+"""What a commit takes: ranges of the log, or messages of quarantine.
 
-The intent is written before a run begins and pins which bytes of the log the run takes, so
-that a restart after a crash takes exactly those again, however far the log has grown since.
+The intent is made durable before a job begins, so that a restart after a crash takes exactly the
+same again, however far the log has grown since.
 """
 
 from __future__ import annotations

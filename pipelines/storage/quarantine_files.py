@@ -1,8 +1,8 @@
-"""What quarantine files hold of messages that can be cured, and their way back into a job.
+"""The quarantine files of a state directory: what waits there, and its way back into a job.
 
 A message is taken again from the file in which it was committed, with the append time by which it
-was judged first. No record of a log is made of it: the clock of no lane moves, and nobody but who
-may write the state directory can say when a report arrived.
+was judged first. No record of a log is made of it: the clock of no partition moves, and nobody but
+who may write the state directory can say when a report arrived.
 """
 
 from __future__ import annotations
@@ -33,12 +33,6 @@ def waiting(
 ) -> Iterator[Requeue]:
     """Yield what is in quarantine for some reasons and has not been taken again, oldest first.
 
-    Parameters
-    ----------
-    directory : StateDirectory
-    manifest : Manifest
-    reasons : collection of Reason
-
     Raises
     ------
     AggregationError
@@ -50,24 +44,18 @@ def waiting(
     for entry in manifest.quarantine:
         if not labels & entry.rows.keys():
             continue
-        marks = {(reason, plan) for reason, plan, _ in entry.requeued}
         found: Counter[tuple[str, str]] = Counter()
-        for reject in _rejects(directory.files, entry.generation):
-            plan = _plan(reject)
-            if reject.reason.label in labels and plan is not None:
+        for reject, plan in _rejects(directory.files, entry.generation):
+            if reject.reason.label in labels:
                 found[reject.reason.label, plan] += max(reject.rows, 1)
+        taken = {(reason, plan) for reason, plan, _ in entry.requeued}
         for (reason, plan), rows in sorted(found.items()):
-            if (reason, plan) not in marks:
+            if (reason, plan) not in taken:
                 yield Requeue(entry.generation, reason, plan, rows)
 
 
-def _plan(reject: Reject) -> str | None:
-    """Return the plan that a rejected message names, if it names one."""
-    plan = plan_of(reject.message)
-    return None if plan is None else plan.hex()
-
-
-def _rejects(state: StateFiles, generation: int) -> Iterator[Reject]:
+def _rejects(state: StateFiles, generation: int) -> Iterator[tuple[Reject, str]]:
+    """Yield the messages in a file that name a plan, with its fingerprint in hexadecimal."""
     try:
         content = files.load(state.quarantine(generation), quarantine.KIND)
     except FileNotFoundError as error:
@@ -75,11 +63,14 @@ def _rejects(state: StateFiles, generation: int) -> Iterator[Reject]:
             f"the quarantine of generation {generation} is gone: a run has removed it meanwhile, "
             "as its retention is over; try again"
         ) from error
-    return quarantine.unpack(content)
+    for reject in quarantine.unpack(content):
+        plan = plan_of(reject.message)
+        if plan is not None:
+            yield reject, plan.hex()
 
 
 @dataclass(frozen=True)
-class Withheld:
+class QuarantineFiles:
     """What a requeue takes, as a job reads it: every quarantine file is a range.
 
     Parameters
@@ -105,20 +96,20 @@ class Withheld:
         return _File(self.files, generation, chosen)
 
 
+@dataclass(frozen=True)
 class _File:
     """A quarantine file of which some messages are taken."""
 
-    def __init__(self, state: StateFiles, generation: int, chosen: set[tuple[str, str]]) -> None:
-        self._files = state
-        self._generation = generation
-        self._chosen = chosen
+    files: StateFiles
+    generation: int
+    chosen: Collection[tuple[str, str]]
 
     def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
         """Yield the messages, each with the append time by which it was judged."""
         held: list[Reject] = []
         size = 0
-        for reject in _rejects(self._files, self._generation):
-            if (reject.reason.label, _plan(reject)) not in self._chosen:
+        for reject, plan in _rejects(self.files, self.generation):
+            if (reject.reason.label, plan) not in self.chosen:
                 continue
             held.append(reject)
             size += len(reject.message)
@@ -132,10 +123,9 @@ class _File:
 def _block(rejects: list[Reject]) -> Block:
     lengths = np.array([len(reject.message) for reject in rejects], dtype=np.int64)
     append = np.array([reject.append for reject in rejects], dtype=np.int64)
-    buffer = b"".join(reject.message for reject in rejects) + _PADDING
     return Block(
         position=0,
-        buffer=buffer,
+        buffer=b"".join(reject.message for reject in rejects) + _PADDING,
         offsets=np.cumsum(lengths) - lengths,
         lengths=lengths,
         append=append,

@@ -3,7 +3,7 @@
 Claimed is the nominal amount, certified the exact worst case, computed again from the thresholds
 that the sampler compares its random words with. Attacked is a lower bound: two inputs are told
 apart from whole chains that the sampler draws with the operating system's randomness, by somebody
-who knows the mechanism and the public coins and sees every rung. A fair secret bit decides which
+who knows the mechanism and the public coins and sees every level. A fair secret bit decides which
 input a chain hides; the best distinguishing event is found on a fifth of the chains, and its right
 guesses among the others are bounded by the limit of Clopper and Pearson. Three pairs of inputs are
 attacked: the one of the largest certified loss, one that a search found suspicious, one at random.
@@ -35,7 +35,7 @@ examples:
   sotto audit --mechanism grr,oue --epsilon 0.5,1,2
       two of them, as chains up to each of these amounts
   sotto audit plan.yaml
-      what each metric really costs: a report at each rung, a period, a lifetime
+      what each metric really costs: a report at each level, a period, a lifetime
   sotto audit plan.yaml --attack --json
       the same, every metric attacked, for a program to read
 

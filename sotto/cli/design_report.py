@@ -251,7 +251,7 @@ def _document(found: Design) -> dict[str, object]:
             "epsilon": found.enough,
         },
         "levels": [vars(level) for level in found.levels],
-        "fresh": [vars(step) for step in found.steps] if question.sent > 1 else [],
+        "fresh": [step._asdict() for step in found.steps] if question.sent > 1 else [],
         "panels": [vars(row) for row in found.panels],
         "noisy_sampling": [
             {

@@ -6,13 +6,13 @@ sampler realises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mechanisms.constant import supports_constant
-from mechanisms.planner.planning import Step, epsilon_for, sampled_instead, steps
-from mechanisms.planner.targets import Precision
+from mechanisms.planner.comparison import Comparison, Step, epsilon_for, sampled_instead, steps
+from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build
 from sotto.design.questions import Question
 from sotto.errors import ParameterError
@@ -20,7 +20,6 @@ from sotto.plan.choice import Asked, spec_of
 from sotto.plan.metric import MECHANISMS
 
 if TYPE_CHECKING:
-    from mechanisms.papers.noisy_sampling import Comparison
     from mechanisms.registry import LadderedMechanism
     from sotto.design.panels import PanelDesign
 
@@ -225,48 +224,32 @@ def _enough(question: Question, goal: Goal, n: int) -> int | None:
 
 
 def _others(question: Question, n: int) -> list[Other]:
-    """Return all mechanisms for a question."""
-    from mechanisms.planner import choice
-
-    ladder, spec = question.ladder[: question.sent], question.spec
-    if question.kind in ("category", "boolean"):
-        ranking = choice.for_frequencies(int(str(spec["domain_size"])), ladder, n)
-    elif question.kind == "number":
-        values = question.assumed.values
-        missing, coins = bool(spec.get("missing")), not question.constant
-        ranking = choice.for_mean(ladder, n, values, missing=missing, public_coins=coins)
-    elif question.kind == "string":
+    """Return all mechanisms for a question by the error of its own estimate, best first."""
+    asked = [question]
+    if question.kind == "string":
+        # Strings that are known in advance can be categories, with one more for all others.
         number = len(question.assumed.candidates)
-        sizes = {key: int(str(spec[key])) for key in ("bits", "hashes", "cohorts")}
-        ranking = choice.for_strings(ladder, n, [1 / number] * number, known=True, **sizes)
-    else:
-        return _of_type(question, ladder, n)
-    found = [
-        Other(each.spec, question.scale * each.error, 0.0, each.payload)
-        for each in ranking.candidates
-        if supports_constant(each.spec) or not question.constant
-    ]
-    return _ranked(found)
+        known = {"domain_size": number + 1}
+        share = Assumed(share=1 / number)
+        asked.append(replace(question, kind="category", spec=known, assumed=share))
+    found = [other for each in asked for other in _of_type(each, n)]
+    found.sort(key=lambda other: (float(f"{other.error:.9g}"), other.payload))
+    return [replace(other, excess=max(other.error / found[0].error - 1, 0.0)) for other in found]
 
 
-def _of_type(question: Question, ladder: tuple[int, ...], n: int) -> list[Other]:
-    """Return all mechanisms of a type by the error of the question's own estimate."""
+def _of_type(question: Question, n: int) -> Iterator[Other]:
+    """Yield the mechanisms of a type that can honour the ladder."""
+    ladder = question.ladder[: question.sent]
     given = {key: question.spec[key] for key in _GIVEN if key in question.spec}
     given.setdefault("missing", False)
     asked = Asked(question.kind, given, ladder, question.name)
-    found = []
     for name in MECHANISMS[question.kind]:
-        spec = question.spec if name == question.spec["name"] else spec_of(name, asked)
+        spec = question.spec if name == question.spec.get("name") else spec_of(name, asked)
+        if question.constant and not supports_constant(spec):
+            continue
         try:
             mechanism = build(spec, ladder, question.name)
             error = question.precision_of(mechanism, len(ladder) - 1).standard_error(n)
         except ParameterError:
             continue
-        found.append(Other(spec, error, 0.0, mechanism.payload_width))
-    found.sort(key=lambda other: (float(f"{other.error:.9g}"), other.payload))
-    return _ranked(found)
-
-
-def _ranked(found: list[Other]) -> list[Other]:
-    """Return the same, best first, with how much more than the best one each has."""
-    return [replace(other, excess=max(other.error / found[0].error - 1, 0.0)) for other in found]
+        yield Other(spec, error, 0.0, mechanism.payload_width)

@@ -19,7 +19,7 @@ from pipelines.aggregation.step import step_blocks
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.output import Held, Piece
+from pipelines.storage.output import StoredFile, StoredState
 from pipelines.storage.states import StoredStates
 from sotto.errors import FormatError, PlanError
 from sotto.plan.registry import Registry
@@ -35,7 +35,7 @@ class Kept:
         with self.directory.lock():
             self.directory.open()
         self.states = StoredStates(self.directory.files, registry, KEY)
-        self.held: Held | None = None
+        self.held: StoredState | None = None
         self.generation = 0
         self.written = 0
 
@@ -44,7 +44,7 @@ class Kept:
         packed = [rows.to_bytes() for rows in blocks]
         taken = self.states.step(NUMBER, SHARD, self.held, packed, self.generation)
         files.create(self.directory.path / taken.target, taken.content)
-        self.held = taken.held
+        self.held = taken.stored
         pieces = (self.held.snapshot, *self.held.logs)
         self.written += sum(p.size for p in pieces if p and p.generation == self.generation)
 
@@ -57,7 +57,7 @@ class Kept:
     @property
     def paths(self) -> list[Path]:
         assert self.held is not None
-        found = self.directory.files.pieces(NUMBER, SHARD, self.held)
+        found = self.directory.files.state(NUMBER, SHARD, self.held)
         return [Path(str(path)) for path in found]
 
 
@@ -122,7 +122,7 @@ def test_a_run_that_takes_much_leaves_no_log(tmp_path: Path) -> None:
     kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
     kept.take(rows_of(random_rows(2, size=5_000, pseudonyms=2_000, honest=1)))
     assert kept.held is not None
-    assert kept.held.snapshot == Piece(2, kept.paths[0].stat().st_size)
+    assert kept.held.snapshot == StoredFile(2, kept.paths[0].stat().st_size)
     assert kept.held.logs == ()
 
 

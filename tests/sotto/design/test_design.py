@@ -94,6 +94,7 @@ def test_every_type_has_a_design():
         assert found.steps[0].relaxed == errors[0]
         assert found.steps[0].fresh <= errors[0] * (1 + 1e-9), kind
         assert found.others[0].excess == 0
+        assert [other.error for other in found.others if other.spec == asked.spec] == errors[-1:]
         assert [row.samples for row in found.sampled] == [1, 2, 3]
 
 
