@@ -7,7 +7,7 @@ database, in the same transactions: the command may be killed at any moment, and
 started again. One sink writes to a database.
 
 A newer revision replaces an older one, never the other way round. Records that are no documents
-are counted and left. The results are those of one job, the first that the topic tells of; another
+are counted and left. The results are those of one job, the first in the topic; another
 job's documents are counted, and come in their place with --replace.
 """
 

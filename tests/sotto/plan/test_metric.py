@@ -87,7 +87,7 @@ class TestOrdinal:
             ("type: ordinal, range: [0, 1], points: 3, outside: other", "must be 'clip'"),
             (
                 "type: ordinal, range: [1.0e+15, 1000000000000001], points: 21",
-                "too close to be told apart",
+                "too close to be distinguished",
             ),
             ("type: ordinal, values: [a, b], outside: other", "must be a value of the domain"),
             ("type: ordinal, values: [a, b], outside: missing", "must be a value of the domain"),
