@@ -59,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure = goal.add_mutually_exclusive_group()
     measure.add_argument("--width", type=float, metavar="W", help="width of the interval")
     measure.add_argument("--error", type=float, metavar="E", help="standard error")
-    measure.add_argument(
-        "--floor", type=float, metavar="F", help="least share noticed"
-    )
+    measure.add_argument("--floor", type=float, metavar="F", help="least share noticed")
     goal.add_argument("--confidence", type=float, default=0.95, help="default 0.95")
     goal.add_argument(
         "--panels",
