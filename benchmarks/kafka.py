@@ -93,7 +93,7 @@ class Measured(NamedTuple):
 def measure(servers: str, name: str, state: Path) -> Measured:
     """Aggregate a topic on one core, after consuming it once."""
     from pipelines.bounded.run import aggregate, keep_freed_memory
-    from pipelines.sources.topic import KafkaTopics
+    from pipelines.sources.kafka import KafkaTopics
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()

@@ -15,7 +15,8 @@ from benchmarks.soak.injections import KINDS
 from benchmarks.soak.schedule import Injection
 from benchmarks.soak.stage import Stage
 from benchmarks.soak.world import World
-from pipelines.sinks.results import WINDOWS, Results, of_state
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.tables import WINDOWS
 from sotto.plan.registry import Registry
 
 

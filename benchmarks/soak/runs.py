@@ -97,7 +97,7 @@ def server() -> ForkServerContext:
     """Return where runs start quickly: all that they import is there already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["benchmarks.soak.runs", "pipelines.bounded.run", "pipelines.sources.topic"]
+        ["benchmarks.soak.runs", "pipelines.bounded.run", "pipelines.sources.kafka"]
     )
     return context
 
@@ -107,7 +107,7 @@ def run(orders: Orders) -> None:
     from benchmarks.soak.fleet import plan_of
     from clientsdk import Broker
     from pipelines.bounded.run import aggregate
-    from pipelines.sources.topic import KafkaTopics
+    from pipelines.sources.kafka import KafkaTopics
     from sotto.errors import AggregationError, BrokerError
     from sotto.kafka.topics import ReportTopic
 

@@ -21,7 +21,7 @@ from clientsdk.ledger import read_file
 from pipelines.aggregation.counts import Matrix, WindowKey
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.documents import PeriodDocument, RejectsDocument, WindowDocument
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 
