@@ -32,7 +32,7 @@ examples:
   sotto stream --state job --plan plan.yaml --broker client.json --topic reports-e1-p8 \\
       --runner PortableRunner --job_endpoint localhost:8099 \\
       --environment_type EXTERNAL --environment_config localhost:50000 --parallelism 2
-      look at everything, say what is wrong, or submit the pipeline and wait while it runs; an
+      check everything, print what is wrong, or submit the pipeline and wait while it runs; an
       interrupt ends the waiting, not the pipeline
   sotto stream --state job --plans plans --broker client.json --topic reports-e1-p8 \\
       --savepoint_path file:///savepoints/savepoint-1a2b3c --parallelism 4 --runner ...
