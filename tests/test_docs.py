@@ -37,6 +37,10 @@ BLOCK = re.compile(
 
 #: The target of a link to another page, or within one.
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+#: A file or folder of the tree.
+NAMED = re.compile(
+    r"`((?:mechanisms|sotto|clientsdk|pipelines|deploy|examples|benchmarks|tests|docs)/[\w./-]*)`"
+)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -73,6 +77,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         other = page.parent / name if name else page
         assert other.exists(), target
         assert not anchor or anchor in _anchors(other.read_text(encoding="utf-8")), target
+
+
+@pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    for name in NAMED.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
 
 
 def test_the_glossary_is_sorted_and_short() -> None:
