@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import harness, reports
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
-from sotto.log.reader import LogReader, lanes
+from sotto.log.reader import LogReader, partitions
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
@@ -72,8 +72,7 @@ def _aggregate(
     state: str, signed: bool | None, log: str = "", servers: str = "", topic: str = ""
 ) -> Aggregated:
     # Beam is imported before the clock starts, and by no process that only sends.
-    from pipelines.aggregation.memory import keep_freed_memory
-    from pipelines.bounded.run import aggregate
+    from pipelines.bounded.run import aggregate, keep_freed_memory
     from pipelines.sources.topic import KafkaTopics
 
     harness.bind_to_one_core()
@@ -101,8 +100,8 @@ def _aggregate(
 def _read(log: Path, registry: Registry) -> float:
     """Return the CPU seconds of reading, decoding and adding up alone."""
     begin = time.process_time()
-    for lane in lanes(log):
-        for block in LogReader(lane).blocks():
+    for partition in partitions(log):
+        for block in LogReader(partition).blocks():
             decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
             for batch in decoded.batches:
                 mechanism = registry.metrics[batch.metric].metric.mechanism

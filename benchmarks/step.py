@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from benchmarks.harness import cpu_seconds
 from benchmarks.reports import DAY, HOUR, LEVELS, plan, values
 from mechanisms.testing import SeededSource
-from pipelines.aggregation.deltas import changes
-from pipelines.aggregation.keyed import new_key
+from pipelines.aggregation.audit import totals as audited
+from pipelines.aggregation.counts import changes
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import step
+from pipelines.aggregation.table import new_key
 from sotto.plan.registry import Registry
 
 PERIOD = 28 * DAY
@@ -106,7 +107,7 @@ def main() -> None:
             f"{len(rows) / counted:>24,.0f}"
         )
     state = take()
-    totals, chains, data = state.totals(), state.entries.size, state.to_bytes()
+    totals, chains, data = audited(state), state.entries.size, state.to_bytes()
     print(
         f"{chains:,} chains, {totals.pseudonyms:,} pseudonyms, {totals.over_budget:,} over budget, "
         f"{totals.equivocation:,} equivocating"

@@ -22,7 +22,7 @@ import pytest
 
 from sotto.design.spending import Levels, warnings
 from sotto.log.writer import now_ms
-from sotto.plan.collection import load_plan, parse_plan
+from sotto.plan.compile import load_plan, parse_plan
 
 pytestmark = pytest.mark.slow
 

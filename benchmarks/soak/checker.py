@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from benchmarks.soak.fleet import LEVELS, METRICS, SECOND, SYMBOLS, Fleet
 from clientsdk.ledger import read_file
 from pipelines.aggregation import counts
-from pipelines.aggregation.audit import NEWEST
+from pipelines.aggregation.audit import audit as audit_of
 from pipelines.aggregation.counts import Matrix, WindowKey
+from pipelines.aggregation.rows import NEWEST
 from pipelines.sinks.documents import WindowDocument
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
@@ -217,7 +218,7 @@ def audit_of_state(directory: StateDirectory, registry: Registry) -> dict[bytes,
     manifest = directory.manifest()
     states = StoredStates(directory.files, registry, manifest.key)
     for (period, part), held in manifest.states.items():
-        audit = states.read(period, part, held).audit()
+        audit = audit_of(states.read(period, part, held))
         names = audit.pseudonym.astype("<u8").tobytes()
         for at in range(len(audit.reason)):
             spent = Spent(period, int(audit.accepted[at]), int(audit.observed[at]))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.coins import shard_of
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.format import Row, encode_message
 

@@ -16,8 +16,8 @@ from kafka.errors import KafkaError
 from benchmarks.soak.stage import FaultError, wait_until
 from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import FlinkError, JobManager
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.submission import JobFolder, Topics, submit
-from pipelines.estimation.rows import Candidates
 from pipelines.sinks.documents import Document, HealthDocument, parse
 from pipelines.sources.records import make_consumer
 from sotto.errors import BrokerError

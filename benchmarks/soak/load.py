@@ -21,7 +21,7 @@ from benchmarks.reports import messages
 from mechanisms.testing import SeededSource
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
 LEVELS = 3

@@ -14,11 +14,11 @@ from typing import cast
 from tqdm import tqdm
 
 from pipelines.bounded import run
-from sotto.cli.fleet import Played
-from sotto.cli.recordings import Columns, Recordings, read_recordings
-from sotto.cli.replaying import Replay, write_audit
+from sotto.cli.replay.devices import Played
+from sotto.cli.replay.playback import Replay, write_audit
+from sotto.cli.replay.table import Columns, Recordings, read_recordings
 from sotto.errors import ParameterError
-from sotto.plan.collection import Plan, load_plan
+from sotto.plan.compile import Plan, load_plan
 
 from .data import Flights, load_flights, write_events
 from .faults import FaultyNetwork, Misbehaviour, Target, damage

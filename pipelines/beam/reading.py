@@ -23,14 +23,14 @@ from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorP
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from pipelines.aggregation.blocks import arrivals
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.decode import arrivals
 from pipelines.aggregation.rows import Rows, padded_width
+from pipelines.aggregation.step import Tally
 from pipelines.beam.partitions import GoneError, OpenPartition, Partitions
 from pipelines.beam.plans import numbering_of
 from pipelines.beam.stream import Stream, moment
 from pipelines.sources.base import TRUST
-from pipelines.storage import quarantine
-from pipelines.storage.written import Tally
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError
 from sotto.log.reader import EARLIEST, Block

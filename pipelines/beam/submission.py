@@ -20,13 +20,9 @@ import apache_beam as beam
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.graph import build
-from pipelines.beam.partitions import (
-    LogPartitions,
-    Partitions,
-    ReportTopics,
-    RequeueTopic,
-)
+from pipelines.beam.partitions import LogPartitions, Partitions, ReportTopics, RequeueTopic
 from pipelines.beam.plans import PlansFolder, keep_since, load_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.stream import Stream
@@ -36,10 +32,9 @@ from pipelines.beam.writing import (
     RejectsToFolder,
     RejectsToTopic,
 )
-from pipelines.estimation.rows import Candidates
 from pipelines.sources.base import EmbeddedLog
 from pipelines.storage import files
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError, ParameterError
@@ -187,7 +182,7 @@ class JobFolder:
             The folder is damaged.
         """
         try:
-            value = load(self._file.read_bytes(), str(self._file), FORMAT)
+            value = load_document(self._file.read_bytes(), str(self._file), FORMAT)
         except FileNotFoundError:
             return None
         return Job(value["name"])
@@ -229,7 +224,7 @@ class JobFolder:
                 self.plans.keep(plans, candidates)
             else:
                 self.keep(plans, candidates)
-            files.replace(self._file, dump({"format": FORMAT, **asdict(job)}))
+            files.replace(self._file, dump_document({"format": FORMAT, **asdict(job)}))
         finally:
             os.close(lock)
         return job
@@ -248,7 +243,7 @@ class JobFolder:
             if before is None:
                 self._file.unlink()
             else:
-                files.replace(self._file, dump({"format": FORMAT, **asdict(before)}))
+                files.replace(self._file, dump_document({"format": FORMAT, **asdict(before)}))
 
 
 def submit(

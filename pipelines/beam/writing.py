@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import apache_beam as beam
 
+from pipelines.aggregation import quarantine
 from pipelines.sinks.database import SinkDatabase
 from pipelines.sinks.documents import parse
 from pipelines.sinks.publishing import LARGEST, producer_for, send_all
 from pipelines.sinks.quarantine_records import quarantine_record
 from pipelines.sinks.tables import Keyed
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from sotto.kafka.brokers import Broker
 
 if TYPE_CHECKING:
@@ -135,5 +136,5 @@ class RejectsToFolder(beam.DoFn):
         if not path.exists():
             # Of several attempts at a bundle each writes a file of its own.
             attempt = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-            files.create(attempt, files.sealed(quarantine.KIND, element))
+            files.create(attempt, files.with_checksum(quarantine.KIND, element))
             files.move([(attempt, path)])

@@ -8,13 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipelines.aggregation.audit import Totals
+from pipelines.aggregation.step import Tally
 from pipelines.exporter.sources import MissingError
 from pipelines.storage import files
-from pipelines.storage.directory import StateDirectory
+from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.files import AnyPath
-from pipelines.storage.last_run import LastRun
 from pipelines.storage.manifest import Manifest, add_rows
-from pipelines.storage.written import Tally
 from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
@@ -122,7 +121,7 @@ def _files(directory: StateDirectory, manifest: Manifest) -> dict[str, list[AnyP
         "states": [
             path
             for key, held in manifest.states.items()
-            for path in directory.files.pieces(*key, held)
+            for path in directory.files.state(*key, held)
         ],
         "counts": [directory.page(page, made) for page, made in manifest.pages.items()],
         "quarantine": [directory.quarantine(entry.generation) for entry in manifest.quarantine],

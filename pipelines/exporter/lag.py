@@ -15,7 +15,7 @@ from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.sinktopics import SinkTopic
 from sotto.kafka.topics import ReportTopic
-from sotto.log.reader import EARLIEST, LogReader, lanes
+from sotto.log.reader import EARLIEST, LogReader, partitions
 from sotto.plan.registry import Registry
 
 #: So many bytes are looked at, over all lanes; the number of records beyond is extrapolated.
@@ -105,7 +105,7 @@ class WatchedLog:
         """Return what is beyond the positions up to which lanes are taken."""
         if not self.path.is_dir():
             raise MissingError(f"there is no log in {self.path}")
-        found = lanes(self.path)
+        found = partitions(self.path)
         look = max(LOOK_BYTES // max(len(found), 1), _LEAST_LOOK)
         return total([self._of_lane(lane, taken.get(lane.name, 0), look) for lane in found])
 

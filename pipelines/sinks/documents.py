@@ -105,7 +105,7 @@ def window_document(
     ----------
     job : str
     window : mapping
-        As :func:`pipelines.estimation.rows.rows_of_windows` returns it; its ``revision`` is not
+        A row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision`` is not
         used.
     estimates : sequence of mapping
         Of this window alone, empty if its reports were all taken back.

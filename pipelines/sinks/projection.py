@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from pipelines.aggregation import counts
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.estimation.rows import Candidates, joined, rows_of_windows
+from pipelines.aggregation.result_rows import Candidates, joined, rows_of_windows
 from pipelines.sinks.results import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory

@@ -22,7 +22,7 @@ from pipelines.sinks.fields import KEYS
 from pipelines.sinks.results import Projection
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError
 
@@ -59,7 +59,7 @@ class Publication:
     def of(cls, directory: StateDirectory, name: str = NAME) -> Publication | None:
         """Return a note in a state directory; one that is damaged is as good as none."""
         try:
-            value = load((directory.path / name).read_bytes(), name, FORMAT)
+            value = load_document((directory.path / name).read_bytes(), name, FORMAT)
             return cls(**{each: value[each] for each in cls.__dataclass_fields__ if each in value})
         except (OSError, AggregationError, TypeError):
             return None
@@ -67,7 +67,7 @@ class Publication:
     def leave(self, path: Path, name: str = NAME) -> None:
         """Leave a note in a state directory, or none where the disk does not take it."""
         with suppress(OSError):
-            files.replace(path / name, dump({"format": FORMAT, **asdict(self)}))
+            files.replace(path / name, dump_document({"format": FORMAT, **asdict(self)}))
 
     def since(self, topic: str, id: str, manifest: Manifest) -> int:
         """Return from which generation on a topic lacks what is committed; 0 for all of it."""

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipelines.estimation.rows import Candidates
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.sinks.projection import projection
 from pipelines.sinks.publication import Publication, documents_of, health_of
 from pipelines.sinks.results import Projection

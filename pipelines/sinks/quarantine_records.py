@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from sotto.clocks import now_ms
 from sotto.errors import FormatError, ParameterError
-from sotto.wire.columns import Reject
+from sotto.wire.decode import Reject
 from sotto.wire.format import HEADER, MAGIC, MAX_MESSAGE, VERSIONS
 from sotto.wire.reasons import Reason
 

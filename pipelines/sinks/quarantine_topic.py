@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipelines.estimation.rows import Candidates
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.sinks.publication import Publication
 from pipelines.sinks.publishing import producer_for, send_all
 from pipelines.sinks.quarantine_records import key_of, quarantine_record
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
 from sotto.errors import ParameterError

@@ -17,7 +17,7 @@ from pipelines.storage import files
 from pipelines.storage.intent import Intent, Mark
 from sotto.errors import AggregationError
 from sotto.log.frames import FRAME
-from sotto.log.reader import Block, LogReader, lanes, segments
+from sotto.log.reader import Block, LogReader, partitions, segments
 from sotto.plan.registry import Registry
 
 #: After every append time and every position.
@@ -169,7 +169,7 @@ class EmbeddedLog:
 
     def lanes(self, taken: Mapping[str, int]) -> Sequence[Lane]:
         """Return all lanes, sorted by name."""
-        return [_LogLane(path) for path in lanes(self.path)]
+        return [_LogLane(path) for path in partitions(self.path)]
 
     def lane(self, name: str) -> Lane:
         """Return the lane of a name."""

@@ -22,7 +22,7 @@ from pipelines.storage.intent import Intent, Mark, WorkItem
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
-from sotto.wire.format import HEADER, ROW, RUN
+from sotto.wire.format import GROUP, HEADER, ROW
 
 #: A work item spans at most so many positions, unless a single record and the damage before it do.
 ITEM_BYTES = BLOCK_BYTES
@@ -285,6 +285,6 @@ def _most_rows(block: Block) -> NDArray[np.int64]:
     long = block.lengths >= HEADER.size
     at = np.where(long, block.offsets + _RUNS_AT, 0)
     runs = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
-    room = block.lengths - HEADER.size - RUN.size * runs
+    room = block.lengths - HEADER.size - GROUP.size * runs
     most: NDArray[np.int64] = np.maximum(room // _SMALLEST_ROW, 1)
     return most

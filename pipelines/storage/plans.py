@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.storage import files
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from sotto.errors import AggregationError, PlanError
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.registry import Registry, check_unchanged, names_of
-from sotto.plan.serialization import canonical
 
 if TYPE_CHECKING:
-    from pipelines.estimation.rows import Candidates
+    from pipelines.aggregation.result_rows import Candidates
 
 FORMAT = 2
 
@@ -128,7 +127,7 @@ class StoredPlans:
 
 
 def _replace(path: Path, document: Mapping[str, object]) -> None:
-    content = dump(document)
+    content = dump_document(document)
     if not path.exists() or path.read_bytes() != content:
         files.replace(path, content)
 
@@ -157,6 +156,6 @@ def _strings(content: bytes, path: Path) -> Mapping[str, Sequence[str]]:
 
 def _document(content: bytes, path: Path) -> Any:
     try:
-        return load(content, str(path), FORMAT)
+        return load_document(content, str(path), FORMAT)
     except AggregationError as error:
         raise AggregationError(f"{error}: {_WHAT_TO_DO}") from None

@@ -28,7 +28,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import given
+from sotto.cli import options
 from sotto.errors import ParameterError
 from sotto.kafka import client_logs as clientlogs
 
@@ -45,7 +45,7 @@ HELP = "serve the job's health and estimates to Prometheus"
 
 PORT = 9469
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto exporter --state build/state --log build/log
       http://127.0.0.1:9469/metrics, until interrupted
@@ -63,15 +63,14 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto exporter``."""
-    parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--state", type=Path, metavar="DIR", help="of sotto aggregate")
     add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
     lag = "of sotto aggregate, for the lag"
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--log", type=Path, metavar="DIR", help=lag)
-    given.add_broker(where, help=(lag, lag))
-    add("--topic", action="append", default=[], metavar="NAME", help="of sotto aggregate")
+    options.add_broker(where, help=(lag, lag))
+    options.add_topics(parser, "of sotto aggregate")
     add(
         "--plan",
         type=Path,
@@ -81,18 +80,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a streaming job, for what its plans allow; runs leave theirs in --state",
     )
     add("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
-    add("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 for any free one")
+    add(
+        "--port",
+        type=options.whole(0, 65535),
+        default=PORT,
+        metavar="N",
+        help=f"default: {PORT}; 0 for any free one",
+    )
     add(
         "--max-series",
-        type=int,
+        type=options.whole(0),
         default=2000,
         metavar="N",
         help="series of estimates at most, four an estimate (default: 2000)",
     )
-    add("--fresh", default="5s", metavar="DURATION", help="how long a reading serves (default: 5s)")
-    add(
-        "--deadline", default="5s", metavar="DURATION", help="how long a scrape waits (default: 5s)"
-    )
+    for name, what in (("fresh", "a reading serves"), ("deadline", "a scrape waits")):
+        add(
+            f"--{name}",
+            type=options.duration,
+            default="5s",
+            metavar="DURATION",
+            help=f"how long {what} (default: 5s)",
+        )
     add("--once", action="store_true", help="print the metrics and exit")
 
 
@@ -115,26 +124,22 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     from pipelines.exporter.database import Database
     from pipelines.exporter.health import Health, Readers
     from pipelines.sinks.results import of_state
-    from sotto.plan.durations import parse_duration
 
     if args.state is None and args.database is None:
         raise ParameterError("--state or --database must say what the job's is")
-    if args.max_series < 0:
-        raise ParameterError(f"--max-series {args.max_series} must be at least 0")
-    if not 0 <= args.port < 65536:
-        raise ParameterError(f"--port {args.port} must be from 0 to 65535")
     database = Database(args.database or of_state(args.state), args.max_series)
     readers = Readers(args.state, database, *_watched(args), _registry_of(args.plan))
-    fresh, deadline = (parse_duration(text) / 1000 for text in (args.fresh, args.deadline))
     registry = CollectorRegistry()
-    registry.register(Health(readers.readings, fresh, None if args.once else deadline))
+    registry.register(
+        Health(readers.readings, args.fresh / 1000, None if args.once else args.deadline / 1000)
+    )
     return registry
 
 
 def _registry_of(paths: list[Path]) -> Registry | None:
     from sotto.plan.registry import Registry
 
-    return Registry(given.plans_of(paths)[0]) if paths else None
+    return Registry(options.plans_of(paths)[0]) if paths else None
 
 
 def _watched(
@@ -150,10 +155,8 @@ def _watched(
     if not args.topic:
         return None, None
     from pipelines.sources.topic import KafkaTopics
-    from sotto.kafka.topics import ReportTopic
 
-    broker = given.broker_of(args)
-    topics = [ReportTopic.parse(name) for name in args.topic]
+    broker, topics = options.broker_of(args), options.topics_of(args.topic)
     if args.state is None:
         return _streaming(broker, topics)
     return WatchedTopics(KafkaTopics(broker, topics)), None

@@ -18,7 +18,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from sotto.cli import given
+from sotto.cli import options
 from sotto.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HELP = "write a topic of estimates to a database"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto sink --topic reports-estimates --kafka localhost:9092 --database sqlite:///results.db
       take all there is, and end
@@ -42,14 +42,19 @@ client.json is what sotto topics takes. PostgreSQL needs pip install 'sotto[post
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto sink``."""
-    parser.epilog = _EXAMPLES
     add = parser.add_argument
     where = parser.add_mutually_exclusive_group(required=True)
-    given.add_broker(where)
+    options.add_broker(where)
     add("--topic", required=True, metavar="NAME", help="a topic of estimates, by its full name")
     add("--database", required=True, metavar="URL", help="sqlite:///FILE or postgresql+psycopg://…")
     add("--follow", action="store_true", help="go on with what comes, until interrupted")
-    add("--every", default="1s", metavar="DURATION", help="how often to look (default: 1s)")
+    add(
+        "--every",
+        type=options.duration,
+        default="1s",
+        metavar="DURATION",
+        help="how often to look (default: 1s)",
+    )
     add(
         "--replace",
         action="store_true",
@@ -61,20 +66,17 @@ def run(args: argparse.Namespace) -> int:
     """Run ``sotto sink`` and return its exit status."""
     from pipelines.sinks.database import SinkDatabase
     from pipelines.sinks.sink import Sink
-    from sotto.cli.aggregate import stopping
     from sotto.kafka.sinktopics import SinkTopic
-    from sotto.plan.durations import parse_duration
 
-    seconds = parse_duration(args.every) / 1000
     topic = SinkTopic.parse(args.topic)
-    broker = given.broker_of(args)
+    broker = options.broker_of(args)
     with (
-        stopping() as stopped,
+        options.stopping() as stopped,
         SinkDatabase(args.database) as database,
         Sink(broker, topic, database, replace=args.replace) as sink,
     ):
         if args.follow:
-            _follow(sink, stopped, seconds)
+            _follow(sink, stopped, args.every / 1000)
             return 0
         print("\n".join(summary(sink.run(stopped.is_set))))
         return 130 if stopped.is_set() else 0
@@ -88,10 +90,10 @@ def _follow(sink: Sink, stopped: threading.Event, seconds: float) -> None:
         try:
             done = sink.run(stopped.is_set)
         except (ProjectionError, BrokerError) as error:
-            # What cannot be used at the start is for a person to put right.
+            # A broker or database that cannot be used at the start is for a person to put right.
             if not begun:
                 raise
-            print(f"sotto: error: {error}; it is tried again", file=sys.stderr, flush=True)
+            print(f"sotto: error: {error}; trying again", file=sys.stderr, flush=True)
         else:
             if done.records or done.lost or not begun:
                 print("\n".join(summary(done)), flush=True)

@@ -27,8 +27,8 @@ from benchmarks.soak.fleet import COLOUR, LEVELS, METRICS, SYMBOLS, Fleet, Progr
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
 from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
-from pipelines.estimation.rows import rows_of_windows
 from pipelines.sinks.documents import WindowDocument, parse, window_document
 from pipelines.storage.directory import StateDirectory
 from sotto.log.writer import LogWriter
@@ -151,7 +151,7 @@ def test_every_value_has_a_bucket_of_its_own(fleet):
             shard, message = fleet.message(device, level)
             taken = decode_message(message)
             assert taken.shard == shard
-            for run in taken.runs:
+            for run in taken.groups:
                 (row,) = run.rows
                 seen.add((run.metric, row.event, row.level, row.payload))
     assert len(seen) == 6 * LEVELS * METRICS

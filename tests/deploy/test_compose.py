@@ -27,7 +27,7 @@ from deploy.kafka.certificates import Keys
 from pipelines.beam.submission import FLINK
 from sotto.cli import _parsed
 from sotto.kafka.topics import ReportTopic
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 ROOT = Path(__file__).parent.parent.parent
 PROFILES = ("flink", "aggregate")

@@ -12,7 +12,7 @@ from examples.compose.__main__ import PLAN, send
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.results import Results, of_state
 from sotto.errors import PublishError
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 
 def test_every_device_sends_both_rungs_of_all_answers() -> None:

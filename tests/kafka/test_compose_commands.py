@@ -23,7 +23,7 @@ from sotto.cli import main
 from sotto.errors import BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import ReportTopic
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from step_plans import DAY, HOUR, PERIOD
 
 from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 START = 2800 * PERIOD + DAY

@@ -19,7 +19,8 @@ from pipelines.sources.records import Reader
 from pipelines.sources.topic import KafkaTopics
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import FoundTopic, ReportTopic
-from sotto.log.writer import LogReader, lanes
+from sotto.log.reader import LogReader
+from sotto.log.reader import partitions as log_partitions
 
 
 class FakeRecord(NamedTuple):
@@ -171,6 +172,6 @@ def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
 def copied(log: Path, cluster: FakeCluster, gaps: Iterable[int] | None = None) -> None:
     """Put the lanes of a log into the partitions of a topic, with some offsets missing."""
     missing = iter(gaps or ())
-    for number, lane in enumerate(lanes(log)):
+    for number, lane in enumerate(log_partitions(log)):
         for record in LogReader(lane).records():
             cluster.partition(number).append(record.append, record.body, gap=next(missing, 0))

@@ -8,7 +8,8 @@ from pathlib import Path
 from report_logs import Sent, faulty, honest
 from step_plans import DAY, plans
 
-from pipelines.storage import files, quarantine
+from pipelines.aggregation import quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.wire.decode import Reject
 

@@ -13,7 +13,7 @@ from step_reference import Row, Rules
 from pipelines.aggregation.counts import WindowKey
 from sotto.errors import FormatError
 from sotto.log.reader import Record
-from sotto.log.writer import LogReader, lanes
+from sotto.log.writer import LogReader, partitions
 from sotto.plan.registry import Registry
 from sotto.wire.format import decode_message
 
@@ -52,7 +52,7 @@ def expected(log: Path, registry: Registry) -> Expected:
 
 def _rows(log: Path, registry: Registry, fates: Counter[str]) -> list[Row]:
     rows = []
-    for lane in lanes(log):
+    for lane in partitions(log):
         for record in LogReader(lane).records():
             assert isinstance(record, Record)
             rows += _message(record, registry, fates)
@@ -70,7 +70,7 @@ def _message(record: Record, registry: Registry, fates: Counter[str]) -> list[Ro
         return []
     rows = []
     first = next(r.id for r in registry.metrics if r.fingerprint == message.fingerprint)
-    for run in message.runs:
+    for run in message.groups:
         metric = registry.metrics[first + run.metric].metric
         for level, pseudonym, chain, event, payload in run.rows:
             if level >= metric.mechanism.levels:

@@ -22,11 +22,11 @@ from apache_beam.transforms.userstate import BagStateSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
+from pipelines.aggregation import quarantine
 from pipelines.beam import counting, documents, plans, reading
 from pipelines.beam.partitions import Partitions
 from pipelines.beam.stream import Stream
 from pipelines.sinks.documents import Document, parse
-from pipelines.storage import quarantine
 from sotto.wire.decode import Reject
 
 STAGES = {

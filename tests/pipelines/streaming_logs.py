@@ -14,6 +14,8 @@ from committed_states import projected
 from report_logs import START, Device, Sent, faulty
 from step_plans import DAY, PERIOD, THRESHOLD, category, number, plan, plans, string
 
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.step import Tally
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.documents import (
     Document,
@@ -22,9 +24,8 @@ from pipelines.sinks.documents import (
     RejectsDocument,
     WindowDocument,
 )
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.written import Tally
 from sotto.kafka.topics import ReportTopic
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan

@@ -23,11 +23,11 @@ from pipelines.bounded.run import RunResult
 from pipelines.sinks.results import ProjectionError
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
-from sotto.cli.aggregate import _follow
+from sotto.cli.aggregate import follow
 from sotto.cli.estimates import table
 from sotto.errors import BrokerError
 from sotto.log.writer import LogWriter
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 pytestmark = pytest.mark.slow
 
@@ -138,7 +138,7 @@ def test_windows_are_found_by_time(folder: Path, capsys: pytest.CaptureFixture[s
     ("given", "message"),
     [
         (["--log", "nowhere"], "there is no log in nowhere"),
-        (["--as-of", "yesterday"], "--as-of 'yesterday' must be a time"),
+        (["--as-of", "yesterday"], "--as-of: 'yesterday' must be a time"),
         (["--as-of", "1999-01-01"], "up to which records have been counted"),
         (["--every", "often"], "must be a duration"),
         (["--max-reports", "0"], "must be at least 1"),
@@ -337,9 +337,9 @@ def test_following_tries_a_failed_projection_again(capsys: pytest.CaptureFixture
         stopped.set()
         return RunResult(generation=2, runs=1)
 
-    _follow(once, stopped, 0.01)
+    follow(once, stopped, 0.01)
     out, error = capsys.readouterr()
-    assert error == "sotto: error: locked; it is tried again\n"
+    assert error == "sotto: error: locked; trying again\n"
     assert out.startswith("generation 2: ")
 
 
@@ -399,7 +399,7 @@ def test_a_topic_is_followed_through_failures_of_its_broker(
     out, error = capsys.readouterr()
     assert "generation 1: 1 reports, 1 messages, 1 runs" in out
     assert f"generation 2: {len(reports) - 1} reports, {len(reports) - 1} messages" in out
-    assert error == "sotto: error: it has gone; it is tried again\n"
+    assert error == "sotto: error: it has gone; trying again\n"
     seen[:] = ["looked"]
     assert main(["aggregate", *place, *given]) == 2
     assert capsys.readouterr().err == "sotto: error: it has gone\n"

@@ -70,7 +70,9 @@ class World:
         shutil.copytree(self.empty, state)
         return state
 
-    def aggregate(self, state: Path, checkpoint: Callable[[str], None] | None = None) -> RunResult:
+    def aggregate(
+        self, state: Path, checkpoint: Callable[[str], None] = lambda _: None
+    ) -> RunResult:
         return aggregate(self.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=checkpoint)
 
     def check(self, state: Path) -> None:
@@ -255,7 +257,7 @@ class Zombie:
         manifest = directory.manifest()
         intent = FrozenLog(world.log, manifest).take(MAX_REPORTS)
         assert intent is not None
-        directory.begin(intent, lambda step: None)
+        directory.write_intent(intent, lambda step: None)
         self.job = Job.of(source_of(world.log), directory.files, known, manifest, intent)
         self.items = intent.items
 

@@ -26,11 +26,12 @@ from streaming_logs import (
     write,
 )
 
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.step import Tally
 from pipelines.beam import counting, reading
 from pipelines.beam.submission import JobFolder
 from pipelines.sinks.tables import HEALTH
-from pipelines.storage import files, quarantine
-from pipelines.storage.written import Tally
+from pipelines.storage import files
 from sotto.cli import main
 from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan

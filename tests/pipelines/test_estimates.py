@@ -13,8 +13,8 @@ from mechanisms.estimators.frequency import frequencies, norm_sub
 from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.estimation.items import estimate
-from pipelines.estimation.rows import rows_of_windows
+from pipelines.aggregation.estimates import estimate
+from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.sinks.results import ESTIMATES, WINDOWS
 from sotto.plan.compiled import CompiledMetric
 from sotto.plan.registry import Registry

@@ -15,12 +15,12 @@ from mechanisms.registry import REGISTRY
 from mechanisms.testing import SeededSource
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.estimates import Method
+from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
-from pipelines.estimation.items import Method
-from pipelines.estimation.rows import rows_of_windows
 from pipelines.sinks.results import Results, of_state
+from sotto.plan.metric import MECHANISMS
 from sotto.plan.registry import Registry
-from sotto.plan.types import MECHANISMS
 
 pytestmark = pytest.mark.slow
 

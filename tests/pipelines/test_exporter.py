@@ -40,7 +40,7 @@ from pipelines.exporter.lag import WatchedLog
 from pipelines.sinks.results import of_state
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import AggregationError
-from sotto.log.reader import LogReader, lanes
+from sotto.log.reader import LogReader, partitions
 from sotto.log.writer import now_ms
 from sotto.wire.reasons import Reason
 
@@ -204,7 +204,7 @@ def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPat
 
 def test_a_log_of_which_nothing_is_taken_is_all_lag(copy: Watched) -> None:
     found = samples(exposition(copy.state.parent / "none", copy.log))
-    ends = [LogReader(lane).end() for lane in lanes(copy.log)]
+    ends = [LogReader(lane).end() for lane in partitions(copy.log)]
     assert value(found, "sotto_lag_bytes") == sum(ends)
     assert value(found, "sotto_lag_seconds") == pytest.approx(now_ms() / 1000 - START / 1000, rel=1)
     assert value(found, "sotto_source_status", source="state", status="missing") == 1

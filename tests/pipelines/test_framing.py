@@ -37,9 +37,9 @@ from streaming_logs import rows_of, shard_said
 from test_bounded_stream import command, outcome_of
 
 from pipelines.aggregation.counts import WindowKey
-from pipelines.aggregation.ledger import period_totals
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.requeue.state import requeue
+from pipelines.storage.ledger import period_totals
 from sotto.cli import main
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan

@@ -9,7 +9,7 @@ from report_logs import honest, write
 from step_plans import plans
 
 from pipelines.bounded.run import aggregate
-from pipelines.storage.last_run import NAME, LastRun
+from pipelines.storage.directory import LastRun
 from sotto.errors import AggregationError
 
 
@@ -34,7 +34,7 @@ def test_every_run_leaves_a_note(tmp_path: Path) -> None:
 def test_a_damaged_note_stops_no_run(tmp_path: Path, content: bytes) -> None:
     log, state = write(tmp_path / "log", honest(1, 1, 1)), tmp_path / "state"
     state.mkdir()
-    (state / NAME).write_bytes(content)
+    (state / LastRun.NAME).write_bytes(content)
     with pytest.raises(AggregationError, match=r"last_run\.json"):
         LastRun.of(state)
     aggregate(log, state, plans())
@@ -44,6 +44,6 @@ def test_a_damaged_note_stops_no_run(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_note_that_cannot_be_left_is_none(tmp_path: Path) -> None:
-    (tmp_path / NAME).mkdir()
+    (tmp_path / LastRun.NAME).mkdir()
     LastRun(1, 2).leave(tmp_path)
-    assert (tmp_path / NAME).is_dir()
+    assert (tmp_path / LastRun.NAME).is_dir()

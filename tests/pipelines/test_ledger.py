@@ -10,10 +10,10 @@ import pytest
 from report_logs import START, Device, write
 from step_plans import DAY, PERIOD, plans
 
-from pipelines.aggregation import parts
-from pipelines.aggregation.ledger import period_totals, pseudonym_ledger
+from pipelines.aggregation import decode as parts
 from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
+from pipelines.storage.ledger import period_totals, pseudonym_ledger
 from sotto.errors import AggregationError, ParameterError
 
 

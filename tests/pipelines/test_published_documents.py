@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_estimates import CANDIDATES, PLAN, REGISTRY, counts_of
 
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.estimation.rows import rows_of_windows
+from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.sinks.documents import (
     HealthDocument,
     PeriodDocument,

@@ -66,7 +66,7 @@ def test_what_waits_is_told_and_then_counted(
         (("--state", "state", "--reason", "late"), "rejected as late would be rejected again"),
         (("--state", "state", "--reason", "whim"), "'whim' is none: malformed, "),
         (("--state", "state", "--topic", "reports-e1-p8"), "--topic and --again go with"),
-        (("--state", "state", "--max-reports", "0"), "--max-reports 0"),
+        (("--state", "state", "--max-reports", "0"), "--max-reports: '0'"),
         (("--state", "nowhere"), "holds no run"),
         (("--state", "nowhere", "--dry-run"), "holds no run"),
         (("--kafka", "localhost:9092"), "--topic is missing"),
@@ -92,9 +92,9 @@ def test_of_a_streaming_job_plans_are_given(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_many_plans_that_nobody_gave_are_not_all_shown() -> None:
-    from sotto.cli.requeue import told
+    from sotto.cli.requeue import waiting_lines
 
     waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}
-    lines = told(waiting, {}, BOTH)
+    lines = waiting_lines(waiting, {}, BOTH)
     assert lines[0] == "0 reports would be requeued"
     assert (len(lines), lines[-1]) == (23, "and 10 more plans that nobody gave")

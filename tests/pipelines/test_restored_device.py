@@ -9,8 +9,8 @@ import pytest
 
 from clientsdk import EmbeddedLogPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient, small_plan
-from pipelines.aggregation.ledger import period_totals, pseudonym_ledger
 from pipelines.bounded.run import aggregate
+from pipelines.storage.ledger import period_totals, pseudonym_ledger
 
 pytestmark = pytest.mark.slow
 

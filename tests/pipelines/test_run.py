@@ -17,11 +17,12 @@ from report_logs import START, Device, Sent, faulty, honest, write
 from run_reference import Expected, expected
 from step_plans import DAY, HOUR, PERIOD, plans, registry
 
-from pipelines.aggregation import parts
+from pipelines.aggregation import decode as parts
+from pipelines.aggregation import quarantine
 from pipelines.aggregation.counts import pack_matrix, unpack_matrix
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sinks.results import of_state
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
@@ -144,7 +145,7 @@ def test_quarantine_keeps_bytes_and_reasons(one_run: tuple[Path, RunResult]) -> 
         (reason, row.event)
         for reason, message in found
         if reason in ("late", "future")
-        for run in decode_message(message).runs
+        for run in decode_message(message).groups
         for row in run.rows
     ]
     assert rows == [("future", START + DAY)] * 2 + [("late", START)] * 3

@@ -33,9 +33,8 @@ from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
 from mechanisms.vector.coordinates import CoordinatesLadder
 from pipelines.aggregation.counts import Window, WindowKey, unpack_page
+from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
-from pipelines.estimation.rows import rows_of_windows
-from pipelines.estimation.small_groups import reason
 from pipelines.sinks.database import SinkDatabase
 from pipelines.sinks.documents import WindowDocument, parse
 from pipelines.sinks.projection import projection
@@ -43,13 +42,12 @@ from pipelines.sinks.publication import documents_of
 from pipelines.sinks.publishing import EstimatesTopic
 from pipelines.sinks.results import ESTIMATES, WINDOWS, Projection, Results, of_state
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.files import load
-from pipelines.storage.intent import dump
+from pipelines.storage.files import dump_document, load
 from sotto.cli import main
 from sotto.kafka.brokers import Broker
 from sotto.kafka.sinktopics import SinkTopic
 from sotto.kafka.topics import FoundTopic
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row
@@ -432,7 +430,7 @@ def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path
     path = job.state / "MANIFEST.json"
     said = json.loads(path.read_bytes())
     del said["minima"], said["digest"]
-    path.write_bytes(dump(said))
+    path.write_bytes(dump_document(said))
     assert job.aggregate(20) > 0
     assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
     assert job.aggregate(20) == 0

@@ -14,12 +14,12 @@ from report_logs import START, Device, faulty, honest, write
 from run_reference import expected
 from step_plans import DAY, HOUR, plans, registry
 
+from pipelines.aggregation import quarantine
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sources import records as partitions
 from pipelines.sources.frozen import FrozenLog
 from pipelines.sources.records import Partition, Reader
 from pipelines.sources.topic import KafkaTopics
-from pipelines.storage import quarantine
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import load
 from pipelines.storage.manifest import Manifest
