@@ -29,6 +29,9 @@ _WANTED = (0b111, 0b111, 0b111, 0b111, 0b011, 0b101, 0b001, 0b100)
 #: Of what a killed process did not know to be acknowledged, this share is never sent again.
 _GIVEN_UP = 0.1
 
+#: What a sender handles; whoever starts it blocks them until it has its handlers.
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
 DEVICES = 24
 #: Recordings and flushes of all real devices a second.
 _RATE = 25.0
@@ -163,6 +166,7 @@ def fleet(args: argparse.Namespace, broker: Broker, topic: ReportTopic) -> None:
 
     signal.signal(signal.SIGUSR1, received)
     signal.signal(signal.SIGTERM, received)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     sender.run()
 
 
@@ -170,6 +174,7 @@ def devices(args: argparse.Namespace, broker: Broker, topic: ReportTopic) -> Non
     """Be the real devices, whose files are in a folder."""
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: ending.append(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     plan, clients = plan_of(), []
     publishers = [KafkaPublisher(broker, str(topic), timeout=PATIENCE) for _ in range(DEVICES)]
     for path, publisher in zip(files_of(args.path), publishers, strict=True):

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from benchmarks.soak.fleet import SECOND, Fleet, Progress, plan_of
 from benchmarks.soak.proxy import Network, Proxy
-from benchmarks.soak.sender import files_of
+from benchmarks.soak.sender import SIGNALS, files_of
 from clientsdk import Broker
 from deploy.kafka.broker import LocalBroker
 from sotto.kafka.admin import connected
@@ -170,8 +170,13 @@ class Stage:
             command += ["--rate", str(self.rate)]
         else:
             command.append(str(self.folder))
-        with open(self.folder / f"{name}.log", "ab") as log:
-            self._senders[name] = subprocess.Popen(command, stdout=log, stderr=log)
+        # Signals wait until the process has its handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            with open(self.folder / f"{name}.log", "ab") as log:
+                self._senders[name] = subprocess.Popen(command, stdout=log, stderr=log)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def finish_senders(self) -> None:
         """Let them send all that is left, and end.
