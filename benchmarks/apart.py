@@ -73,7 +73,7 @@ def _aggregate(
 ) -> Aggregated:
     # Beam is imported before the clock starts, and by no process that only sends.
     from pipelines.bounded.run import aggregate, keep_freed_memory
-    from pipelines.sources.topic import KafkaTopics
+    from pipelines.sources.kafka import KafkaTopics
 
     harness.bind_to_one_core()
     keep_freed_memory()

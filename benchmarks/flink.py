@@ -42,8 +42,7 @@ from deploy.kafka.broker import LocalBroker
 from pipelines.exporter.lag import WatchedStream
 from pipelines.sinks.documents import HealthDocument
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.plan.compiled import CompiledPlan
 
 SLOTS = 2
@@ -177,7 +176,7 @@ def _until(bench: Bench, reached: Callable[[_Done], bool]) -> _Done:
     deadline, done = time.monotonic() + PATIENCE, None
     while time.monotonic() < deadline:
         if (document := bench.health()) is not None:
-            say = {name: int(str(document.health[name])) for name in ("reports", *_STEPPED)}
+            say = {name: int(str(dict(document.health)[name])) for name in ("reports", *_STEPPED)}
             reports = say.pop("reports")
             done = _Done(document.revision / 1000, reports, sum(say.values()))
             if reached(done):

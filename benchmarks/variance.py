@@ -98,7 +98,7 @@ def cases() -> dict[str, tuple[dict[str, Any], Any, Value]]:
 
 def formula(mechanism: LadderedMechanism) -> float:
     """Return n times the variance that theory gives."""
-    pairs = mechanism.rung_probabilities(0)
+    pairs = mechanism.probabilities(0)
     p, q = pairs[0]
     if mechanism.name == "threshold":
         return threshold_variance(p, q, NUMBERS, STRATA)

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import race
+from mechanisms.base import Mechanism
 from mechanisms.coins import bloom_positions
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.randomness import SystemSource
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 
 Work = Callable[[], object]
 
@@ -65,12 +65,12 @@ def show(work: str, seconds: Mapping[str, float], unit: tuple[str, float], targe
         print(f"    {contender:<18} {each * scale:>12.4g} {each / ours:>9.1f}x", flush=True)
 
 
-def one(name: str, ladder: int = 1_000_000, **parameters: object) -> LadderedMechanism:
+def one(name: str, ladder: int = 1_000_000, **parameters: object) -> Mechanism:
     """Return a mechanism with a single level."""
     return build({"name": name, **parameters}, [ladder], "m")
 
 
-def _draw(symbol: object, mechanism: LadderedMechanism) -> Work:
+def _draw(symbol: object, mechanism: Mechanism) -> Work:
     """Return the draw of one report as a device makes it."""
     source = SystemSource()
     return lambda: mechanism.draw(symbol, ID, ID, source)
@@ -143,20 +143,20 @@ def _ids(n: int) -> NDArray[np.uint64]:
     return np.random.default_rng(1).integers(0, 2**63, (n, 2)).astype(np.uint64)
 
 
-def _drawing(mechanism: LadderedMechanism, values: NDArray[np.int64]) -> Work:
+def _drawing(mechanism: Mechanism, values: NDArray[np.int64]) -> Work:
     """Return the vectorised draw of one report a value."""
     chains, source = _ids(len(values)), SystemSource()
     return lambda: mechanism.randomize(values, chains, chains, source)
 
 
-def _counting(mechanism: LadderedMechanism, values: NDArray[np.int64]) -> Work:
+def _counting(mechanism: Any, values: NDArray[np.int64]) -> Work:
     """Return the aggregation and estimation of one packed report a value."""
     chains, groups = _ids(len(values)), np.zeros(len(values), dtype=np.int64)
     drawn = mechanism.randomize(values, chains, chains, SystemSource())
     payloads = np.ascontiguousarray(drawn[:, 0])
 
     def run() -> object:
-        return frequencies(mechanism, mechanism.accumulate(payloads, chains, chains, groups, 1))
+        return mechanism.frequencies(mechanism.accumulate(payloads, chains, chains, groups, 1))
 
     return run
 

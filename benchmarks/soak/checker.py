@@ -178,7 +178,7 @@ def _counts(
     assert isinstance(reports, list)
     if not estimates:
         return counted
-    ends = [metric.mechanism.rung_probabilities(level)[0] for level in range(LEVELS)]
+    ends = [metric.mechanism.probabilities(level)[0] for level in range(LEVELS)]
     gain = np.array([1 / (p - q) for p, q in ends])
     noise = sum(n * q * g for n, (_, q), g in zip(reports, ends, gain, strict=True))
     known = {0.0: (0,) * LEVELS}

@@ -19,12 +19,11 @@ from deploy.flink.rest import FlinkError, JobManager
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.submission import JobFolder, Topics, submit
 from pipelines.sinks.documents import Document, HealthDocument, parse
-from pipelines.sources.records import make_consumer
+from pipelines.sources.kafka_reader import make_consumer
 from sotto.errors import BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 

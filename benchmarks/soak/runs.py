@@ -30,8 +30,9 @@ from benchmarks.soak.stage import CHOICES, STAGE_FAULTS, FaultError, Injection, 
 from clientsdk import Broker
 from pipelines.bounded.driver import STEPS as COMMIT_STEPS
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.results import WINDOWS, Results, of_state
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.tables import WINDOWS
+from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import AggregationError, BrokerError

@@ -17,8 +17,7 @@ from deploy.kafka.broker import LocalBroker
 from pipelines.exporter.lag import WatchedStream
 from pipelines.sinks.documents import RejectsDocument, WindowDocument
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic
 
 PARTITIONS = 4
 SLOTS = 2

@@ -26,10 +26,10 @@ from clientsdk.ledger import read_file
 from pipelines.aggregation.counts import Matrix, WindowKey
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.documents import PeriodDocument, RejectsDocument, WindowDocument
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import SinkTopic
 
 SLOTS = 2
 #: Milliseconds between checkpoints, between documents about one thing, and that rows are gathered.

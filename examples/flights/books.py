@@ -10,7 +10,8 @@ from typing import cast
 import numpy as np
 
 from pipelines.aggregation.audit import Audit, audit
-from pipelines.sinks.results import PERIODS, QUARANTINE, Results
+from pipelines.sinks.sql import Results
+from pipelines.sinks.tables import PERIODS, QUARANTINE
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.states import StoredStates
 from sotto.cli.replay.devices import AuditLine

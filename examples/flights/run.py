@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import binom
 from tqdm import tqdm
 
-from pipelines.sinks.results import Results
+from pipelines.sinks.sql import Results
 
 from . import books, story
 from .collect import DAY, Collected, Row, decode_destinations, scores

@@ -199,7 +199,7 @@ def _bits(metric: CompiledMetric, truth: Truth) -> Layout:
 
     def estimate(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
         level = int(np.flatnonzero(counts.sum(axis=1))[0])
-        p, q = mechanism.rung_probabilities(level)[0]
+        p, q = mechanism.probabilities(level)[0]
         table = counts[level].reshape(cohorts, bits + 1)
         n = table[:, -1:]
         variance = shares * p * (1 - p) + (1 - shares) * q * (1 - q)

@@ -22,17 +22,17 @@ from sqlalchemy.exc import ArgumentError
 
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.graph import build
-from pipelines.beam.partitions import LogPartitions, Partitions, ReportTopics, RequeueTopic
 from pipelines.beam.plans import PlansFolder, keep_since, load_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.stream import Stream
-from pipelines.beam.writing import (
-    DocumentsToDatabase,
-    DocumentsToTopic,
-    RejectsToFolder,
-    RejectsToTopic,
-)
-from pipelines.sources.base import EmbeddedLog
+from pipelines.beam.writing import Write
+from pipelines.sinks.base import Sink
+from pipelines.sinks.kafka import DocumentsSink, RejectsSink
+from pipelines.sinks.quarantine import RejectsFolder
+from pipelines.sinks.sql import SqlSink
+from pipelines.sources.base import Source
+from pipelines.sources.kafka import ReportEpochs, RequeueTopic
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
 from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
@@ -40,8 +40,7 @@ from sotto.clocks import now_ms
 from sotto.errors import AggregationError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -86,21 +85,21 @@ class Topics:
             for kind in ("estimates", "quarantine"):
                 found.check_sink(SinkTopic(self.name, kind), stay)
 
-    def sources(self) -> list[Partitions]:
+    def sources(self) -> list[Source]:
         """Return what is read."""
         first = min(topic.epoch for topic in self.topics)
         return [
-            ReportTopics(self.broker, self.name, first),
+            ReportEpochs(self.broker, self.name, first),
             RequeueTopic(self.broker, str(SinkTopic(self.name, "requeue"))),
         ]
 
-    def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
+    def sinks(self, job: str) -> tuple[Sink, Sink]:
         """Return what writes documents, and what writes rejects."""
         estimates = str(SinkTopic(self.name, "estimates"))
         rejected = str(SinkTopic(self.name, "quarantine"))
         return (
-            DocumentsToTopic(self.broker, estimates),
-            RejectsToTopic(self.broker, rejected, job),
+            DocumentsSink(self.broker, estimates),
+            RejectsSink(self.broker, rejected, job),
         )
 
 
@@ -132,14 +131,14 @@ class Log:
         """
         EmbeddedLog(self.path).open(registry)
 
-    def sources(self) -> list[Partitions]:
+    def sources(self) -> list[Source]:
         """Return what is read."""
-        return [LogPartitions(str(self.path.resolve()))]
+        return [EmbeddedLog(self.path.resolve())]
 
-    def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
+    def sinks(self, job: str) -> tuple[Sink, Sink]:
         """Return what writes documents, and what writes rejects."""
         folder = str(self.quarantine.resolve())
-        return DocumentsToDatabase(self.database, job), RejectsToFolder(folder)
+        return SqlSink(self.database, job), RejectsFolder(folder)
 
 
 @dataclass(frozen=True)
@@ -312,8 +311,8 @@ def submit(
     pipeline = runner.pipeline(f"sotto-{job.name}")
     documents, rejects = build(pipeline, stream, io.sources())
     to_documents, to_rejects = io.sinks(job.name)
-    documents | "Write documents" >> beam.ParDo(to_documents)
-    rejects | "Write rejects" >> beam.ParDo(to_rejects)
+    documents | "Write documents" >> beam.ParDo(Write(to_documents))
+    rejects | "Write rejects" >> beam.ParDo(Write(to_rejects))
     try:
         return pipeline.run()
     except Exception:

@@ -24,10 +24,10 @@ from dataclasses import replace
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.job import Job, run
-from pipelines.sinks.projection import projection
-from pipelines.sinks.publishing import Publish
-from pipelines.sinks.results import Results
-from pipelines.sources.base import Ranges, Source
+from pipelines.sinks.committed import projection
+from pipelines.sinks.kafka import Publish
+from pipelines.sinks.sql import Results
+from pipelines.sources.base import BoundedSource, Ranges
 from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
@@ -129,14 +129,14 @@ class Driver:
         self.directory.write_intent(intent, self.checkpoint)
         self.checkpoint("begun")
 
-    def commit(self, intent: Intent, source: Source | None) -> JobOutput:
+    def commit(self, intent: Intent, source: BoundedSource | None) -> JobOutput:
         """Do what an intent says, commit and project it.
 
         Parameters
         ----------
         intent : Intent
             One that has begun.
-        source : Source or None
+        source : BoundedSource or None
             Of the ranges; none is needed for what is taken from quarantine.
 
         Raises
@@ -157,7 +157,9 @@ class Driver:
         self._publish()
         return output
 
-    def _taken(self, intent: Intent, source: Source | None) -> tuple[Ranges, tuple[WorkItem, ...]]:
+    def _taken(
+        self, intent: Intent, source: BoundedSource | None
+    ) -> tuple[Ranges, tuple[WorkItem, ...]]:
         """Return where the reports of an intent are, and which ranges of it."""
         if not intent.requeue:
             assert source is not None

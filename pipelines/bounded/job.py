@@ -277,7 +277,7 @@ class Read(_Stage):
 
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
-        for block in self.job.source.lane(name).blocks(start, end, floor):
+        for block in self.job.source.partition(name).blocks(start, end, floor):
             found = arrivals(block, self.job.registry, self.job.first_open, self.job.parts)
             for rows in found.rows:
                 yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()

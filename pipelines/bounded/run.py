@@ -20,10 +20,11 @@ from pipelines.aggregation.result_rows import Candidates
 from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
-from pipelines.sinks.publishing import Publish
-from pipelines.sinks.results import Results, of_state
-from pipelines.sources.base import TRUST, Source, source_of
+from pipelines.sinks.kafka import Publish
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sources.base import TRUST, BoundedSource
 from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import source_of
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
@@ -94,7 +95,7 @@ Progress = Callable[[int, int], None]
 
 
 def aggregate(
-    log: str | os.PathLike[str] | Source,
+    log: str | os.PathLike[str] | BoundedSource,
     state_dir: str | os.PathLike[str],
     plans: Sequence[CompiledPlan] = (),
     database: str | URL | None = None,
@@ -115,9 +116,9 @@ def aggregate(
 
     Parameters
     ----------
-    log : path or Source
+    log : path or BoundedSource
         The directory of an embedded log, or another source:
-        :class:`~pipelines.sources.topic.KafkaTopics`.
+        :class:`~pipelines.sources.kafka.KafkaTopics`.
     state_dir : path
         Made if it does not exist. One run at a time works on it.
     plans : sequence of CompiledPlan
@@ -136,8 +137,8 @@ def aggregate(
     candidates : mapping, optional
         Strings to look for, by plan fingerprint and metric; kept like plans.
     publish : Publish, optional
-        Publishes what is committed: :class:`~pipelines.sinks.publishing.EstimatesTopic`,
-        :class:`~pipelines.sinks.quarantine_topic.QuarantineTopic`.
+        Publishes what is committed: :class:`~pipelines.sinks.kafka.EstimatesTopic`,
+        :class:`~pipelines.sinks.kafka.QuarantineTopic`.
     runner : Runner
         Of the jobs: the embedded one, or that of any options of Beam's.
     elsewhere : str, optional
@@ -209,7 +210,7 @@ def opened(
 
 def _aggregate(
     driver: Driver,
-    source: Source,
+    source: BoundedSource,
     as_of: int | None,
     trusted: int | None,
     max_reports: int,

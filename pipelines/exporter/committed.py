@@ -1,4 +1,4 @@
-"""What is committed in a state directory, read without its lock beside a run under way."""
+"""What is committed in a state directory, read without its lock, also during a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.step import Tally
-from pipelines.exporter.sources import MissingError
+from pipelines.sources.base import MissingError
 from pipelines.storage import files
 from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.files import AnyPath

@@ -21,7 +21,7 @@ from sqlalchemy import URL
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.bounded.driver import Driver
 from pipelines.bounded.run import MAX_REPORTS, Progress, RunResult, opened
-from pipelines.sinks.quarantine_records import CURABLE, check_reasons
+from pipelines.sinks.quarantine import CURABLE, check_reasons
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, Requeue

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.aggregation import quarantine
-from pipelines.sinks.quarantine_records import plan_of
+from pipelines.sinks.quarantine import plan_of
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Requeue, WorkItem
@@ -89,7 +89,7 @@ class QuarantineFiles:
         generations = sorted({each.generation for each in self.requeue})
         return tuple(WorkItem(str(generation), 0, 1, EARLIEST) for generation in generations)
 
-    def lane(self, name: str) -> _File:
+    def partition(self, name: str) -> _File:
         """Return the file of a work item."""
         generation = int(name)
         chosen = {(r.reason, r.plan) for r in self.requeue if r.generation == generation}

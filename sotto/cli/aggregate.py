@@ -21,8 +21,8 @@ from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
     from pipelines.bounded.run import Progress, RunResult
-    from pipelines.sinks.publishing import Publish
-    from pipelines.sources.base import Source
+    from pipelines.sinks.kafka import Publish
+    from pipelines.sources.base import BoundedSource
 
 HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
 
@@ -189,16 +189,16 @@ def _print_unpublished(result: RunResult, what_now: str = "") -> None:
     )
 
 
-def _source(args: argparse.Namespace) -> Source:
+def _source(args: argparse.Namespace) -> BoundedSource:
     """Return where the reports are."""
     if args.log is not None:
         if args.topic or args.accept_loss:
             raise ParameterError("--topic and --accept-loss go with --kafka or --broker")
-        from pipelines.sources.base import EmbeddedLog
+        from pipelines.sources.log import EmbeddedLog
 
         return EmbeddedLog(args.log)
     topics = options.topics_of(args.topic)
-    from pipelines.sources.topic import KafkaTopics
+    from pipelines.sources.kafka import KafkaTopics
 
     return KafkaTopics(options.broker_of(args), topics, args.accept_loss)
 
@@ -209,10 +209,9 @@ def _publish(args: argparse.Namespace) -> Publish | None:
         if args.publish_broker is not None:
             raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
         return None
-    from pipelines.sinks.publishing import EstimatesTopic, Several
-    from pipelines.sinks.quarantine_topic import QuarantineTopic
+    from pipelines.sinks.kafka import EstimatesTopic, QuarantineTopic, Several
     from sotto.kafka.brokers import Broker
-    from sotto.kafka.sinktopics import SinkTopic
+    from sotto.kafka.topics import SinkTopic
 
     file = args.publish_broker or args.broker
     if file is None and args.kafka is None:
@@ -233,7 +232,7 @@ def follow(
     unit: str = "bytes",
 ) -> None:
     """Run again and again, so many seconds apart, until ``stopped`` is set."""
-    from pipelines.sinks.results import ProjectionError
+    from pipelines.sinks.sql import ProjectionError
 
     ahead: tuple[str, ...] = ()
     begun = False

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto estimates`` and return its exit status."""
-    from pipelines.sinks.results import Results, of_state
+    from pipelines.sinks.sql import Results, of_state
 
     with Results(args.database or of_state(args.state), create=False) as results:
         rows = results.estimates(args.metric, args.window)
@@ -156,7 +156,7 @@ def _day(time: object) -> str:
 
 
 def _write_csv(rows: Sequence[Row]) -> None:
-    from pipelines.sinks.results import ESTIMATES
+    from pipelines.sinks.tables import ESTIMATES
 
     writer = csv.DictWriter(sys.stdout, ESTIMATES.columns.keys(), lineterminator="\n")
     writer.writeheader()

@@ -35,8 +35,7 @@ from sotto.kafka import client_logs as clientlogs
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from pipelines.exporter.documents import WatchedDocuments
-    from pipelines.exporter.lag import Watched, WatchedStream
+    from pipelines.exporter.lag import Watched, WatchedDocuments, WatchedStream
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import ReportTopic
     from sotto.plan.registry import Registry
@@ -123,7 +122,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
 
     from pipelines.exporter.database import Database
     from pipelines.exporter.health import Health, Readers
-    from pipelines.sinks.results import of_state
+    from pipelines.sinks.sql import of_state
 
     if args.state is None and args.database is None:
         raise ParameterError("--state or --database must say what the job's is")
@@ -154,7 +153,7 @@ def _watched(
         return WatchedLog(args.log), None
     if not args.topic:
         return None, None
-    from pipelines.sources.topic import KafkaTopics
+    from pipelines.sources.kafka import KafkaTopics
 
     broker, topics = options.broker_of(args), options.topics_of(args.topic)
     if args.state is None:
@@ -163,9 +162,8 @@ def _watched(
 
 
 def _streaming(broker: Broker, topics: list[ReportTopic]) -> tuple[WatchedStream, WatchedDocuments]:
-    from pipelines.exporter.documents import WatchedDocuments
-    from pipelines.exporter.lag import WatchedStream
-    from sotto.kafka.sinktopics import SinkTopic
+    from pipelines.exporter.lag import WatchedDocuments, WatchedStream
+    from sotto.kafka.topics import SinkTopic
 
     if len({topic.name for topic in topics}) != 1:
         raise ParameterError("--topic must be epochs of one name")

@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reasons(names: list[str] | None) -> list[Reason]:
-    from pipelines.sinks.quarantine_records import CURABLE, check_reasons
+    from pipelines.sinks.quarantine import CURABLE, check_reasons
     from sotto.wire.reasons import Reason
 
     if names is None:

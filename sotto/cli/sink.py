@@ -1,13 +1,13 @@
 """Write a topic of estimates to a database.
 
-Runs (sotto aggregate --publish) and streaming jobs publish what they estimate to a compacted
-topic, such as reports-estimates. This takes it from there to SQLite or PostgreSQL: the tables that
-sotto estimates, sotto exporter and SQL clients read. How far the topic is taken is kept in the
+Aggregation runs (sotto aggregate --publish) and streaming jobs publish what they estimate to a
+compacted topic, such as reports-estimates. This writes it to SQLite or PostgreSQL: the tables that
+sotto estimates, sotto exporter and SQL clients read. How far the topic is written is kept in the
 database, in the same transactions: the command may be killed at any moment, and goes on when it is
 started again. One sink writes to a database.
 
 A newer revision replaces an older one, never the other way round. Records that are no documents
-are counted and left. The results are those of one job, the first that the topic tells of; another
+are counted and left. The results are those of one job, the first in the topic; another
 job's documents are counted, and come in their place with --replace.
 """
 
@@ -22,7 +22,7 @@ from sotto.cli import options
 from sotto.errors import BrokerError
 
 if TYPE_CHECKING:
-    from pipelines.sinks.sink import Sink, Sunk
+    from pipelines.sinks.transfer import Transfer, Transferred
 
 HELP = "write a topic of estimates to a database"
 
@@ -64,16 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto sink`` and return its exit status."""
-    from pipelines.sinks.database import SinkDatabase
-    from pipelines.sinks.sink import Sink
-    from sotto.kafka.sinktopics import SinkTopic
+    from pipelines.sinks.sql import DocumentDatabase
+    from pipelines.sinks.transfer import Transfer
+    from sotto.kafka.topics import SinkTopic
 
     topic = SinkTopic.parse(args.topic)
     broker = options.broker_of(args)
     with (
         options.stopping() as stopped,
-        SinkDatabase(args.database) as database,
-        Sink(broker, topic, database, replace=args.replace) as sink,
+        DocumentDatabase(args.database) as database,
+        Transfer(broker, topic, database, replace=args.replace) as sink,
     ):
         if args.follow:
             _follow(sink, stopped, args.every / 1000)
@@ -82,8 +82,8 @@ def run(args: argparse.Namespace) -> int:
         return 130 if stopped.is_set() else 0
 
 
-def _follow(sink: Sink, stopped: threading.Event, seconds: float) -> None:
-    from pipelines.sinks.results import ProjectionError
+def _follow(sink: Transfer, stopped: threading.Event, seconds: float) -> None:
+    from pipelines.sinks.sql import ProjectionError
 
     begun = False
     while not stopped.is_set():
@@ -101,7 +101,7 @@ def _follow(sink: Sink, stopped: threading.Event, seconds: float) -> None:
         stopped.wait(seconds)
 
 
-def summary(done: Sunk) -> list[str]:
+def summary(done: Transferred) -> list[str]:
     """Return what taking a topic came to, in lines."""
     applied = done.applied
     numbers = {

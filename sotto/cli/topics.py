@@ -28,8 +28,7 @@ from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
-    from sotto.kafka.sinktopics import SinkTopic, Stay
-    from sotto.kafka.topics import FoundTopic, ReportTopic
+    from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
     from sotto.plan.compiled import CompiledPlan
 
 HELP = "make and check the Kafka topics of reports"
@@ -145,13 +144,13 @@ def _list(args: argparse.Namespace, broker: Broker) -> list[str]:
 
 
 def _sinks(args: argparse.Namespace, topic: ReportTopic) -> list[SinkTopic]:
-    from sotto.kafka.sinktopics import KINDS, SinkTopic
+    from sotto.kafka.topics import KINDS, SinkTopic
 
     return [SinkTopic(topic.name, kind) for kind in KINDS] if args.sinks else []
 
 
 def _stay(plans: list[CompiledPlan]) -> Stay:
-    from sotto.kafka.sinktopics import Stay
+    from sotto.kafka.topics import Stay
 
     return Stay(max(plan.horizon for plan in plans), min(plan.retention for plan in plans))
 

@@ -10,7 +10,7 @@ from clientsdk import EmbeddedLogPublisher, MemoryPublisher
 from clientsdk.testing import FakeClock
 from examples.compose.__main__ import PLAN, send
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.results import Results, of_state
+from pipelines.sinks.sql import Results, of_state
 from sotto.errors import PublishError
 from sotto.plan.compile import load_plan
 

@@ -20,7 +20,8 @@ from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import ENDED, Job, JobManager
 from deploy.kafka.broker import LocalBroker
 from pipelines.beam.plans import LOOK_SECONDS
-from pipelines.sinks.results import ESTIMATES, PERIODS, QUARANTINE, WINDOWS, Results, of_state
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 from sotto.cli import main
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compiled import CompiledPlan

@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from pipelines.bounded.run import RunResult, aggregate
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.manifest import Manifest
 from sotto.kafka.topics import ReportTopic
 

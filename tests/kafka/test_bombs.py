@@ -7,11 +7,11 @@ from aggregated import aggregated
 from kafka import KafkaProducer
 from yesterday import publish
 
-from pipelines.sources import unpacking
+from sotto.kafka import client_internals
 
 pytestmark = pytest.mark.slow
 
-LARGE = 12 * unpacking.MOST_BYTES
+LARGE = 12 * client_internals.MOST_BYTES
 
 
 def test_a_batch_that_becomes_too_large_stops_no_run(broker, topic, tmp_path):

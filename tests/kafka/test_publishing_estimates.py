@@ -26,18 +26,16 @@ from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
 from mechanisms.frozen import replace
 from pipelines.bounded.run import RunResult, aggregate
-from pipelines.sinks.database import SinkDatabase
-from pipelines.sinks.publication import Publication
-from pipelines.sinks.publishing import EstimatesTopic
-from pipelines.sinks.results import ProjectionError, Results, of_state
-from pipelines.sinks.sink import Sink, Sunk
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sinks.committed import Note
+from pipelines.sinks.kafka import EstimatesTopic
+from pipelines.sinks.sql import DocumentDatabase, ProjectionError, Results, of_state
+from pipelines.sinks.transfer import Transfer, Transferred
+from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import AggregationError, BrokerError
 from sotto.kafka.admin import connected
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +69,7 @@ def aggregated(
 
 def results(url: object) -> dict[str, list[dict[str, object]]]:
     """Return what a database estimates, and of how much; not the way there."""
-    from pipelines.sinks.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+    from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 
     with Results(url, create=False) as found:  # type: ignore[arg-type]
         tables = {t.name: found.table(t) for t in (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)}
@@ -103,7 +101,7 @@ def test_a_sink_has_what_the_run_has(
     aggregated(broker, topic, state, estimates)
     assert sunk(broker, estimates, url).applied.written > 0
     assert results(url) == results(of_state(state))
-    assert sunk(broker, estimates, url) == Sunk()
+    assert sunk(broker, estimates, url) == Transferred()
     assert main(["estimates", "--database", url]) == 0
     assert "colour" in capsys.readouterr().out
     assert main(["exporter", "--database", url, "--once"]) == 0
@@ -123,7 +121,7 @@ def test_a_sink_has_what_another_minimum_withholds(
         rows = results(url)["estimates"]
         assert {row["value"] is None for row in rows} == {withheld}
         aggregated(broker, topic, state, estimates, least=least)
-        assert sunk(broker, estimates, url) == Sunk()
+        assert sunk(broker, estimates, url) == Transferred()
 
 
 def killed_run(file: str, topic: str, state: str, step: str) -> None:
@@ -154,8 +152,8 @@ def test_a_run_killed_between_projection_and_publishing_publishes_what_is_missin
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 4)
     run_killed(server, killed_run, str(local.client_file), str(topic), str(state), "projected")
-    assert Publication.of(StateDirectory(state)) is None
-    assert sunk(broker, estimates, url) == Sunk()
+    assert Note.load(StateDirectory(state)) is None
+    assert sunk(broker, estimates, url) == Transferred()
     assert aggregated(broker, topic, state, estimates).unpublished == ""
     sunk(broker, estimates, url)
     assert results(url) == results(of_state(state))
@@ -184,7 +182,7 @@ def test_a_state_directory_restored_from_a_copy_publishes_nothing_over_what_ther
     # It takes at once what the other has taken in two runs.
     told = aggregated(broker, topic, copy, estimates).unpublished
     assert "does not know: it was restored from a copy" in told
-    assert sunk(broker, estimates, url) == Sunk()
+    assert sunk(broker, estimates, url) == Transferred()
     assert results(url) == before
 
 
@@ -289,7 +287,7 @@ def test_the_same_in_postgresql_while_that_goes_and_comes_back(
         url = f"postgresql+psycopg://{where}"
         publish(broker, topic, 4)
         aggregated(broker, topic, state, estimates)
-        with SinkDatabase(url) as database, Sink(broker, estimates, database) as sink:
+        with DocumentDatabase(url) as database, Transfer(broker, estimates, database) as sink:
             assert sink.run().applied.written > 0
             server.stop(crash=True)
             publish(broker, topic, 3, first=4)
@@ -298,7 +296,7 @@ def test_the_same_in_postgresql_while_that_goes_and_comes_back(
                 sink.run()
             server.start()
             assert sink.run().applied.written > 0
-            assert sink.run() == Sunk()
+            assert sink.run() == Transferred()
         assert results(url) == results(of_state(state))
     finally:
         server.remove()
@@ -330,13 +328,13 @@ def test_the_commands(
     nowhere = ["sink", "--kafka", "127.0.0.1:1", "--topic", str(estimates), "--database", url]
     assert main([*nowhere, "--follow"]) == 2
     assert "is the broker running" in capfd.readouterr().err
-    run_once = Sink.run
+    run_once = Transfer.run
 
-    def interrupted(self: Sink, *given: object) -> Sunk:
+    def interrupted(self: Transfer, *given: object) -> Transferred:
         done = run_once(self, *given)  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.SIGTERM)
         return done
 
-    monkeypatch.setattr(Sink, "run", interrupted)
+    monkeypatch.setattr(Transfer, "run", interrupted)
     assert main([*sink, "--follow", "--every", "50ms"]) == 0
     assert results(url) == results(of_state(tmp_path / "state"))

@@ -13,17 +13,15 @@ from clientsdk import Broker
 from clientsdk.testing import small_plan
 from pipelines.aggregation import quarantine
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.publishing import Several
-from pipelines.sinks.quarantine_records import parse, quarantine_record
-from pipelines.sinks.quarantine_topic import NAME, QuarantineTopic
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sinks.kafka import NAME, QuarantineTopic, Several
+from pipelines.sinks.quarantine import parse, quarantine_record
+from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import ParameterError
 from sotto.kafka.admin import connected
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason

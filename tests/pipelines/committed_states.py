@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pipelines.aggregation import counts
 from pipelines.aggregation.counts import WindowKey
-from pipelines.sinks.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Results, of_state
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 

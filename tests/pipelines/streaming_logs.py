@@ -152,8 +152,8 @@ def streamed(documents: Iterable[Document], rejected: Iterable[Reject]) -> Outco
     (health,) = (each for each in documents if isinstance(each, HealthDocument))
     tally = Tally(*(health.health[name] for name in Tally._fields))  # type: ignore[arg-type]
     return Outcome(
-        rows_of([each.window for each in windows], "revision"),
-        rows_of([row for each in windows for row in each.estimates], "revision"),
+        rows_of([each.rows()[0] for each in windows], "revision"),
+        rows_of([row for each in windows for row in each.rows()[1]], "revision"),
         rows_of(periods, "closed"),
         fates(tally, rejects.rejects),
         # At least once: what was rejected before a rollback is rejected again.

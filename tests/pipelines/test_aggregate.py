@@ -20,7 +20,7 @@ from fake_kafka import FakeCluster, install
 from report_logs import START, Device, write
 
 from pipelines.bounded.run import RunResult
-from pipelines.sinks.results import ProjectionError
+from pipelines.sinks.sql import ProjectionError
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.cli.aggregate import follow

@@ -23,8 +23,8 @@ from pipelines.bounded.driver import STEPS
 from pipelines.bounded.job import Job
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.requeue.state import requeue
-from pipelines.sources.base import source_of
 from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import source_of
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Intent

@@ -18,7 +18,7 @@ from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.estimates import Method
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.results import Results, of_state
+from pipelines.sinks.sql import Results, of_state
 from sotto.plan.metric import MECHANISMS
 from sotto.plan.registry import Registry
 

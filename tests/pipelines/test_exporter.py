@@ -34,10 +34,10 @@ from watched import (
 from pipelines.bounded.run import aggregate
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
-from pipelines.exporter.families import Reading, families
+from pipelines.exporter.families import Snapshot, families
 from pipelines.exporter.health import Health
 from pipelines.exporter.lag import WatchedLog
-from pipelines.sinks.results import of_state
+from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import AggregationError
 from sotto.log.reader import LogReader, partitions
@@ -73,7 +73,7 @@ def test_reports_and_budgets_are_those_of_the_job(job: Watched) -> None:
         assert said == rejected.get(reason.label, 0)
     accepted = found["sotto_reports_accepted"]
     assert sum(accepted.values()) == manifest.tally.counted
-    assert sum(found["sotto_reports_by_rung"].values()) == manifest.tally.counted
+    assert sum(found["sotto_reports_by_level"].values()) == manifest.tally.counted
     for row in tables["periods"]:
         label = time.strftime("%Y-%m-%d", time.gmtime(int(str(row["period_start"])) / 1000))
         for audit in ("accepted", "observed"):
@@ -179,13 +179,13 @@ def test_nothing_is_written_and_no_lock_is_needed(copy: Watched) -> None:
 def test_the_lag_is_what_no_run_has_taken(copy: Watched) -> None:
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_records") == 0
-    assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_lanes") == 0
+    assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_partitions") == 0
     sent = late_messages(7)
     append(copy.log, "lane-0", sent)
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == sum(16 + len(one.message) for one in sent)
     assert value(found, "sotto_lag_records") == 7
-    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_partitions") == 1
     age = now_ms() / 1000 - sent[0].append / 1000
     assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
     aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES)
@@ -224,11 +224,11 @@ def test_a_run_under_way_is_seen(copy: Watched) -> None:
     for step, found in seen.items():
         for source in ("state", "database", "log"):
             assert value(found, "sotto_source_status", source=source, status="ok") == 1, step
-    assert value(seen["begun"], "sotto_run_undertaken") == 1
+    assert value(seen["begun"], "sotto_run_in_progress") == 1
     assert value(seen["committed"], "sotto_run_generation") == 2
     assert value(seen["committed"], "sotto_database_behind_generations") == 1
     after = samples(exposition(copy.state, copy.log))
-    assert value(after, "sotto_run_undertaken") == 0
+    assert value(after, "sotto_run_in_progress") == 0
     assert value(after, "sotto_database_behind_generations") == 0
     assert 0 < value(after, "sotto_run_duration_seconds") < 60
     assert value(after, "sotto_run_age_seconds") < 60
@@ -295,7 +295,7 @@ def test_what_has_not_changed_is_not_read_again(
 ) -> None:
     database = Database(of_state(copy.state), 2000)
     first = database.read()
-    monkeypatch.setattr("pipelines.exporter.projected._windows", None)
+    monkeypatch.setattr("pipelines.exporter.database._windows", None)
     assert database.read().estimates is first.estimates
 
 
@@ -308,12 +308,12 @@ def test_a_database_that_cannot_be_one_is_refused() -> None:
 def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
     go, number = threading.Event(), 0
 
-    def readers(before: Reading | None) -> Iterator[Reading]:
+    def readers(before: Snapshot | None) -> Iterator[Snapshot]:
         nonlocal number
         number += 1
         if number > 1:
             go.wait(10)
-        yield Reading(number * 1000, 0.5)
+        yield Snapshot(number * 1000, 0.5)
 
     def scraped() -> dict[str, float]:
         return {f.name: f.samples[0].value for f in health.collect()}
@@ -336,11 +336,11 @@ def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
 def test_scrapes_at_once_share_a_reading() -> None:
     number = 0
 
-    def readers(before: Reading | None) -> Iterator[Reading]:
+    def readers(before: Snapshot | None) -> Iterator[Snapshot]:
         nonlocal number
         number += 1
         time.sleep(0.1)
-        yield Reading(0, 0.1)
+        yield Snapshot(0, 0.1)
 
     health = Health(readers, fresh=60)
     threads = [threading.Thread(target=lambda: list(health.collect())) for _ in range(8)]

@@ -17,7 +17,8 @@ from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
 from pipelines.exporter.lag import Lag, WatchedStream
-from pipelines.exporter.sources import MissingError, Status, read
+from pipelines.exporter.readings import Status, read
+from pipelines.sources.base import MissingError
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker
@@ -77,7 +78,7 @@ def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) ->
     for source in ("database", "log", "documents"):
         assert value(found, "sotto_source_status", source=source, status="ok") == 1
     assert value(found, "sotto_lag_records") == 7
-    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_partitions") == 1
     for number, progress in enumerate(((12, 7), (5, 0))):
         name = f"reports-e1-p2/{number}"
         offset = value(found, "sotto_partition_offset", partition=name)
@@ -149,7 +150,7 @@ def lag_of(*offsets: int) -> Lag:
 
 def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: FakeCluster) -> None:
     found = lag_of(1, 1)
-    assert (found.records, found.lanes, found.size) == (2, 1, None)
+    assert (found.records, found.lagging, found.size) == (2, 1, None)
     assert found.oldest == cluster.partition(0).records[1].timestamp
     assert found.partitions == {"reports-e1-p2/0": (1, 2), "reports-e1-p2/1": (1, 0)}
     # A partition of which the job says nothing is not read at all.
@@ -160,7 +161,7 @@ def test_offsets_without_records_are_no_lag_of_a_job(cluster: FakeCluster) -> No
     """A transaction's marker takes an offset, and so did what was aborted or compacted."""
     cluster.partition(0).end += 3 * cluster.batch
     found = lag_of(3, 1)
-    assert (found.records, found.lanes, found.oldest) == (0, 0, None)
+    assert (found.records, found.lagging, found.oldest) == (0, 0, None)
     assert found.partitions["reports-e1-p2/0"] == (3, 0)
 
 
@@ -171,16 +172,19 @@ def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:
     stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
     taken = {"reports-e1-p2@one/0": 3, "reports-e1-p2@one/1": 1, "reports-requeue@two/0": 0}
     assert stream.lag(taken).partitions["reports-requeue/0"] == (0, 1)
-    # Of a topic that was deleted and made again the offsets mean nothing.
+    # Of a topic that was deleted and created again the offsets mean nothing: all is left to read.
     cluster.ids["reports-requeue"] = "three"
-    assert "reports-requeue/0" not in stream.lag(taken).partitions
+    assert stream.lag(taken | {"reports-requeue@two/0": 1}).partitions["reports-requeue/0"] == (
+        0,
+        1,
+    )
 
 
 def test_a_topic_that_is_gone_and_a_job_that_has_said_nothing_are_missing(
     cluster: FakeCluster, job: Watched, tmp_path: Path
 ) -> None:
     cluster.ids.clear()
-    with pytest.raises(MissingError, match="no topic reports-e1-p2"):
+    with pytest.raises(MissingError, match="no topic of reports called reports"):
         lag_of(0)
     unwritten = f"sqlite:///{tmp_path / 'none.db'}"
     found = samples(exposition(None, FakeStream(), database=unwritten))

@@ -32,14 +32,14 @@ def test_the_lag_of_a_topic_is_counted_in_messages(cluster: FakeCluster, tmp_pat
     aggregate(cluster.source(), state, plans())
     found = samples(exposition(state, watched))
     assert value(found, "sotto_source_status", source="log", status="ok") == 1
-    for name in ("records", "lanes", "seconds"):
+    for name in ("records", "partitions", "seconds"):
         assert value(found, f"sotto_lag_{name}") == 0
     assert "sotto_lag_bytes" not in found
     for number, one in enumerate(late_messages(5)):
         cluster.partition(1).append(START + (100 + number) * DAY, one.message)
     found = samples(exposition(state, watched))
     assert value(found, "sotto_lag_records") == 5
-    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_partitions") == 1
     age = now_ms() / 1000 - (START + 100 * DAY) / 1000
     assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
 
@@ -51,13 +51,13 @@ def test_offsets_without_records_are_no_lag(cluster: FakeCluster, tmp_path: Path
     partition = cluster.partition(1)
     partition.end += 3 * cluster.batch
     found = samples(exposition(state, watched))
-    for name in ("records", "lanes", "seconds"):
+    for name in ("records", "partitions", "seconds"):
         assert value(found, f"sotto_lag_{name}") == 0
     for one in late_messages(2):
         partition.append(START + 100 * DAY, one.message, gap=1)
     found = samples(exposition(state, watched))
     assert value(found, "sotto_lag_records") == 2
-    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_partitions") == 1
     assert value(found, "sotto_lag_seconds") > 0
 
 

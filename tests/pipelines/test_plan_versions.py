@@ -13,7 +13,7 @@ from step_plans import DAY, category, plan
 from mechanisms.frozen import replace
 from pipelines.bounded.run import aggregate
 from pipelines.requeue.state import requeue
-from pipelines.sinks.projection import projection
+from pipelines.sinks.committed import projection
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import AggregationError, PlanError
 from sotto.plan.compiled import CompiledPlan

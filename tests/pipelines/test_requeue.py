@@ -20,7 +20,7 @@ from pipelines.bounded.driver import STEPS
 from pipelines.bounded.run import aggregate
 from pipelines.exporter.committed import committed as watched
 from pipelines.requeue.state import requeue
-from pipelines.sinks.quarantine_records import CURABLE
+from pipelines.sinks.quarantine import CURABLE
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import AggregationError, ParameterError
 from sotto.wire.format import Row

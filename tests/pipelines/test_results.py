@@ -12,17 +12,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
-from pipelines.sinks import results
-from pipelines.sinks.results import (
-    ESTIMATES,
-    META,
-    PERIODS,
-    QUARANTINE,
-    WINDOWS,
-    Projection,
-    Results,
-    of_state,
-)
+from pipelines.sinks import tables
+from pipelines.sinks.sql import Projection, Results, of_state
+from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 from sotto.errors import AggregationError
 
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
@@ -147,14 +139,14 @@ def test_a_failure_leaves_everything_as_it_was(
 ) -> None:
     database.project(FIRST)
     before = content(database)
-    whole = results.insert_rows
+    whole = tables._insert
 
     def fails(connection: sql.Connection, table: sql.Table, rows: object) -> None:
         if table is QUARANTINE:
             raise sql.exc.OperationalError("INSERT", {}, Exception("disk full"))
         whole(connection, table, rows)
 
-    monkeypatch.setattr(results, "insert_rows", fails)
+    monkeypatch.setattr(tables, "_insert", fails)
     with pytest.raises(AggregationError, match=r"generation 4 is committed.*disk full"):
         database.project(replace(FIRST, generation=4))
     assert content(database) == before

@@ -21,7 +21,7 @@ from pipelines.aggregation import decode as parts
 from pipelines.aggregation import quarantine
 from pipelines.aggregation.counts import pack_matrix, unpack_matrix
 from pipelines.bounded.run import RunResult, aggregate
-from pipelines.sinks.results import of_state
+from pipelines.sinks.sql import of_state
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory

@@ -12,7 +12,7 @@ import json
 import random
 import sqlite3
 import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -35,18 +35,16 @@ from mechanisms.vector.coordinates import CoordinatesLadder
 from pipelines.aggregation.counts import Window, WindowKey, unpack_page
 from pipelines.aggregation.result_rows import reason, rows_of_windows
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.database import SinkDatabase
+from pipelines.sinks.committed import documents_of, projection
 from pipelines.sinks.documents import WindowDocument, parse
-from pipelines.sinks.projection import projection
-from pipelines.sinks.publication import documents_of
-from pipelines.sinks.publishing import EstimatesTopic
-from pipelines.sinks.results import ESTIMATES, WINDOWS, Projection, Results, of_state
+from pipelines.sinks.kafka import EstimatesTopic
+from pipelines.sinks.sql import DocumentDatabase, Results, of_state
+from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import dump_document, load
 from sotto.cli import main
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import FoundTopic
+from sotto.kafka.topics import FoundTopic, SinkTopic
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
@@ -136,7 +134,7 @@ class Outputs:
     def sunk(self) -> Path:
         """Write the documents to a database, as a sink does."""
         file = self.folder / "sunk.db"
-        with SinkDatabase(f"sqlite:///{file}") as written:
+        with DocumentDatabase(f"sqlite:///{file}") as written:
             assert Feed(written).give(*self.documents()).refused == 0
         return file
 
@@ -291,7 +289,7 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     figures = [struct.pack(">d", row["value"]) for row in job.rows()]
     assert all(each in (job.state / "results.db").read_bytes() for each in figures)
     assert [(row["n"], row["withheld"], row["revision"]) for row in before] == [(20, None, 1)]
-    with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+    with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*published)
     again = liar.send(START + 2 * DAY, colour, first._replace(payload=b"\1"))
     write(tmp_path / "log", [again], lanes=1)
@@ -303,7 +301,7 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     assert "sotto_estimate{" not in job.exposed()
     news = job.documents(since=1)
     assert news[0][0] == published[0][0]
-    with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+    with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*news)
     with Results(f"sqlite:///{tmp_path / 'sunk.db'}") as results:
         assert results.estimates() == job.rows()
@@ -344,14 +342,12 @@ class KeptTopic(EstimatesTopic):
 
     def send(
         self,
-        changed: Projection,
-        collector: str,
-        before: int | None,
-        health: tuple[bytes, bytes],
-        stamps: list[tuple[str, bytes]],
+        documents: Iterable[tuple[bytes, bytes]],
+        last: tuple[bytes, bytes],
+        headers: list[tuple[str, bytes]],
     ) -> dict[str, int]:
-        for key, value in [*documents_of(changed, collector, before), health]:
-            self.kept.append(SimpleNamespace(key=key, value=value, headers=stamps))
+        for key, value in [*documents, last]:
+            self.kept.append(SimpleNamespace(key=key, value=value, headers=headers))
         return {"0": len(self.kept)}
 
     def told(self) -> dict[bytes, Any]:
@@ -384,7 +380,7 @@ class Published:
         """Give the sink what is new in the topic."""
         records = self.topic.kept[self.sunk :]
         self.sunk = len(self.topic.kept)
-        with SinkDatabase(self.database) as database:
+        with DocumentDatabase(self.database) as database:
             Feed(database).give(*((each.key, each.value) for each in records))
 
     def withheld(self) -> set[object]:
@@ -396,7 +392,7 @@ class Published:
         with Results(of_state(self.state)) as results, Results(self.database) as sunk:
             found = results.estimates()
             assert sunk.estimates() == found
-            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.window]
+            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.rows()[0]]
             assert window.estimates == tuple(
                 {name: row[name] for name in window.estimates[0]} for row in found
             )

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.sources import frozen as source
-from pipelines.sources.base import EmbeddedLog
 from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest
@@ -179,7 +179,7 @@ def test_a_shorter_lane_is_refused(tmp_path: Path) -> None:
     (intent,) = take_all(tmp_path, 100)
     (segment,) = (tmp_path / "000").glob("*.seg")
     segment.write_bytes(segment.read_bytes()[:-1])
-    with pytest.raises(AggregationError, match="lane '000' ends at"):
+    with pytest.raises(AggregationError, match="partition '000' ends at"):
         FrozenLog(tmp_path, after(MANIFEST, intent))
 
 
@@ -234,7 +234,7 @@ def test_a_lane_that_was_cut_and_written_again_is_refused(tmp_path: Path, times:
     write(tmp_path / "same", [[10, 20, 30]])
     assert take_all(tmp_path / "same", 100, manifest)
     write(tmp_path / "other", [times], body=ROW[:-1] + b"x")
-    with pytest.raises(AggregationError, match="lane '000' has another record"):
+    with pytest.raises(AggregationError, match="partition '000' has another record"):
         FrozenLog(tmp_path / "other", manifest)
 
 

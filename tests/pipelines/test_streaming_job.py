@@ -22,10 +22,10 @@ from pipelines.aggregation.state import State
 from pipelines.beam import counting, documents, reading
 from pipelines.beam.counting import Count, LiveStates
 from pipelines.beam.documents import Windows
-from pipelines.beam.partitions import LogPartitions
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream
 from pipelines.sinks.documents import PeriodDocument
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 
 Events = list[tuple[str, int]]
@@ -120,7 +120,7 @@ def differences(epochs: str, events: Events, order: int) -> list[str]:
     folder = folder_of(epochs, 0)
     cache = 1 << 30 if order % 3 else 0
     stream = Stream("job", PlansFolder(str(folder / "plans")), cache=cache)
-    sources = [LogPartitions(str(folder / "log"))]
+    sources = [EmbeddedLog(folder / "log")]
     rows = (5, 1_000)[order % 2]
     with small_pieces(rows), Engine(stream, sources, random.Random(order)) as engine:
         happen(engine, events)

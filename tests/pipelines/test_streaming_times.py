@@ -17,11 +17,12 @@ from stream_engine import AT_LAST, Engine
 from streaming_logs import Outcome, honest, outcome_of_run, small_plans, streamed
 
 from pipelines.beam import counting, plans, reading
-from pipelines.beam.partitions import LogPartitions, _first_times
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream, closing_time
 from pipelines.sinks.documents import Document, HealthDocument, RejectsDocument, WindowDocument
-from pipelines.sources.records import Piece
+from pipelines.sources.kafka import requeued_block
+from pipelines.sources.kafka_reader import Piece
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 from sotto.log.reader import Block
 from sotto.log.writer import LogWriter
@@ -42,18 +43,18 @@ class GivenBack:
     """A topic of what is given back, with one partition."""
 
     content: Given
-    given_back = True
+    requeued = True
 
     def names(self) -> Sequence[str]:
         return ["requeue"]
 
-    def open(self, name: str) -> GivenBack:
+    def partition(self, name: str) -> GivenBack:
         return self
 
-    def bounds(self) -> tuple[int, int]:
+    def bounds(self, taken: int = 0) -> tuple[int, int]:
         return 0, len(self.content)
 
-    def read(self, start: int, stop: int, clock: int) -> Block | None:
+    def poll(self, start: int, stop: int, clock: int) -> Block | None:
         part = self.content[start : start + 3]
         if not part:
             return None
@@ -70,7 +71,7 @@ class GivenBack:
             data,
             np.cumsum(lengths),
         )
-        return _first_times(piece, clock)
+        return requeued_block(piece, clock)
 
     def close(self) -> None:
         pass
@@ -92,7 +93,7 @@ def running(
     (folder / "plans").mkdir(exist_ok=True)
     StoredPlans(folder / "plans").keep(known, {})
     stream = Stream("job", PlansFolder(str(folder / "plans")), **settings)
-    sources: list[object] = [LogPartitions(str(folder / "log"))]
+    sources: list[object] = [EmbeddedLog(folder / "log")]
     if given is not None:
         sources.append(GivenBack(given))
     with pytest.MonkeyPatch.context() as patch:

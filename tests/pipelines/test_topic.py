@@ -16,10 +16,10 @@ from step_plans import DAY, HOUR, plans, registry
 
 from pipelines.aggregation import quarantine
 from pipelines.bounded.run import RunResult, aggregate
-from pipelines.sources import records as partitions
+from pipelines.sources import kafka_reader
 from pipelines.sources.frozen import FrozenLog
-from pipelines.sources.records import Partition, Reader
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sources.kafka import KafkaTopics
+from pipelines.sources.kafka_reader import PartitionId, Reader
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import load
 from pipelines.storage.manifest import Manifest
@@ -186,7 +186,7 @@ def test_partitions_are_merged_by_time_and_runs_bounded(
 def test_what_was_looked_at_is_read_once_if_there_is_room(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr(partitions, "AHEAD_BYTES", room)
+    monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", room)
     cluster.batch = 4
     for step in range(40):
         cluster.partition(step % 2).append(START + DAY + step, report(START, step))
@@ -201,9 +201,9 @@ def test_what_is_kept_is_measured_also_where_messages_are_empty(
     cluster.batch = 100
     for _ in range(200):
         cluster.partition(0).append(START, b"")
-    monkeypatch.setattr(partitions, "AHEAD_BYTES", 100 * 33 + 8)
-    reader = partitions.Reader(Broker("fake:9092"))
-    where = partitions.Partition(NAME, 0)
+    monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", 100 * 33 + 8)
+    reader = Reader(Broker("fake:9092"))
+    where = PartitionId(NAME, 0)
     for _ in range(2):
         assert len(list(reader.pieces(where, 0, 200, keep=True))) == 2
     assert cluster.fetches == [(0, 0), (0, 100), (0, 100)]
@@ -290,7 +290,7 @@ def test_another_topic_is_not_taken_for_the_one_that_was(
     taken(cluster, tmp_path)
     before = committed(tmp_path)
     cluster.ids[NAME] = "two"
-    with pytest.raises(AggregationError, match="deleted and made again"):
+    with pytest.raises(AggregationError, match="deleted and created again"):
         taken(cluster, tmp_path)
     cluster.ids[NAME] = "one"
     kept = partition.records
@@ -373,9 +373,9 @@ def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_t
             raise KeyError(wanted[0])
         return found(consumer, wanted, timeout_ms) if len(asked) < 4 else {}
 
-    monkeypatch.setattr(partitions, "PATIENCE", 1)
+    monkeypatch.setattr(kafka_reader, "PATIENCE", 1)
     monkeypatch.setattr(FakeConsumer, "end_offsets", stumbling)
-    reader, partition = partitions.Reader(Broker("fake:9092")), partitions.Partition(NAME, 0)
+    reader, partition = Reader(Broker("fake:9092")), PartitionId(NAME, 0)
     assert reader.bounds([partition]) == {partition: (0, 0)}
     with pytest.raises(BrokerError, match=r"reports-e1-p2 partition 0: .*try again"):
         reader.bounds([partition])
@@ -416,7 +416,7 @@ def test_an_older_epoch_with_fewer_partitions_comes_first(
     install(monkeypatch, made)
     source = made.source()
     source.open(registry())
-    names = [lane.name for lane in source.lanes({})]
+    names = [partition.name for partition in source.partitions({})]
     source.close()
     assert names == ["reports-e9-p1@one/0", "reports-e10-p2@one/0", "reports-e10-p2@one/1"]
 
@@ -452,7 +452,7 @@ def test_a_poll_waits_where_records_are_left(
     for number in range(2 * cluster.batch):
         cluster.partition(0).append(START + number, b"any")
     reader, at = Reader(Broker("fake:9092")), 0
-    while (piece := reader.poll(Partition(NAME, 0), at)) is not None:
+    while (piece := reader.poll(PartitionId(NAME, 0), at)) is not None:
         at = piece.end
     assert at == 2 * cluster.batch
     assert waits == [200, 200, 20]

@@ -19,18 +19,15 @@ from step_plans import plans
 from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
-from pipelines.exporter.documents import Documents, WatchedDocuments
 from pipelines.exporter.health import Health, Readers
-from pipelines.sinks.database import SinkDatabase
+from pipelines.exporter.lag import Documents, WatchedDocuments
+from pipelines.sinks.committed import documents_of, health_of, projection
 from pipelines.sinks.documents import parse
-from pipelines.sinks.projection import projection
-from pipelines.sinks.publication import documents_of, health_of
-from pipelines.sinks.results import of_state
-from pipelines.sinks.tables import Advance, Keyed
+from pipelines.sinks.sql import DocumentDatabase, of_state
+from pipelines.sinks.tables import Advance
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.log.writer import LogWriter, now_ms
 from sotto.plan.registry import Registry
 
@@ -102,9 +99,9 @@ def sunk(state: Path, database: str) -> int:
     manifest = directory.manifest()
     made = [*documents_of(projection(directory, manifest, registry, CANDIDATES, 0), "x", None)]
     made.append(health_of(manifest, "x"))
-    with SinkDatabase(database) as written:
+    with DocumentDatabase(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
-        documents = [Keyed(key, parse(key, value)) for key, value in made]
+        documents = [parse(*each) for each in made]
         part = Advance(0, 0, len(made))
         written.apply(str(ESTIMATES_TOPIC), "one", [part], documents)
     return len(made)

@@ -16,8 +16,8 @@ from step_plans import plans
 from test_small_groups import FROM_PAYLOADS, colour_plan, colours
 
 from pipelines.bounded.run import aggregate
-from pipelines.sinks import results as results_module
-from pipelines.sinks.results import ProjectionError, Results
+from pipelines.sinks import tables
+from pipelines.sinks.sql import ProjectionError, Results
 from sotto.cli import main
 from sotto.errors import AggregationError
 
@@ -81,14 +81,14 @@ def test_what_is_withheld_is_withheld_here_too(
 
 def killed(log: Path, state: Path, url: sql.URL) -> None:
     """Run, and die at the end of the transaction, before the last table is written."""
-    written = results_module._replace_all
+    written = tables.replace_all
 
     def die(connection: sql.Connection, into: sql.Table, rows: object) -> None:
         if into.name == "quarantine":
             os._exit(9)
         written(connection, into, rows)  # type: ignore[arg-type]
 
-    results_module._replace_all = die
+    tables.replace_all = die
     aggregate(log, state, plans(), url, max_reports=MAX_REPORTS)
 
 

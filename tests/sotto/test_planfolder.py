@@ -9,7 +9,7 @@ import pytest
 
 from clientsdk.testing import small_plan
 from mechanisms.frozen import replace
-from pipelines.sources.base import EmbeddedLog
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 from sotto.cli.plan_folder import PlanFolder
 from sotto.errors import BrokerError, ParameterError

@@ -1,19 +1,23 @@
-"""What is rejected, as records of the topic ``NAME-quarantine``, and their way back.
+"""Rejects as records of the topic ``NAME-quarantine`` or files, and their way back.
 
-Runs and the streaming job publish what they quarantine as such records, at least once: a record
-that comes again has the same key and job. Those that can be cured come back through the topic
-``NAME-requeue``, whose records bear as timestamp the append time by which they were judged first;
+Aggregation runs and streaming jobs publish rejects as such records, at least once: a record that
+comes again has the same key and job. Those that can be cured come back through the topic
+``NAME-requeue``, whose records have as timestamp the append time by which they were judged first;
 whoever writes to that topic says when a report arrived, so nobody but an operator may.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from pipelines.aggregation import quarantine
+from pipelines.storage import files
 from sotto.clocks import now_ms
 from sotto.errors import FormatError, ParameterError
 from sotto.wire.decode import Reject
@@ -53,7 +57,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """What a record of the quarantine topic says.
+    """A record of the quarantine topic.
 
     Parameters
     ----------
@@ -74,7 +78,7 @@ class Entry:
 
 
 def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Record:
-    """Return what was rejected as a record of the quarantine topic.
+    """Return a reject as a record of the quarantine topic.
 
     Parameters
     ----------
@@ -112,7 +116,7 @@ def key_of(generation: int, number: int, reject: Reject) -> bytes:
 
 
 def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> Entry:
-    """Return what a record of the quarantine topic says.
+    """Return the entry of a record of the quarantine topic.
 
     Raises
     ------
@@ -186,3 +190,28 @@ def plan_of(message: bytes) -> bytes | None:
 def _digest(reject: Reject) -> bytes:
     said = f"{reject.reason:d} {reject.append} {reject.rows} ".encode()
     return hashlib.sha256(b"sotto.quarantine\0" + said + reject.message).digest()[:16]
+
+
+class RejectsFolder:
+    """Writes a pipeline's packed rejects to files, each named by its content.
+
+    See :class:`pipelines.sinks.base.Sink`.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def write(self, items: Sequence[bytes]) -> None:
+        """Write a file for each item, unless there is one."""
+        folder = Path(self._folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for item in items:
+            path = folder / hashlib.sha256(item).hexdigest()
+            if not path.exists():
+                # Of several attempts at a bundle each writes a file of its own.
+                attempt = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+                files.create(attempt, files.with_checksum(quarantine.KIND, item))
+                files.move([(attempt, path)])
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""

@@ -1,4 +1,4 @@
-"""What reading a source came to: a value, or why there is none."""
+"""A reading of a source: a value, or why there is none."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from pipelines.sources.base import MissingError
 from sotto.errors import AggregationError, BrokerError, SottoError
 
 T = TypeVar("T")
@@ -16,7 +17,7 @@ ATTEMPTS = 5
 
 
 class Status(StrEnum):
-    """What a source is."""
+    """The state of a source."""
 
     OK = "ok"
     MISSING = "missing"
@@ -24,16 +25,12 @@ class Status(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class MissingError(AggregationError):
-    """The source is not there, or not yet."""
-
-
 class UnreadableError(AggregationError):
-    """The source may be there, but cannot be read now."""
+    """The source may exist, but cannot be read now."""
 
 
 @dataclass(frozen=True)
-class Source(Generic[T]):
+class Reading(Generic[T]):
     """A reading of one source.
 
     Parameters
@@ -50,29 +47,23 @@ class Source(Generic[T]):
     problem: str = ""
 
 
-def read(reader: Callable[[], T]) -> Source[T]:
-    """Read a source, whatever state it is in.
-
-    Parameters
-    ----------
-    reader : callable
-        Reads; asked again where files vanish under it, as they do in a commit.
-    """
+def read(reader: Callable[[], T]) -> Reading[T]:
+    """Read a source, whatever state it is in; again where files vanish, as they do in a commit."""
     for attempt in range(ATTEMPTS):
         try:
-            return Source(Status.OK, reader())
+            return Reading(Status.OK, reader())
         except MissingError as error:
-            return Source(Status.MISSING, problem=str(error))
+            return Reading(Status.MISSING, problem=str(error))
         except FileNotFoundError as error:
             if attempt + 1 == ATTEMPTS:
-                return Source(Status.UNREADABLE, problem=str(error))
+                return Reading(Status.UNREADABLE, problem=str(error))
         except (UnreadableError, BrokerError, OSError) as error:
-            return Source(Status.UNREADABLE, problem=str(error))
+            return Reading(Status.UNREADABLE, problem=str(error))
         except SottoError as error:
-            return Source(Status.DAMAGED, problem=str(error))
+            return Reading(Status.DAMAGED, problem=str(error))
         except Exception as error:
-            # A document of the right format may hold what no run ever wrote, and a library fail
-            # as nobody foresaw: the other sources are served all the same. What such an error
-            # says may be what it could not read.
-            return Source(Status.DAMAGED, problem=type(error).__name__)
+            # A document of the right format may hold what no run ever wrote, and a library may fail
+            # in an unforeseen way: the other sources are served all the same. The message of such
+            # an error may be what it could not read.
+            return Reading(Status.DAMAGED, problem=type(error).__name__)
     raise AssertionError("unreachable")

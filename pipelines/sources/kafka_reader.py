@@ -1,7 +1,7 @@
-"""Reading partitions of Kafka topics: one connection a process, records as packed pieces.
+"""Reading Kafka topics: one connection a process, records as packed pieces.
 
-kafka-python consumes records one by one, which costs more than all that is done with them
-afterwards. What a run has looked at in order to plan is therefore kept until its job has read
+kafka-python returns records one by one, which costs more than all that is done with them
+afterwards. What an aggregation run reads while it plans is therefore kept until its job has read
 it, within bounds; a job in another process, or after a crash, reads the same range again.
 """
 
@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: How long a broker may take to answer, in seconds.
 PATIENCE = 15.0
-#: Bytes that one request brings, unless a single batch has more.
+#: Bytes that one request returns, unless a single batch has more.
 FETCH_BYTES = 1 << 20
 #: Bytes that are kept between planning and reading; what does not fit is read twice.
 AHEAD_BYTES = 256 << 20
@@ -42,8 +42,8 @@ _APPEND_TIME = 1
 _HEADER = struct.Struct("<qII")
 
 
-class Partition(NamedTuple):
-    """A partition of a topic."""
+class PartitionId(NamedTuple):
+    """A partition of a topic, whether or not kafka-python is installed."""
 
     topic: str
     number: int
@@ -51,7 +51,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """What one request has brought of a partition.
+    """The records that one request returned of a partition.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Piece:
         )
 
     def header(self, offset: int) -> bytes | None:
-        """Return what tells the record at an offset from others; None if there is none."""
+        """Return bytes that identify the record at an offset; None if it does not exist."""
         at = int(np.searchsorted(self.offsets, offset))
         if at == len(self.offsets) or self.offsets[at] != offset:
             return None
@@ -118,11 +118,11 @@ class Reader:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._made: KafkaConsumer | None = None
-        self._ahead: dict[Partition, list[Piece]] = {}
+        self._ahead: dict[PartitionId, list[Piece]] = {}
         self._held = 0
         self._lock = threading.RLock()
 
-    def bounds(self, partitions: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
+    def bounds(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, tuple[int, int]]:
         """Return where the first record of each is, and where the next one will be.
 
         Raises
@@ -146,25 +146,23 @@ class Reader:
 
     def _bounds(self, wanted: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
         """Return where partitions begin and end, so far as the client can tell."""
-        limit = int(PATIENCE * 1000)
-        with self._lock, told(self._broker):
+        with self._lock, map_kafka_errors(self._broker):
             consumer = self._consumer()
             try:
-                first = consumer.beginning_offsets(wanted, timeout_ms=limit)
-                last = consumer.end_offsets(wanted, timeout_ms=limit)
+                first, last = offsets(consumer, wanted)
             except KeyError:
                 # kafka-python's, where its metadata are older than the topic.
                 return {}
         return {each: (first[each], last[each]) for each in first.keys() & last.keys()}
 
     def pieces(
-        self, partition: Partition, start: int, end: int, *, keep: bool
+        self, partition: PartitionId, start: int, end: int, *, keep: bool
     ) -> Iterator[Piece | None]:
         """Yield what lies between two offsets.
 
         Parameters
         ----------
-        partition : Partition
+        partition : PartitionId
         start, end : int
             Up to the end there are records already.
         keep : bool
@@ -186,12 +184,12 @@ class Reader:
             yield piece.cut(start, end)
             start = piece.end
 
-    def poll(self, partition: Partition, start: int) -> Piece | None:
+    def poll(self, partition: PartitionId, start: int) -> Piece | None:
         """Return what comes after an offset within some time; None if nothing does.
 
         Parameters
         ----------
-        partition : Partition
+        partition : PartitionId
         start : int
 
         Returns
@@ -201,7 +199,7 @@ class Reader:
         """
         from kafka.errors import OffsetOutOfRangeError
 
-        with self._lock, told(self._broker):
+        with self._lock, map_kafka_errors(self._broker):
             wanted = _known(partition)
             consumer = self._placed(wanted, start)
             # As the last answer said; None before the first.
@@ -219,19 +217,19 @@ class Reader:
             made, self._made = self._made, None
             self._ahead, self._held = {}, 0
             if made is not None:
-                made.close(autocommit=False, timeout_ms=1000)
+                close_consumer(made)
 
-    def _kept(self, partition: Partition, start: int) -> Piece | None:
+    def _kept(self, partition: PartitionId, start: int) -> Piece | None:
         found = self._ahead.get(partition, ())
         return next((piece for piece in found if piece.start <= start < piece.end), None)
 
-    def _keep(self, partition: Partition, piece: Piece, end: int) -> None:
+    def _keep(self, partition: PartitionId, piece: Piece, end: int) -> None:
         pieces = self._ahead.setdefault(partition, [])
         if piece not in pieces and self._held + piece.size <= AHEAD_BYTES:
             pieces.append(piece)
             self._held += piece.size
 
-    def _drop(self, partition: Partition, piece: Piece, end: int) -> None:
+    def _drop(self, partition: PartitionId, piece: Piece, end: int) -> None:
         pieces = self._ahead.get(partition, [])
         if piece in pieces and piece.end <= end:
             pieces.remove(piece)
@@ -242,12 +240,12 @@ class Reader:
             self._made = make_consumer(self._broker)
         return self._made
 
-    def _fetch(self, partition: Partition, start: int) -> Piece | None:
+    def _fetch(self, partition: PartitionId, start: int) -> Piece | None:
         """Return what is next, empty if it is no record; None if it has been deleted."""
         from kafka.errors import OffsetOutOfRangeError
 
         wanted = _known(partition)
-        with told(self._broker):
+        with map_kafka_errors(self._broker):
             consumer = self._placed(wanted, start)
             deadline = time.monotonic() + PATIENCE
             while time.monotonic() < deadline:
@@ -257,10 +255,7 @@ class Reader:
                     return None
                 if piece is not None:
                     return piece
-        raise BrokerError(
-            f"{partition.topic} partition {partition.number}: the broker does not give the records "
-            f"from offset {start} on within {PATIENCE:.0f} s: see its log"
-        )
+        raise _silent(wanted, start)
 
     def _placed(self, wanted: TopicPartition, start: int) -> KafkaConsumer:
         """Return the consumer, about to read what comes after an offset."""
@@ -300,9 +295,8 @@ def make_consumer(broker: Broker) -> KafkaConsumer:
     """
     require_client()
     from kafka import KafkaConsumer
-    from kafka.record import util
 
-    from pipelines.sources.batches import tolerate
+    from sotto.kafka.client_internals import FAST_CHECKSUMS, tolerate_bad_batches
 
     made = make_client(
         KafkaConsumer,
@@ -312,12 +306,11 @@ def make_consumer(broker: Broker) -> KafkaConsumer:
         # No group: which offsets have been read is committed with what was counted.
         group_id=None,
         enable_auto_commit=False,
-        # An offset that is gone is to be told, not to be replaced by another.
+        # An offset that is gone is an error, not to be replaced by another.
         auto_offset_reset="none",
         isolation_level="read_committed",
         allow_auto_create_topics=False,
-        # In Python alone checksums cost ten times as much as all the rest.
-        check_crcs=util.crc32c_c is not None,
+        check_crcs=FAST_CHECKSUMS,
         metrics_enabled=False,
         max_poll_records=_MOST_RECORDS,
         max_partition_fetch_bytes=FETCH_BYTES,
@@ -325,8 +318,109 @@ def make_consumer(broker: Broker) -> KafkaConsumer:
         fetch_max_wait_ms=5,
         request_timeout_ms=int(PATIENCE * 1000),
     )
-    tolerate(made)
+    tolerate_bad_batches(made)
     return made
+
+
+def read_to_end(
+    broker: Broker,
+    topic: str,
+    partitions: int,
+    progress: Callable[[int, int], None] = lambda *_: None,
+    begin: Mapping[str, int] | None = None,
+) -> Generator[Any]:
+    """Yield the records of a topic up to its end of now, partition by partition.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : str
+    partitions : int
+        How many it has.
+    progress : callable
+        Called with how many records have been read, and how many there are.
+    begin : mapping, optional
+        Partition, as text, to the offset where reading starts; 0 where it is not given.
+
+    Yields
+    ------
+    ConsumerRecord
+        As kafka-python returns them.
+
+    Raises
+    ------
+    BrokerError
+        The topic cannot be read.
+    """
+    from kafka import TopicPartition
+
+    consumer = make_consumer(broker)
+    try:
+        with map_kafka_errors(broker):
+            wanted = [TopicPartition(topic, number) for number in range(partitions)]
+            kept, ends = offsets(consumer, wanted)
+            first = {
+                each: max(kept[each], (begin or {}).get(str(each.partition), 0)) for each in wanted
+            }
+            left = {each: max(ends[each] - first[each], 0) for each in wanted}
+            read, total = 0, sum(left.values())
+            progress(read, total)
+            for each in wanted:
+                if left[each]:
+                    consumer.assign([each])
+                    consumer.seek(each, first[each])
+                    for records in read_until(consumer, {each: ends[each]}):
+                        yield from (record for record in records if record.offset < ends[each])
+                read += left[each]
+                progress(read, total)
+    finally:
+        close_consumer(consumer)
+
+
+def read_until(
+    consumer: KafkaConsumer, ends: Mapping[TopicPartition, int]
+) -> Iterator[Sequence[Any]]:
+    """Yield the records of each request, maybe none, until assigned partitions reach their ends.
+
+    Raises
+    ------
+    BrokerError
+        The broker gives nothing for ``PATIENCE`` seconds.
+    """
+    at = {each: consumer.position(each) for each in ends}
+    deadline = time.monotonic() + PATIENCE
+    while behind := [each for each, end in ends.items() if at[each] < end]:
+        found = consumer.poll(_POLL_MS)
+        reached = {each: consumer.position(each) for each in ends}
+        if any(reached[each] is not None and reached[each] > at[each] for each in ends):
+            at = {each: at[each] if reached[each] is None else reached[each] for each in ends}
+            deadline = time.monotonic() + PATIENCE
+            yield [record for records in found.values() for record in records]
+        elif time.monotonic() > deadline:
+            raise _silent(behind[0], at[behind[0]])
+
+
+def offsets(
+    consumer: KafkaConsumer, partitions: Iterable[TopicPartition]
+) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
+    """Return the offsets at which partitions begin, and those at which they end."""
+    wanted, wait = list(partitions), int(PATIENCE * 1000)
+    return (
+        consumer.beginning_offsets(wanted, timeout_ms=wait),
+        consumer.end_offsets(wanted, timeout_ms=wait),
+    )
+
+
+def close_consumer(consumer: KafkaConsumer) -> None:
+    """Close a consumer within a second."""
+    consumer.close(autocommit=False, timeout_ms=1000)
+
+
+def _silent(partition: TopicPartition, offset: int) -> BrokerError:
+    return BrokerError(
+        f"{partition.topic} partition {partition.partition}: the broker does not give the records "
+        f"from offset {offset} on within {PATIENCE:.0f} s: see its log"
+    )
 
 
 def _packed(records: Sequence[Any], start: int, end: int) -> Piece:
@@ -343,15 +437,15 @@ def _packed(records: Sequence[Any], start: int, end: int) -> Piece:
     )
 
 
-def _known(partition: Partition) -> TopicPartition:
+def _known(partition: PartitionId) -> TopicPartition:
     from kafka import TopicPartition
 
     return TopicPartition(*partition)
 
 
 @contextmanager
-def told(broker: Broker) -> Iterator[None]:
-    """Turn kafka-python's errors into what to do."""
+def map_kafka_errors(broker: Broker) -> Iterator[None]:
+    """Raise errors of kafka-python as errors that say what to do."""
     from kafka.errors import AuthorizationError, CorruptRecordError, KafkaError
 
     try:
