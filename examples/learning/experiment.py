@@ -19,7 +19,7 @@ from examples.learning.senders import (
     honest_senders,
     published,
 )
-from mechanisms.papers.bitrand import LabelRandomizedResponse
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.testing import SeededSource
 
 LABELS = 10
@@ -94,8 +94,8 @@ def receive(sender: Sender, label_epsilon: float, clients: Images, seed: int) ->
     features = sender.send(clients.features, seed)
     if math.isinf(label_epsilon):
         return Reports(features, clients.labels, 1.0, 0.0)
-    label = LabelRandomizedResponse(label_epsilon, LABELS)
-    labels = label.randomize(clients.labels, SeededSource(seed + 1))[:, 0].astype(np.int64)
+    label = GeneralizedRandomizedResponse(label_epsilon, LABELS)
+    labels = label.report(clients.labels, SeededSource(seed + 1))[:, 0].astype(np.int64)
     return Reports(features, labels, label.p, label.q)
 
 

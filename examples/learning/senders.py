@@ -90,7 +90,7 @@ def thresholds(epsilon: float) -> Sender:
         n, source = len(features), SeededSource(seed)
         chains = source.words(2 * n).reshape(n, 2)
         reports = mechanism.randomize(features, chains, source)
-        [(p, q)] = ladder.rung_probabilities(0)
+        [(p, q)] = ladder.probabilities(0)
         answers = (ladder.answers(reports) - q) / (p - q)
         seeds = ladder.seeds(chains)
         chosen = ladder.coordinates_many(seeds)
@@ -127,7 +127,7 @@ def on_grid(epsilon: float, *, piecewise: bool = False) -> Sender:
         return _scattered(features, chosen, values[made.answers(reports)])
 
     name = "sampled Piecewise" if piecewise else "sampled Hybrid"
-    return Sender(name, epsilon, made.certified(0) / MICRO, send)
+    return Sender(name, epsilon, float(made.certified(0) / MICRO), send)
 
 
 def _scattered(features: Values, chosen: NDArray[np.int64], values: Values) -> Values:
