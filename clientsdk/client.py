@@ -38,7 +38,7 @@ from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
 from sotto.wire.signatures import require_signatures
 
 if TYPE_CHECKING:
-    from sotto.plan.values import Symbol
+    from sotto.plan.metric import Symbol
 
 #: As names of a module they are found sooner than as those of an Enum.
 ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL

@@ -14,8 +14,7 @@ from clientsdk.permanent import PermanentCharge, charges
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen, replace, shown
 from sotto.errors import PlanError, StoreError
-from sotto.plan.compiled import Ceilings, CompiledPlan
-from sotto.plan.serialization import brought_forward
+from sotto.plan.compiled import Ceilings, CompiledPlan, brought_forward
 
 if TYPE_CHECKING:
     import os

@@ -13,20 +13,10 @@ from enum import Enum
 
 @dataclass(frozen=True)
 class Comparison:
-    """An estimate and its 95 % interval beside two truths.
+    """An estimate with its 95 % interval beside two truths.
 
-    Attributes
-    ----------
-    label : str
-        What is estimated, such as ``"UA"``.
-    value, low, high : float
-        The unbiased estimate and its interval.
-    kept : float
-        The truth of the reports that were counted: what the interval is about.
-    every : float
-        The truth of all flights of the same window, recorded or not.
-    n : int
-        Reports counted.
+    ``kept`` is the truth of the ``n`` reports that were counted, which the interval is about;
+    ``every`` that of all flights of the same window, recorded or not.
     """
 
     label: str
@@ -96,22 +86,12 @@ class Destination:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The decoded destinations of the year.
+    """The decoded destinations of the year: those that were flown to, and those that were found.
 
-    Attributes
-    ----------
-    destinations : sequence of Destination
-        Those of the list that were flown to, and those that were found.
-    candidates : int
-        How many airports were tested for.
-    floor : float
-        The share from which on an airport is more likely found than not.
-    unexplained : Comparison
-        The share that no candidate accounts for, beside that which really went elsewhere.
-    unlisted : mapping of str to float
-        Share of each destination that is not in the list.
-    airports : sequence of (float, float)
-        Degrees north and east of every candidate.
+    ``candidates`` is how many airports were tested for, and ``airports`` where they are; ``floor``
+    the share from which on one is more likely found than not; ``unexplained`` the share that no
+    candidate accounts for, beside that which really went elsewhere; ``unlisted`` the share of each
+    destination that is not in the list.
     """
 
     destinations: Sequence[Destination]
@@ -121,9 +101,14 @@ class Decoding:
     unlisted: Mapping[str, float]
     airports: Sequence[tuple[float, float]]
 
+    def of(self, fate: Fate) -> list[Destination]:
+        """Return the destinations that met ``fate``, largest first."""
+        met = [stop for stop in self.destinations if stop.fate is fate]
+        return sorted(met, key=lambda stop: -stop.share.kept)
+
     def count(self, fate: Fate) -> int:
         """Return how many destinations met ``fate``."""
-        return sum(destination.fate is fate for destination in self.destinations)
+        return len(self.of(fate))
 
 
 @dataclass(frozen=True)
@@ -215,8 +200,8 @@ class Revocation:
 class Quarantined:
     """One reason: what was planted for it, and what the quarantine holds.
 
-    ``planted`` is None where the number depends on what had been counted before: rows of
-    pseudonyms that were revoked.
+    ``planted`` is None where it depends on what had been counted before: rows of revoked
+    pseudonyms.
     """
 
     reason: str
@@ -248,11 +233,11 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Drain:
+class Run:
     """One stop of the aggregator: it took what had arrived up to a time, then estimated."""
 
     as_of: int | None
-    drains: int
+    runs: int
     size: int
     reports: int
     counted: int
@@ -306,7 +291,36 @@ class Findings:
     agreeing: tuple[int, int]
     quarantine: Sequence[Quarantined]
     planted: Sequence[Planted]
-    drains: Sequence[Drain]
+    runs: Sequence[Run]
     equal_windows: tuple[int, int]
     timings: Sequence[Timing]
     withheld: Sequence[tuple[str, int, str]] = ()
+
+    @property
+    def carrier_names(self) -> list[str]:
+        """The name and code of each airline of ``carriers``."""
+        names = [
+            f"{self.airlines[one.label]} {one.label}" if one.label in self.airlines else one.label
+            for one in self.carriers
+        ]
+        return [name.replace(" Inc.", "").replace(" Co.", "") for name in names]
+
+    @property
+    def spent(self) -> int:
+        """What devices spent in all periods."""
+        return sum(period.spent for period in self.ledger)
+
+    @property
+    def counted(self) -> int:
+        """What the aggregator counted in all periods."""
+        return sum(period.counted for period in self.ledger)
+
+    @property
+    def revoked(self) -> int:
+        """What devices spent under pseudonyms that were revoked."""
+        return sum(period.withheld for period in self.ledger)
+
+    @property
+    def equal_weeks(self) -> int:
+        """In how many periods both ledgers agree, revoked pseudonyms aside."""
+        return sum(period.difference == 0 for period in self.ledger)

@@ -1,24 +1,35 @@
-"""Every mechanism of the library, with parameters at which an audit attacks it."""
+"""What the library claims: every mechanism, with parameters at which an audit attacks it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mechanisms.audit.attack import attack
 from mechanisms.audit.bounds import Attack
-from mechanisms.audit.cases import Case
+from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.certificates import certified
+from mechanisms.audit.guessing import key_of, score_key
 from mechanisms.base import Mechanism
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.randomness import Source
 from mechanisms.registry import build
 from mechanisms.survey.christofides import cards_of
+from mechanisms.top_item.exponential import ExponentialMechanism
+from mechanisms.top_item.mechanism import SelectionMechanism
+from mechanisms.top_item.permute_and_flip import PermuteAndFlip
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: A parameter of a mechanism.
 Parameter: TypeAlias = object
+#: Periods in which a constant value is reported.
+_PERIODS = 52
 #: What chance may do to a verdict: of all verdicts of an audit together.
 FALSE_ALARM = 1e-6
 
@@ -99,7 +110,7 @@ class Finding:
     Parameters
     ----------
     claimed : int
-        The nominal amount of the last rung that is released.
+        The nominal amount of the last level that is released.
     stated : int
         What the mechanism says that it is certified at, and what is charged.
     certified : int
@@ -141,7 +152,7 @@ class Attacker:
     confidence: float = 0.95
 
     def __call__(self, mechanism: Mechanism, levels: int) -> Attack:
-        """Attack a mechanism whose first ``levels`` rungs are released."""
+        """Attack a mechanism whose first ``levels`` levels are released."""
         return attack(
             mechanism,
             self.source,
@@ -164,7 +175,7 @@ def examine(
     ----------
     mechanism : Mechanism
     levels : int, optional
-        The rungs that are released; all by default.
+        The levels that are released; all by default.
     attacker : Attacker, optional
         Without one nothing is attacked.
 
@@ -193,3 +204,53 @@ def ladder_to(epsilon: float) -> tuple[int, int]:
     """
     micro = to_micro(epsilon)
     return max(1, micro // 2), micro
+
+
+def others() -> list[Case]:
+    """Return what the library has beside the mechanisms of plans: selections, constant values."""
+    grr = GeneralizedRandomizedResponse((0.5, 1.0, 2.0), 2)
+    constant = Case(
+        f"a constant value, {_PERIODS} linked periods at 0.5 and 1",
+        "Erlingsson et al., CCS 2014",
+        2.0,
+        grr.certified() / MICRO,
+        _periods(grr),
+        "",
+        4,
+    )
+    return [
+        _selection("exponential mechanism", "McSherry, Talwar 2007", ExponentialMechanism(1.0)),
+        _selection("permute-and-flip", "McKenna, Sheldon 2020", PermuteAndFlip(1.0)),
+        constant,
+    ]
+
+
+def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
+    """Return a selection between neighbours that change both of two scores."""
+    scores = [0, 6], [1, 5]
+
+    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        import numpy as np
+
+        items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
+        return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
+
+    certified = mechanism.certified / MICRO
+    name = f"{name}, scores (0, 6) and (1, 5)"
+    return Case(name, source, mechanism.epsilon, certified, release, "", 4)
+
+
+def _periods(grr: GeneralizedRandomizedResponse) -> Release:
+    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        import numpy as np
+
+        permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
+        said = np.zeros(len(secrets))
+        for _ in range(_PERIODS):
+            report = permanent
+            for step in reversed(grr.chain.degradations):
+                report = step.apply_many(report, source.words(len(report)))
+            said += 2.0 * report - 1
+        return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}
+
+    return release

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from numbers import Integral
@@ -117,20 +116,6 @@ class FrequencyOracle(Mechanism):
         found: NDArray[np.float64] = noise * (answered - likely * true)
         found += true * (noise * likely + (1 - p - q) / (p - q))
         return found
-
-    def share_error(self, level: int, shares: NDArray[np.float64], n: int) -> float:
-        """Return the root mean squared error of shares, averaged over the categories.
-
-        Parameters
-        ----------
-        level : int
-        shares : ndarray, shape (m − 1,)
-            The true ones; what is left is that of the last category, which is not averaged.
-        n : int
-            Reports.
-        """
-        whole = [*shares, max(0.0, 1 - float(sum(shares)))]
-        return math.sqrt(self.variances(level, whole)[:-1].mean() / n)
 
     def _answered(
         self, level: int, shares: NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
-from math import exp, expm1, isfinite, log1p, sqrt
+from math import exp, expm1, isfinite, log1p
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
@@ -286,39 +286,6 @@ class Rappor(Mechanism):
         data = f"{number} candidates and no other strings, the worst of them, "
         data += "all with equal shares" if assumed.share is None else f"one with {100 * share:g} %"
         return Precision("the share of a candidate string", data, lambda n: unit, floors=True)
-
-    def share_error(self, level: int, shares: NDArray[np.float64], n: int) -> float:
-        """Return the root mean squared error of the shares of strings, averaged over the strings.
-
-        The estimator is run on the expected counts, and says itself how large its errors are.
-
-        Parameters
-        ----------
-        level : int
-        shares : ndarray, shape (m,)
-            The true shares of the candidates; what is left is one string more, which is none of
-            them.
-        n : int
-            Reports.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> rappor = Rappor(epsilon=8.0, bits=64, hashes=2, cohorts=4)
-        >>> 0 < rappor.share_error(0, np.array([0.5, 0.3]), 10_000) < 0.05
-        True
-        """
-        import numpy as np
-
-        names = tuple(f"string {number}" for number in range(len(shares) + 1))
-        true = np.append(shares, max(0.0, 1 - float(shares.sum())))
-        p, q = self.probabilities(level)[0]
-        set_ = (self.filters.matrix(names) @ true).reshape(self.cohorts, self.bits)
-        reports = np.full((self.cohorts, 1), n / self.cohorts)
-        table = np.zeros((self.levels, self.count_length), dtype=np.int64)
-        table[level] = np.rint(np.hstack(((q + (p - q) * set_) * reports, reports))).reshape(-1)
-        found = self.decode(table, names[:-1]).items
-        return sqrt(sum(each.estimate.standard_error**2 for each in found) / len(found))
 
     def noise(self, level: int) -> Noise | None:
         """Return that of one bit."""

@@ -2,30 +2,30 @@
 
 Three tables. *Pseudonyms*: the sum of what is counted of each, and why it is revoked, if it is.
 *Entries*: one a (pseudonym, chain): the metric and event time that the chain is bound to, which
-rungs were seen and which of them countably, a 32-bit tag of the payload of each rung seen, and
-the payload of the rung that counts. *Conflicts*: every further row that a chain cannot have,
-one with another binding or with another payload at a rung, each kept once; whoever sent one is
+levels were seen and which of them countably, a 32-bit tag of the payload of each level seen, and
+the payload of the level that counts. *Conflicts*: every further row that a chain cannot have,
+one with another binding or with another payload at a level, each kept once; whoever sent one is
 revoked. Which of two conflicting rows became the entry and which the conflict depends on the
 order of arrival; the set of the two does not, and nothing is computed from more than that set.
 
-The payload that counts is the rung's tag where it has up to four bytes, and lies in a pool of
+The payload that counts is the level's tag where it has up to four bytes, and lies in a pool of
 its width otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.aggregation.audit import Audit, ChainRecord, Totals, audit, chains_of, total
-from pipelines.aggregation.catalog import Catalog, catalog_of
-from pipelines.aggregation.keyed import EXACT_BYTES, KEY_BYTES, payload_tags
+from mechanisms.base import Mechanism
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.snapshot import LAYOUT, Snapshot, StoredMetric
-from pipelines.aggregation.table import Pool, Table
+from pipelines.aggregation.table import EXACT_BYTES, KEY_BYTES, Pool, Table, payload_tags
 from sotto.errors import FormatError, ParameterError, PlanError
 from sotto.plan.registry import Registry
 
@@ -56,7 +56,7 @@ class State:
         What the state is of.
     key : bytes
         16 random bytes, the same for a whole deployment: see
-        :func:`pipelines.aggregation.keyed.new_key`.
+        :func:`pipelines.aggregation.table.new_key`.
 
     Attributes
     ----------
@@ -64,8 +64,8 @@ class State:
         Micro-epsilon by which pseudonyms are judged from now on: the registry's, unless set.
     pseudonyms, entries, conflicts : Table
         As the module says. ``entries["append"]`` is when the log first took the row that counts;
-        ``entries["counted"]`` that row's rung counted from one, 0 for none; ``entries["slot"]``
-        its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a rung.
+        ``entries["counted"]`` that row's level counted from one, 0 for none; ``entries["slot"]``
+        its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a level.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class State:
         self.shard = shard
         self.period = period
         self.key = key
-        tags = np.dtype((np.uint32, (max(self.catalog.rungs, 1),)))
+        tags = np.dtype((np.uint32, (max(self.catalog.most_levels, 1),)))
         self.pseudonyms = Table(key, _dtypes(_PSEUDONYM), _dtypes(_PSEUDONYM_VALUES))
         self.entries = Table(key, _dtypes(_ENTRY), {**_dtypes(_ENTRY_VALUES), "tags": tags})
         self.conflicts = Table(key, _dtypes(_CONFLICT), _dtypes(_CONFLICT_VALUES))
@@ -103,13 +103,7 @@ class State:
         return tags
 
     def counted(self, ids: NDArray[np.intp]) -> Rows:
-        """Return the rows that now count of these entries, complete as they came.
-
-        Parameters
-        ----------
-        ids : (n,) intp
-            Entries with a rung that counts.
-        """
+        """Return the rows that now count of entries that have such, complete as they came."""
         entries = self.entries
         metric = entries["metric"][ids]
         level = entries["counted"][ids] - np.uint8(1)
@@ -152,18 +146,6 @@ class State:
         for name in ("counted", "append", "slot"):
             self.entries[name][ids] = 0
 
-    def audit(self) -> Audit:
-        """Return what each pseudonym costs, as counted and as seen."""
-        return audit(self)
-
-    def totals(self) -> Totals:
-        """Return the audit in few numbers."""
-        return total(self)
-
-    def chains(self, pseudonym: bytes) -> list[ChainRecord]:
-        """Return the chains of one pseudonym of 16 bytes, for a person who asks."""
-        return chains_of(self, pseudonym)
-
     def to_bytes(self) -> bytes:
         """Return the state as versioned bytes with a checksum."""
         return self._snapshot().to_bytes()
@@ -179,9 +161,9 @@ class State:
         Raises
         ------
         FormatError
-            If the bytes are no state of a known version, or damaged.
+            The bytes are no state of a known version, or damaged.
         PlanError
-            If the state has rows of a plan that the registry does not have.
+            The state has rows of a plan that the registry does not have.
         """
         stored = Snapshot.from_bytes(data)
         state = cls(registry, stored.shard, stored.period, stored.key)
@@ -216,8 +198,8 @@ class State:
         place[occurring] = np.arange(len(occurring))
         for table in ("entries", "conflicts"):
             columns[table, "metric"] = place[columns[table, "metric"]]
-        rungs = int(catalog.levels[occurring].max(initial=0))
-        columns["entries", "tags"] = columns["entries", "tags"][:, :rungs]
+        levels = int(catalog.levels[occurring].max(initial=0))
+        columns["entries", "tags"] = columns["entries", "tags"][:, :levels]
         snapshot = Snapshot(
             shard=self.shard,
             period=self.period,
@@ -233,8 +215,8 @@ class State:
 
 def _stored(catalog: Catalog, metric: int) -> StoredMetric:
     fingerprint, position = catalog.identities[metric]
-    rungs, width = catalog.shape_of(metric)
-    return StoredMetric(fingerprint, position, rungs, width)
+    levels, width = catalog.shape_of(metric)
+    return StoredMetric(fingerprint, position, levels, width)
 
 
 def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[np.uint16]:
@@ -247,8 +229,8 @@ def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[n
                 f"the state needs the plan with the fingerprint {metric.fingerprint.hex()}, "
                 f"metric {metric.position}, which the registry does not have"
             )
-        if catalog.shape_of(number) != (metric.rungs, metric.width):
-            raise FormatError(f"metric {number} has other rungs or payloads than the state says")
+        if catalog.shape_of(number) != (metric.levels, metric.width):
+            raise FormatError(f"metric {number} has other levels or payloads than the state says")
     return np.array([ids[metric[:2]] for metric in stored], dtype=np.uint16)
 
 
@@ -259,3 +241,75 @@ def _dtypes(names: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
 def _pairs(table: Table, ids: NDArray[np.integer]) -> NDArray[np.uint64]:
     """Return the 16-byte ids of entries as ``(n, 2)``."""
     return np.stack([table["low"][ids], table["high"][ids]], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """Columns over the M registered metrics of a deployment.
+
+    Attributes
+    ----------
+    certified : (M, 9) int64
+        Micro-epsilon that a chain costs whose newest level is the k-th, counted from one; column 0
+        is zero: no level, no cost.
+    levels : (M,) uint8
+        Number of levels.
+    windows : (M,) int64
+        Length of the estimation window, ms.
+    widths : (M,) int64
+        Bytes of a payload.
+    wide : tuple of int
+        The widths above 4, ascending: payloads that do not fit into their tag.
+    identities : tuple of (bytes, int)
+        Plan fingerprint and the metric's index in that plan: what an id stands for elsewhere.
+    mechanisms : tuple of Mechanism
+        What accumulates the payloads.
+    """
+
+    certified: NDArray[np.int64]
+    levels: NDArray[np.uint8]
+    windows: NDArray[np.int64]
+    widths: NDArray[np.int64]
+    wide: tuple[int, ...]
+    identities: tuple[tuple[bytes, int], ...]
+    mechanisms: tuple[Mechanism, ...]
+
+    @property
+    def most_levels(self) -> int:
+        """The largest number of levels of a metric."""
+        return int(self.levels.max(initial=0))
+
+    def widths_of(self, metric: NDArray[np.uint16]) -> dict[int, int]:
+        """Return the payload bytes of every metric that occurs among these."""
+        present = np.flatnonzero(np.bincount(metric))
+        return dict(zip(present.tolist(), self.widths[present].tolist(), strict=True))
+
+    def wide_rows(self, metric: NDArray[np.uint16]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield, of rows of these metrics, each width above 4 that occurs and the rows of it."""
+        for width in sorted({*self.widths_of(metric).values()}):
+            if width > EXACT_BYTES:
+                yield width, np.flatnonzero(self.widths[metric] == width)
+
+    def shape_of(self, metric: int) -> tuple[int, int]:
+        """Return a metric's number of levels and payload bytes."""
+        return int(self.levels[metric]), int(self.widths[metric])
+
+
+@lru_cache(maxsize=16)
+def catalog_of(registry: Registry) -> Catalog:
+    """Return the catalog of a registry, built once."""
+    metrics = [registered.metric for registered in registry.metrics]
+    mechanisms = tuple(metric.mechanism for metric in metrics)
+    certified = np.zeros((len(metrics), 9), dtype=np.int64)
+    for row, mechanism in zip(certified, mechanisms, strict=True):
+        row[1 : mechanism.levels + 1] = [mechanism.certified(k) for k in range(mechanism.levels)]
+    widths = np.array([mechanism.payload_width for mechanism in mechanisms], dtype=np.int64)
+    return Catalog(
+        certified=certified,
+        levels=np.array([mechanism.levels for mechanism in mechanisms], dtype=np.uint8),
+        windows=np.array([metric.window for metric in metrics], dtype=np.int64),
+        widths=widths,
+        wide=tuple(sorted({int(width) for width in widths if width > EXACT_BYTES})),
+        identities=tuple((r.fingerprint, r.metric.index) for r in registry.metrics),
+        mechanisms=mechanisms,
+    )

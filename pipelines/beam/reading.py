@@ -23,16 +23,15 @@ from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorP
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from pipelines.aggregation.blocks import arrivals
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.decode import arrivals
 from pipelines.aggregation.rows import Rows, padded_width
-from pipelines.beam.partitions import GoneError, OpenPartition, Partitions
+from pipelines.aggregation.step import Tally
 from pipelines.beam.plans import numbering_of
 from pipelines.beam.stream import Stream, moment
-from pipelines.sources.base import TRUST
-from pipelines.storage import quarantine
-from pipelines.storage.written import Tally
+from pipelines.sources.base import TRUST, GoneError, Partition, Source
 from sotto.clocks import now_ms
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import EARLIEST, Block
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
@@ -78,7 +77,7 @@ class Clock(NamedTuple):
 
 
 class AppendTime(WatermarkEstimator):
-    """Tells the watermark that the reader sets."""
+    """Returns the watermark that the reader sets."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -127,15 +126,28 @@ class _Tail(OffsetRestrictionTracker):
         return RestrictionProgress(completed=0, remaining=1)
 
 
-class _Offsets(RestrictionProvider):
+class _Unsized(RestrictionProvider):
+    """Restrictions whose size is not known."""
+
+    def restriction_size(self, element: object, restriction: object) -> int:
+        return 1
+
+    def restriction_coder(self) -> PickleCoder:
+        return PickleCoder()
+
+    def truncate(self, element: object, restriction: object) -> None:
+        """Read nothing more when the engine drains the pipeline."""
+
+
+class _Offsets(_Unsized):
     """A partition from its first record on, without an end or up to where it ends now."""
 
-    def __init__(self, partitions: Partitions, bounded: bool) -> None:
-        self._partitions = partitions
+    def __init__(self, source: Source, bounded: bool) -> None:
+        self._source = source
         self._bounded = bounded
 
     def initial_restriction(self, element: str) -> OffsetRange:
-        partition = self._partitions.open(element)
+        partition = self._source.partition(element)
         try:
             first, end = partition.bounds()
             return OffsetRange(first, max(first, end) if self._bounded else _END)
@@ -145,32 +157,23 @@ class _Offsets(RestrictionProvider):
     def create_tracker(self, restriction: OffsetRange) -> _Tail:
         return _Tail(restriction)
 
-    def restriction_size(self, element: str, restriction: OffsetRange) -> int:
-        return 1
 
-    def restriction_coder(self) -> PickleCoder:
-        return PickleCoder()
+class _Emitted(RestrictionTracker):
+    """The names that have been emitted, which only become more."""
 
-    def truncate(self, element: str, restriction: OffsetRange) -> None:
-        """Read nothing more when the pipeline is drained."""
-
-
-class _Seen(RestrictionTracker):
-    """The names that have been told, which only become more."""
-
-    def __init__(self, seen: tuple[str, ...]) -> None:
-        self._seen = seen
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
 
     def current_restriction(self) -> tuple[str, ...]:
-        return self._seen
+        return self._names
 
     def try_claim(self, position: tuple[str, ...]) -> bool:
-        self._seen = (*self._seen, *position)
+        self._names = (*self._names, *position)
         return True
 
     def try_split(self, fraction_of_remainder: float) -> tuple[tuple[str, ...], ...] | None:
-        # Two that look for new names would each tell them.
-        return (self._seen, self._seen) if fraction_of_remainder == 0 else None
+        # Two that look for new names would each emit them.
+        return (self._names, self._names) if fraction_of_remainder == 0 else None
 
     def check_done(self) -> bool:
         return True
@@ -182,27 +185,18 @@ class _Seen(RestrictionTracker):
         return RestrictionProgress(completed=0, remaining=1)
 
 
-class _Names(RestrictionProvider):
-    """Names of which none has been told yet."""
+class _Names(_Unsized):
+    """Names of which none has been emitted yet."""
 
     def initial_restriction(self, element: bytes) -> tuple[str, ...]:
         return ()
 
-    def create_tracker(self, restriction: tuple[str, ...]) -> _Seen:
-        return _Seen(restriction)
-
-    def restriction_size(self, element: bytes, restriction: tuple[str, ...]) -> int:
-        return 1
-
-    def restriction_coder(self) -> PickleCoder:
-        return PickleCoder()
-
-    def truncate(self, element: bytes, restriction: tuple[str, ...]) -> None:
-        """Look for nothing more when the pipeline is drained."""
+    def create_tracker(self, restriction: tuple[str, ...]) -> _Emitted:
+        return _Emitted(restriction)
 
 
-def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
-    """Return the splittable DoFn that tells the names of partitions, given anything.
+def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
+    """Return the splittable DoFn that emits the names of partitions, given anything.
 
     It goes on looking for new ones. The watermark is the time of its last look: a partition that
     came later has no earlier record.
@@ -212,7 +206,7 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
     times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Discover(beam.DoFn):
-        """The names of partitions, each told once."""
+        """The names of partitions, each emitted once."""
 
         @beam.DoFn.unbounded_per_element()
         def process(
@@ -223,7 +217,7 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
         ) -> Iterator[Any]:
             now = now_ms()
             seen = tracker.current_restriction()
-            new = tuple(name for name in partitions.names() if name not in seen)
+            new = tuple(name for name in source.names() if name not in seen)
             tracker.try_claim(new)
             for name in new:
                 yield TimestampedValue(name, moment(estimator.get_estimator_state().watermark))
@@ -237,7 +231,7 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
 class _Held:
     """A partition that a worker has open: the position after its last record, and since when."""
 
-    def __init__(self, name: str, partition: OpenPartition) -> None:
+    def __init__(self, name: str, partition: Partition) -> None:
         self._name = name
         self.partition = partition
         self.moved = time.monotonic()
@@ -245,7 +239,7 @@ class _Held:
         self._asked = self._warned = float("-inf")
 
     def warn_of_the_future(self, position: int) -> None:
-        """Say, now and then, that nothing more is read for now."""
+        """Warn, now and then, that nothing more is read for now."""
         if time.monotonic() - self._warned > WARN_SECONDS:
             self._warned = time.monotonic()
             _LOGGER.warning(
@@ -256,7 +250,7 @@ class _Held:
             )
 
     def must_note(self, position: int, idle: bool) -> bool:
-        """Tell whether to note a position: now and then, and the last one before nothing comes."""
+        """Return whether to note a position: now and then, and the last before nothing comes."""
         now = time.monotonic()
         if position == self._position or not (idle or now - self._noted > NOTE_SECONDS):
             return False
@@ -264,7 +258,7 @@ class _Held:
         return True
 
     def idle_for(self, ms: int, position: int) -> bool:
-        """Tell whether nothing has come for so long, and nothing waits after a position.
+        """Return whether nothing has come for so long, and nothing waits after a position.
 
         A broker that does not answer gives nothing either: it is asked, now and then.
         """
@@ -274,7 +268,7 @@ class _Held:
         self._asked = now
         _, end = self.partition.bounds()
         if end < position:
-            raise DrainError(
+            raise AggregationError(
                 f"{self._name} ends at offset {end}, but {position} have been read: the broker "
                 "has lost what it had confirmed, or the topic was made again; start it anew"
             )
@@ -304,14 +298,14 @@ class Gathered:
             self.first = int(block.append[0])
 
 
-def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
+def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
     """Return the splittable DoFn that reads partitions, given their names.
 
     Its main output are pairs of bytes: period and shard, and rows with their numbering; beside it
     are packed rejects, and notes for the job's health.
     """
-    given_back = partitions.given_back
-    offsets = beam.DoFn.RestrictionParam(_Offsets(partitions, stream.bounded))
+    requeued = source.requeued
+    offsets = beam.DoFn.RestrictionParam(_Offsets(source, stream.bounded))
     times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Read(beam.DoFn):
@@ -334,7 +328,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             clock = estimator.get_estimator_state()
             try:
                 # Absent while it is in use: a call that fails leaves no odd connection behind.
-                held = self._held.pop(name, None) or _Held(name, partitions.open(name))
+                held = self._held.pop(name, None) or _Held(name, source.partition(name))
             except GoneError:
                 # Only that of a partition that was read to its end follows the wall clock.
                 if not clock.append < clock.watermark:
@@ -362,7 +356,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             gathered, end = Gathered(), time.monotonic() + READ_SECONDS
             append, idle, ours, ahead = clock.append, False, True, False
             while at < restriction.stop and gathered.size < READ_BYTES and time.monotonic() < end:
-                block = held.partition.read(at, restriction.stop, append)
+                block = held.partition.poll(at, restriction.stop, append)
                 idle = block is None
                 if block is None:
                     break
@@ -379,22 +373,22 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             if at != restriction.start:
                 held.moved = time.monotonic()
             now = now_ms()
-            time_of = max(now if given_back else gathered.first, clock.watermark)
+            time_of = max(now if requeued else gathered.first, clock.watermark)
             yield from _elements(gathered, numbering_of(registry), moment(time_of))
             if held.must_note(at, idle):
                 note: dict[str, object] = {"offsets": {name: at}}
-                if not given_back and append != EARLIEST:
+                if not requeued and append != EARLIEST:
                     note["clock"] = append
                 yield _tagged(NOTES, (b"", json.dumps(note).encode()), moment(time_of))
             watermark = max(clock.watermark, append)
-            if given_back:
+            if requeued:
                 watermark = max(watermark, now)
             elif idle and held.idle_for(stream.idle, at):
                 watermark = max(watermark, now - stream.idle)
             # A pipeline that ends closes all periods together, once everything is read.
             estimator.advance(Clock(append, EARLIEST if stream.bounded else watermark))
             if ahead and stream.bounded:
-                # A drain leaves the rest as well.
+                # An aggregation run leaves the rest as well.
                 tracker.try_claim(restriction.stop - 1)
                 return None
             if at >= restriction.stop or not ours:
@@ -427,7 +421,7 @@ def period_and_shard(key: bytes) -> tuple[int, int]:
 
 
 def rejected(rejects: list[Reject], tally: Tally) -> Iterator[tuple[str, Any]]:
-    """Yield what is told of rejects and reports, with the name of the output that it goes to."""
+    """Yield packed rejects and a note of them, each with the name of its output."""
     for at in range(0, len(rejects), REJECTS):
         yield REJECTED, quarantine.pack(rejects[at : at + REJECTS])
     if rejects or any(tally):

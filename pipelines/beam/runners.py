@@ -28,7 +28,7 @@ from apache_beam.runners.portability import job_server
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 
 _EMBEDDED = "fnapi"
 #: Runners that download what they run with, unless an option says where that is.
@@ -54,8 +54,8 @@ class Runner:
     ----------
     options : tuple of str
         As on a command line, without ``--runner`` for the embedded one.
-    tell : callable
-        Told what becomes of a job that does not run in this process.
+    report : callable
+        Called with the state of a job that does not run in this process.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class Runner:
     """
 
     options: tuple[str, ...] = ()
-    tell: Callable[[str], None] = lambda text: None
+    report: Callable[[str], None] = lambda text: None
 
     def __post_init__(self) -> None:
         if self.options:
@@ -103,13 +103,13 @@ class Runner:
         Exception
             What the runner raises where the job has failed or was cancelled.
         """
-        began, said = time.monotonic(), ""
+        began, before = time.monotonic(), ""
         result = pipeline.run()
         while not self.embedded:
             state = result.state
-            if state != said:
-                self.tell(f"{state.lower()} after {time.monotonic() - began:.0f} s")
-                said = state
+            if state != before:
+                self.report(f"{state.lower()} after {time.monotonic() - began:.0f} s")
+                before = state
             if PipelineState.is_terminal(state):
                 break
             time.sleep(_LOOK)
@@ -120,7 +120,7 @@ class Runner:
 
         Examples
         --------
-        >>> said = "Traceback ...\\nsotto.errors.DrainError: no log [while running 'Read']"
+        >>> said = "Traceback ...\\nsotto.errors.AggregationError: no log [while running 'Read']"
         >>> Runner().reason(RuntimeError(f"Error received from SDK harness: {said}\\n at java"))
         'no log'
         """
@@ -167,10 +167,10 @@ def _add_those_of(endpoint: str, timeout: int, parser: argparse.ArgumentParser) 
     """Add to a parser the options that a job server describes, as Beam does when it submits."""
     try:
         service = job_server.ExternalJobServer(endpoint, timeout).start()
-        asked = beam_job_api_pb2.DescribePipelineOptionsRequest()
-        described = service.DescribePipelineOptions(asked, timeout=timeout).options
+        request = beam_job_api_pb2.DescribePipelineOptionsRequest()
+        described = service.DescribePipelineOptions(request, timeout=timeout).options
     except (grpc.RpcError, grpc.FutureTimeoutError) as error:
-        raise DrainError(f"no job server answers at {endpoint} (--job_endpoint)") from error
+        raise AggregationError(f"no job server answers at {endpoint} (--job_endpoint)") from error
     for option in described:
         flag = option.type == beam_job_api_pb2.PipelineOptionType.BOOLEAN
         with suppress(argparse.ArgumentError):  # Beam's Python has it too.

@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +20,27 @@ import apache_beam as beam
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.graph import build
-from pipelines.beam.partitions import (
-    LogPartitions,
-    Partitions,
-    ReportTopics,
-    RequeueTopic,
-)
 from pipelines.beam.plans import PlansFolder, keep_since, load_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.stream import Stream
-from pipelines.beam.writing import (
-    DocumentsToDatabase,
-    DocumentsToTopic,
-    RejectsToFolder,
-    RejectsToTopic,
-)
-from pipelines.estimation.rows import Candidates
-from pipelines.sources.base import EmbeddedLog
+from pipelines.beam.writing import Write
+from pipelines.sinks.base import Sink
+from pipelines.sinks.kafka import DocumentsSink, RejectsSink
+from pipelines.sinks.quarantine import RejectsFolder
+from pipelines.sinks.sql import SqlSink
+from pipelines.sources.base import Source
+from pipelines.sources.kafka import ReportEpochs, RequeueTopic
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -91,21 +85,21 @@ class Topics:
             for kind in ("estimates", "quarantine"):
                 found.check_sink(SinkTopic(self.name, kind), stay)
 
-    def sources(self) -> list[Partitions]:
+    def sources(self) -> list[Source]:
         """Return what is read."""
         first = min(topic.epoch for topic in self.topics)
         return [
-            ReportTopics(self.broker, self.name, first),
+            ReportEpochs(self.broker, self.name, first),
             RequeueTopic(self.broker, str(SinkTopic(self.name, "requeue"))),
         ]
 
-    def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
+    def sinks(self, job: str) -> tuple[Sink, Sink]:
         """Return what writes documents, and what writes rejects."""
         estimates = str(SinkTopic(self.name, "estimates"))
         rejected = str(SinkTopic(self.name, "quarantine"))
         return (
-            DocumentsToTopic(self.broker, estimates),
-            RejectsToTopic(self.broker, rejected, job),
+            DocumentsSink(self.broker, estimates),
+            RejectsSink(self.broker, rejected, job),
         )
 
 
@@ -132,32 +126,19 @@ class Log:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is none.
         """
         EmbeddedLog(self.path).open(registry)
 
-    def sources(self) -> list[Partitions]:
+    def sources(self) -> list[Source]:
         """Return what is read."""
-        return [LogPartitions(str(self.path.resolve()))]
+        return [EmbeddedLog(self.path.resolve())]
 
-    def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
+    def sinks(self, job: str) -> tuple[Sink, Sink]:
         """Return what writes documents, and what writes rejects."""
         folder = str(self.quarantine.resolve())
-        return DocumentsToDatabase(self.database, job), RejectsToFolder(folder)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a job's folder knows beside its plans.
-
-    Parameters
-    ----------
-    name : str
-        Random; the documents carry it.
-    """
-
-    name: str
+        return SqlSink(self.database, job), RejectsFolder(folder)
 
 
 class JobFolder:
@@ -178,56 +159,58 @@ class JobFolder:
         """The plans that the job has had."""
         return StoredPlans(self.path / "plans")
 
-    def job(self) -> Job | None:
-        """Return the job of the folder; None if none has been submitted.
+    def job(self) -> str | None:
+        """Return the random name that the job's documents carry; None if none was submitted.
 
         Raises
         ------
-        DrainError
+        AggregationError
             The folder is damaged.
         """
         try:
-            value = load(self._file.read_bytes(), str(self._file), FORMAT)
+            value = load_document(self._file.read_bytes(), str(self._file), FORMAT)
         except FileNotFoundError:
             return None
-        return Job(value["name"])
+        return str(value["name"])
 
     def begin(
         self,
         plans: Sequence[CompiledPlan],
         candidates: Candidates,
-        before: Job | None,
+        before: str | None,
         *,
         anew: bool,
-    ) -> Job:
-        """Return the job that is submitted; note it, and its plans, first.
+    ) -> str:
+        """Return the name of the job that is submitted; note it, and its plans, first.
 
         Parameters
         ----------
         plans, candidates
-        before : Job or None
-            What :meth:`job` has said.
+        before : str or None
+            As of :meth:`job`.
         anew : bool
 
         Raises
         ------
-        DrainError
+        AggregationError
             It has been submitted since, by somebody else.
         """
-        job = Job(secrets.token_hex(8)) if before is None or anew else before
+        job = secrets.token_hex(8) if before is None or anew else before
         (self.path / "plans").mkdir(parents=True, exist_ok=True)
         lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.job() != before:
-                raise DrainError(f"the job in {self.path} has just been submitted by somebody else")
+                raise AggregationError(
+                    f"the job in {self.path} has just been submitted by somebody else"
+                )
             if before is None or anew:
                 # All of these are there from the first.
                 keep_since(self.path / "plans", {})
                 self.plans.keep(plans, candidates)
             else:
                 self.keep(plans, candidates)
-            files.replace(self._file, dump({"format": FORMAT, **asdict(job)}))
+            files.replace(self._file, dump_document({"format": FORMAT, "name": job}))
         finally:
             os.close(lock)
         return job
@@ -240,13 +223,13 @@ class JobFolder:
             keep_since(self.path / "plans", {**load_since(self.path / "plans"), **new})
         self.plans.keep(plans, candidates)
 
-    def forget(self, job: Job, before: Job | None) -> None:
+    def forget(self, job: str, before: str | None) -> None:
         """Have a job not been submitted, since the engine has not taken it."""
         if self.job() == job:
             if before is None:
                 self._file.unlink()
             else:
-                files.replace(self._file, dump({"format": FORMAT, **asdict(before)}))
+                files.replace(self._file, dump_document({"format": FORMAT, "name": before}))
 
 
 def submit(
@@ -294,7 +277,7 @@ def submit(
     goes_on = any(each.partition("=")[0] in _GOING_ON for each in options)
     before = folder.job()
     if before is not None and not (goes_on or anew):
-        raise DrainError(
+        raise AggregationError(
             f"the job in {folder.path} has run before: without its state it would count everything "
             "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
             "which counts from the beginning under a new name"
@@ -305,18 +288,18 @@ def submit(
             "under the job's name of before, would never be published under a new name"
         )
     if goes_on and before is None:
-        raise DrainError(
+        raise AggregationError(
             f"no job has run from {folder.path}: --savepoint_path goes with the folder of the job "
             "whose state it is, which holds the name of what that has published"
         )
     io.check(registry)
     job = folder.begin(registry.plans, strings, before, anew=anew)
-    stream = Stream(job.name, PlansFolder(str(folder.path / "plans")), **settings)
-    pipeline = runner.pipeline(f"sotto-{job.name}")
+    stream = Stream(job, PlansFolder(str(folder.path / "plans")), **settings)
+    pipeline = runner.pipeline(f"sotto-{job}")
     documents, rejects = build(pipeline, stream, io.sources())
-    to_documents, to_rejects = io.sinks(job.name)
-    documents | "Write documents" >> beam.ParDo(to_documents)
-    rejects | "Write rejects" >> beam.ParDo(to_rejects)
+    to_documents, to_rejects = io.sinks(job)
+    documents | "Write documents" >> beam.ParDo(Write(to_documents))
+    rejects | "Write rejects" >> beam.ParDo(Write(to_rejects))
     try:
         return pipeline.run()
     except Exception:
@@ -347,12 +330,12 @@ def _unbounded(runner: Runner) -> Runner:
     given = {each.partition("=")[0] for each in runner.options}
     more = [*FLINK, f"--sdk_worker_parallelism={runner.parallelism}"] if runner.flink else []
     more = [each for each in more if each.partition("=")[0] not in given]
-    return Runner((*runner.options, *more, "--streaming"), runner.tell)
+    return Runner((*runner.options, *more, "--streaming"), runner.report)
 
 
 #: Options by which runners go on with a job's state.
 _GOING_ON = ("--savepoint_path", "--update")
-#: What Flink is told unless the command line says otherwise. Operators that are not chained, and a
+#: Options for Flink unless the command line has them. Operators that are not chained, and a
 #: maximum of parallelism that never changes, are what lets a savepoint be restored with another
 #: parallelism. The bare flag turns chaining off; the last name is spelt as Beam spells it.
 #: Output that a bundle still has when a checkpoint begins would be kept in the checkpoint, under

@@ -7,27 +7,25 @@ the job finds duplicates.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipelines.sinks.quarantine_records import Record, check_reasons, parse, plan_of, requeue_record
-from pipelines.sources.records import PATIENCE
-from pipelines.sources.whole_topics import records
+from pipelines.sinks.quarantine import Record, check_reasons, parse, plan_of, requeue_record
+from pipelines.sources.kafka_reader import PATIENCE, read_to_end
 from sotto.errors import BrokerError, FormatError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.producers import end_producer, make_producer
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import MAX_BATCH
+from sotto.kafka.topics import MAX_BATCH, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
 if TYPE_CHECKING:
-    from kafka import KafkaProducer
+    pass
 
 #: Records sent and not acknowledged.
 _IN_FLIGHT = 1000
@@ -101,7 +99,7 @@ class RequeueTopics:
         Parameters
         ----------
         progress : callable
-            Told how many records of quarantine have been read, and how many there are.
+            Called with how many records of quarantine have been read, and how many there are.
 
         Raises
         ------
@@ -109,9 +107,7 @@ class RequeueTopics:
             The topics cannot be used, and what to do.
         """
         found = Found()
-        with closing(self._curable(found, progress)) as curable:
-            for _ in curable:
-                pass
+        deque(self._curable(found, progress), maxlen=0)
         return found
 
     def requeue(self, progress: Callable[[int, int], None]) -> Found:
@@ -134,7 +130,14 @@ class RequeueTopics:
             with closing(self._curable(found, progress)) as curable:
                 for record, rows in curable:
                     if plan_of(record.value) in self._plans:
-                        sent.append((self._send(producer, record), rows))
+                        future = producer.send(
+                            str(self.target),
+                            key=record.key,
+                            value=record.value,
+                            headers=list(record.headers),
+                            timestamp_ms=record.timestamp,
+                        )
+                        sent.append((future, rows))
                     if len(sent) >= _IN_FLIGHT:
                         found.given_back += _acknowledged(sent)
                         sent = []
@@ -148,15 +151,6 @@ class RequeueTopics:
             end_producer(producer)
         return found
 
-    def _send(self, producer: KafkaProducer, record: Record) -> Any:
-        return producer.send(
-            str(self.target),
-            key=record.key,
-            value=record.value,
-            headers=list(record.headers),
-            timestamp_ms=record.timestamp,
-        )
-
     def _curable(
         self, found: Found, progress: Callable[[int, int], None]
     ) -> Generator[tuple[Record, int]]:
@@ -166,10 +160,10 @@ class RequeueTopics:
             target = topics.check_sink(self.target, self._stay).partitions
         back = {
             (dict(record.headers).get("job"), record.key)
-            for record in records(self._broker, str(self.target), target)
+            for record in read_to_end(self._broker, str(self.target), target)
         }
         seen: set[tuple[bytes, bytes]] = set()
-        for record in records(self._broker, str(self.origin), origin, progress):
+        for record in read_to_end(self._broker, str(self.origin), origin, progress):
             try:
                 entry = parse(record.key, record.value, record.headers)
             except FormatError:

@@ -1,4 +1,4 @@
-"""Asks a broker for its topics of reports, and makes them."""
+"""The topics of a cluster: found, checked and created."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sotto.errors import BrokerError, ParameterError
 from sotto.kafka.access import Grant, allow
 from sotto.kafka.brokers import Broker, make_client, require_client, require_version
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.sinktopics import faults as sink_faults
-from sotto.kafka.sinktopics import settings_for as sink_settings
-from sotto.kafka.topics import FoundTopic, ReportTopic, faults, settings_for
+from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -46,33 +43,34 @@ class Topics:
         return tuple(sorted(found, key=lambda topic: (topic.epoch, topic.partitions)))
 
     def find(self, topic: ReportTopic) -> FoundTopic:
-        """Return what the broker says of a topic.
+        """Return the description of a topic.
 
         Raises
         ------
         BrokerError
-            It is not there.
+            It does not exist.
         """
-        if topic not in self.epochs(topic.name):
-            others = ", ".join(map(str, self.epochs(topic.name)))
+        known = self.epochs(topic.name)
+        if topic not in known:
+            others = ", ".join(map(str, known))
             there = f"; there are {others}" if others else ""
             raise BrokerError(
-                f"there is no topic {topic}{there}: make it with sotto topics create, "
+                f"there is no topic {topic}{there}: create it with sotto topics create, "
                 "or correct the name"
             )
         return self._described(str(topic))
 
     def find_sink(self, topic: SinkTopic) -> FoundTopic:
-        """Return what the broker says of a topic beside those of reports.
+        """Return the description of a topic beside those of reports.
 
         Raises
         ------
         BrokerError
-            It is not there.
+            It does not exist.
         """
         if str(topic) not in self._admin.list_topics():
             raise BrokerError(
-                f"there is no topic {topic}: make it with sotto topics create {topic.name} "
+                f"there is no topic {topic}: create it with sotto topics create {topic.name} "
                 "--sinks, or correct the name"
             )
         return self._described(str(topic))
@@ -89,52 +87,48 @@ class Topics:
 
         (described,) = self._admin.describe_topics([name])
         resource = ConfigResource(ConfigResourceType.TOPIC, name)
-        says: dict[str, dict[str, Any]] = self._admin.describe_configs(
+        settings: dict[str, dict[str, Any]] = self._admin.describe_configs(
             [resource], config_filter="all"
         )["topic"][name]
         return FoundTopic(
             partitions=len(described["partitions"]),
             replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
-            settings={name: str(setting["value"]) for name, setting in says.items()},
+            settings={name: str(setting["value"]) for name, setting in settings.items()},
             id=str(described["topic_id"]),
         )
 
-    def check(self, topic: ReportTopic, horizon: int, *, draining: bool = False) -> FoundTopic:
-        """Return what the broker says of a topic that can be used.
+    def check(self, topic: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
+        """Return the description of a topic that can be used.
 
         Parameters
         ----------
         topic : ReportTopic
         horizon : int
             Milliseconds for which plans accept reports of an event.
-        draining : bool
+        reading : bool
             Whether the topic is only read, whatever partitions were added to it.
 
         Raises
         ------
         BrokerError
-            It is not there, or something keeps it from being used: all of that, a line each.
+            It does not exist, or it cannot be used: all reasons, a line each.
         """
         found = self.find(topic)
-        if wrong := faults(topic, found, horizon, draining=draining):
-            raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
-        return found
+        return _usable(topic, found, topic.faults(found, horizon, reading=reading))
 
     def check_sink(self, topic: SinkTopic, stay: Stay) -> FoundTopic:
-        """Return what the broker says of a topic beside those of reports that can be used.
+        """Return the description of a topic beside those of reports that can be used.
 
         Raises
         ------
         BrokerError
-            It is not there, or something keeps it from being used: all of that, a line each.
+            It does not exist, or it cannot be used: all reasons, a line each.
         """
         found = self.find_sink(topic)
-        if wrong := sink_faults(topic, found, stay):
-            raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
-        return found
+        return _usable(topic, found, topic.faults(found, stay))
 
     def create_sink(self, topic: SinkTopic, partitions: int, replicas: int, stay: Stay) -> bool:
-        """Make a topic beside those of reports; False if it is there already.
+        """Create a topic beside those of reports; False if it exists already.
 
         Raises
         ------
@@ -143,11 +137,11 @@ class Topics:
         """
         if str(topic) in self._admin.list_topics():
             return False
-        self._make(str(topic), partitions, replicas, sink_settings(topic, stay))
+        self._make(str(topic), partitions, replicas, topic.settings(stay))
         return True
 
     def create(self, topic: ReportTopic, replicas: int, retention: int) -> bool:
-        """Make a topic; False if it is there already.
+        """Create a topic; False if it exists already.
 
         Parameters
         ----------
@@ -170,9 +164,9 @@ class Topics:
             if other.epoch >= topic.epoch:
                 raise BrokerError(
                     f"{other} is there already: the number of partitions changes with a new "
-                    f"epoch alone; drain it, then create epoch {known[-1].epoch + 1}"
+                    f"epoch alone; aggregate it, then create epoch {known[-1].epoch + 1}"
                 )
-        self._make(str(topic), topic.partitions, replicas, settings_for(retention))
+        self._make(str(topic), topic.partitions, replicas, topic.settings(retention))
         return True
 
     def allow(self, wanted: tuple[Grant, ...]) -> None:
@@ -197,10 +191,16 @@ class Topics:
         (made,) = answer["topics"]
         if made["error_code"]:
             raise BrokerError(
-                f"topic {name} was not made: the broker says: "
+                f"topic {name} was not created; the broker answered: "
                 f"{made['error_message'] or 'error ' + str(made['error_code'])}"
             )
         self._admin.wait_for_topics([name], timeout_ms=_PATIENCE_MS)
+
+
+def _usable(topic: ReportTopic | SinkTopic, found: FoundTopic, faults: list[str]) -> FoundTopic:
+    if faults:
+        raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in faults))
+    return found
 
 
 @contextmanager

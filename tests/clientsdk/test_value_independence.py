@@ -34,7 +34,7 @@ from clientsdk import (
 from clientsdk.testing import FakeClock, SeededClient
 from clientsdk.transactions import READ
 from sotto.errors import StoreError, ValueTypeError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 try:
     import numpy as np

@@ -7,8 +7,7 @@ import math
 import pytest
 from statistical import check_normal, check_variance
 
-from examples.gradual.__main__ import main
-from examples.gradual.experiments import (
+from examples.gradual.__main__ import (
     BITS,
     KINDS,
     LADDER,
@@ -16,12 +15,13 @@ from examples.gradual.experiments import (
     SAMPLE,
     attack_rows,
     chains_of,
+    main,
     noisy_epsilons,
     share_rows,
     variance_rows,
 )
-from mechanisms.papers.estimation import response_shares
-from mechanisms.papers.noisy_sampling import noisy_sampling_epsilon
+from mechanisms.papers.gradual_release.formulas import response_shares
+from mechanisms.planner.comparison import noisy_sampling_epsilon
 from mechanisms.testing import SeededSource
 
 SEED, REPEATS = 7, 200

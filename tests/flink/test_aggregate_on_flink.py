@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.drain import plan, write
+from benchmarks.reports import plan, weeks, write
 from deploy.flink.cluster import LocalFlink
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ class World:
         self.folder, self.log = folder, folder / "log"
         self.plan = folder / "plan.json"
         self.plan.write_bytes(plan().to_json())
-        write(self.log, plan(), REPORTS)
+        write(self.log, weeks(plan(), REPORTS))
         empty = StateDirectory(folder / "empty")
         with empty.lock():
             empty.open()
@@ -40,7 +40,7 @@ class World:
 
     def embedded(self) -> Path:
         state = self.state("embedded")
-        assert drain(self.log, state, [plan()], max_reports=MAX_REPORTS).drains == 2
+        assert aggregate(self.log, state, [plan()], max_reports=MAX_REPORTS).runs == 2
         return state
 
     def command(self, state: Path, *options: str) -> list[str]:

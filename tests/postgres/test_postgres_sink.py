@@ -8,7 +8,7 @@ import string
 import pytest
 import sqlalchemy as sql
 from sink_documents import Feed, held, values, window
-from test_sink_database import (  # noqa: F401
+from test_document_database import (  # noqa: F401
     database,
     feed,
     test_a_window_without_estimates_goes_and_does_not_come_back,
@@ -17,7 +17,7 @@ from test_sink_database import (  # noqa: F401
     test_what_is_published_is_what_the_tables_hold,
 )
 
-from pipelines.sinks.database import Applied
+from pipelines.sinks.sql import Applied
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mechanisms.chains.finite import FiniteChain
-from mechanisms.degradation import degradation
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro
 from mechanisms.ordinal.brr import (
@@ -25,6 +24,7 @@ from mechanisms.ordinal.brr import (
 )
 from mechanisms.ordinal.losses import equidistant, jaccard
 from mechanisms.ordinal.search import equidistant_size
+from mechanisms.papers.gradual_release.channels import degradation
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource

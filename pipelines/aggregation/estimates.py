@@ -1,0 +1,188 @@
+"""All that the counts of a window tell about a metric, by its type; the formulas are elsewhere.
+
+Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
+``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
+``mean`` of each coordinate of a vector; ``string``, ``missing`` and ``unexplained`` of a string
+metric. ``display`` is the Norm-Sub value of what sums to one: it stands beside the estimate, and
+the interval does not belong to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import sqrt
+from typing import Any
+
+from mechanisms.category.oracle import share_items
+from mechanisms.estimate import Estimate
+from mechanisms.items import Item, Method
+from mechanisms.ladders import Ladder
+from mechanisms.number.numeric import NumericEstimates, numeric
+from mechanisms.number.strata import EXPECTED_REPORTS
+from mechanisms.ordinal.estimates import ordinal_items
+from mechanisms.survey.estimates import survey_share
+from mechanisms.survey.ladders import SurveyLadder
+from mechanisms.top_item.top_item import TopItemLadder
+from mechanisms.vector.coordinates import CoordinatesLadder
+from mechanisms.vector.means import vector_means
+from mechanisms.vector.sampled_hybrid import SampledHybridLadder
+from mechanisms.vector.sampled_vector import SampledVectorLadder
+from pipelines.aggregation.counts import Matrix
+from sotto.design.noise import noise_of
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+
+def estimate(
+    metric: CompiledMetric, counts: Matrix, candidates: Sequence[str], least: int = 1
+) -> Iterator[Item]:
+    """Yield all that the counts of a window tell about a metric; at least one item.
+
+    Parameters
+    ----------
+    metric : CompiledMetric
+    counts : (levels, length) int64
+    candidates : sequence of str
+        For a string metric.
+    least : int
+        The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
+    """
+    if not isinstance(metric.mechanism, Ladder):
+        return metric.mechanism.estimate(counts, metric.context(candidates, least))
+    stratum = max(EXPECTED_REPORTS, least)
+    if metric.type == "number":
+        return _number(metric, counts, stratum)
+    if metric.type == "vector":
+        return _vector(metric, counts, stratum)
+    return _BY_TYPE[metric.type](metric, counts)
+
+
+def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
+    """Return how many reports of each level the counts of a window are of."""
+    if not isinstance(metric.mechanism, Ladder):
+        return metric.mechanism.reports_by_level(counts, items)
+    if isinstance(metric.mechanism, CoordinatesLadder):
+        answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
+        return answers
+    return list(items[0].estimate.reports_by_level)
+
+
+def _ordinals(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    return ordinal_items(metric.mechanism, counts, metric.context())
+
+
+def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
+    assert isinstance(metric.mechanism, TopItemLadder)
+    found = share_items(metric.mechanism.frequencies(counts), metric.context())
+    if metric.mechanism.name != "permute_and_flip":
+        yield from found
+        return
+    for item in found:
+        # How many devices must have an item for it to be noticed depends on their other items.
+        named = replace(item.estimate, detection_floor=None)
+        yield replace(item, estimate=named, method=Method.BIASED)
+
+
+def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
+    assert isinstance(metric.mechanism, SurveyLadder)
+    yield Item("share", "yes", survey_share(metric.mechanism, counts))
+
+
+def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
+    assert metric.range is not None
+    found = numeric(metric.mechanism, counts, *metric.range, stratum=stratum)
+    yield Item("mean", "", found.mean, metric.unit)
+    if found.missing is not None:
+        yield Item("missing", "", found.missing)
+    method = Method.SMOOTHED if found.smoothed else Method.MONOTONE
+    for probability, each in (found.quantiles or {}).items():
+        yield Item("quantile", repr(probability), each, metric.unit, method=method)
+    for number, each in enumerate(found.bit_means or (), start=1):
+        yield Item("bit", str(number), each)
+    yield from _distribution(found, method)
+
+
+def _distribution(found: NumericEstimates, method: Method) -> Iterator[Item]:
+    if found.cdf is None:
+        return
+    columns = (found.cdf.grid, found.cdf.values, found.cdf.standard_errors)
+    for at, value, error in zip(*(column.tolist() for column in columns), strict=True):
+        point = Estimate(value, error, found.mean.n, found.mean.reports_by_level)
+        yield Item("cdf", repr(at), point, method=method)
+
+
+def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
+    assert isinstance(metric.mechanism, SampledVectorLadder | SampledHybridLadder)
+    assert metric.range is not None
+    # An answer is about one coordinate: its n is that of the answers about it.
+    found = vector_means(metric.mechanism, counts, *metric.range, stratum=stratum)
+    for number, each in enumerate(found, start=1):
+        yield Item("mean", str(number), each, metric.unit)
+
+
+_BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
+    "ordinal": _ordinals,
+    "survey": _survey,
+    "top_item": _top_items,
+}
+
+
+def design_effect(plan: CompiledPlan, metric: CompiledMetric) -> float:
+    """Return by what factor the variance of an estimate of a metric is larger, at most.
+
+    Returns
+    -------
+    float
+        ``1 + (k - 1) r`` for a constant metric, k being the most periods that a window has a part
+        of, and r the part of a report's noise that is the permanent response's; 1 for others.
+
+    Notes
+    -----
+    A report's contribution has, given the permanent response, that one's contribution as its
+    mean. So r is the ratio of their variances, and 1 where that is not known.
+
+    References
+    ----------
+    L. Kish, "Survey Sampling", Wiley 1965, section 5.4 (clusters of equal size).
+    """
+    if metric.kind != "constant" or (periods := plan.periods_in(metric)) == 1:
+        return 1.0
+    return 1 + (periods - 1) * _shared(metric)
+
+
+def _shared(metric: CompiledMetric) -> float:
+    """Return the part of the noise of the last rung that is sent that all reports share."""
+    if metric.type not in ("category", "boolean", "survey"):
+        return 1.0
+    levels = metric.sent, metric.sent - 1
+    if metric.spec["name"] == "hadamard":
+        last_no, sent_no = (_within_block(metric.mechanism, level) for level in levels)
+        return min(last_no / sent_no, 1.0)
+    last, sent = (noise_of(metric.mechanism, level) for level in levels)
+    if last is None or sent is None:
+        return 1.0
+    return min(max(last.no / sent.no, last.yes / sent.yes), 1.0)
+
+
+def _within_block(mechanism: Any, level: int) -> float:
+    """Return the noise of a no in the block of the true category, which shares most of it.
+
+    That of any no, an average over blocks, shares less. A report is in that block with p + q, and
+    in another one with 2 q, the smaller part of which is the permanent response's.
+    """
+    p, q = mechanism.exact(level)[0]
+    return float((p + q) / (p - q) ** 2)
+
+
+def widened(estimate: Estimate, effect: float) -> Estimate:
+    """Return an estimate whose variance is so many times larger, with a normal interval."""
+    if effect == 1:
+        return estimate
+    floor = estimate.detection_floor
+    return replace(
+        estimate,
+        standard_error=estimate.standard_error * sqrt(effect),
+        detection_floor=None if floor is None else floor * sqrt(effect),
+        region=None,
+    )

@@ -1,0 +1,197 @@
+"""A runner is an option: what goes on to Beam, and what is refused."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+from committed_states import committed, counted, projected
+from fake_kafka import FakeCluster, copied, install
+from report_logs import faulty, honest, write
+from run_reference import expected
+from step_plans import plans, registry
+
+from pipelines.beam.runners import EMBEDDED, Runner
+from pipelines.bounded import job
+from pipelines.bounded.run import aggregate
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from sotto.cli import main
+from sotto.errors import AggregationError, ParameterError
+
+PORTABLE = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
+#: A job server of Beam's own, in this process.
+HERE = (*PORTABLE, "--job_endpoint=embed")
+
+
+class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
+    """Says which options it knows, and nothing else."""
+
+    def DescribePipelineOptions(self, request: object, context: object) -> object:  # noqa: N802
+        kinds = beam_job_api_pb2.PipelineOptionType
+        return beam_job_api_pb2.DescribePipelineOptionsResponse(
+            options=[
+                beam_job_api_pb2.PipelineOptionDescriptor(name=name, type=kind)
+                for name, kind in (
+                    ("state_backend", kinds.STRING),
+                    ("object_reuse", kinds.BOOLEAN),
+                    ("parallelism", kinds.INTEGER),
+                )
+            ]
+        )
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = grpc.server(ThreadPoolExecutor(1))
+    beam_job_api_pb2_grpc.add_JobServiceServicer_to_server(JobServer(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(0).wait()
+
+
+def test_jobs_run_in_this_process_unless_a_runner_is_named() -> None:
+    assert EMBEDDED.embedded
+    assert Runner(("--runner", "FnApiRunner")).embedded
+    assert Runner(("--runner=fnapi", "--direct_num_workers=1")).embedded
+    assert not Runner(HERE).embedded
+
+
+def test_options_of_a_job_server_are_known_too(endpoint: str) -> None:
+    where = f"--job_endpoint={endpoint}"
+    options = (*PORTABLE, where, "--state_backend", "rocksdb", "--object_reuse", "--parallelism=2")
+    assert Runner(options).options == options
+    with pytest.raises(ParameterError, match="--state_bakend=rocksdb is neither an option of"):
+        Runner((*PORTABLE, where, "--state_bakend=rocksdb"))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--parallel 2", "--parallel is neither an option of this command nor one that Beam"),
+        ("--parallelism two", "Beam does not take these options: .* invalid int value: 'two'"),
+        ("--runner DirectRunner", "downloads an engine: leave --runner out for the embedded"),
+        ("--runner direct", "downloads an engine"),
+        ("--runner SwitchingDirectRunner", "downloads an engine"),
+        ("--runner PrismRunner", "downloads its engine unless --prism_location says where"),
+        ("--runner FlinkRunner", "unless --flink_job_server_jar says where it is: give that, or"),
+        ("--runner SparkRunner", "unless --spark_job_server_jar says where it is"),
+        ("--runner PortableRunner", "goes with --job_endpoint HOST:PORT"),
+        ("--job_endpoint localhost:1", "--job_endpoint goes with --runner PortableRunner"),
+        ("--runner PortableRunner --job_endpoint localhost:1", "--environment_type says how"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: str, why: str) -> None:
+    with pytest.raises(ParameterError, match=why):
+        Runner(tuple(options.split()))
+
+
+def test_a_job_server_that_does_not_answer_is_told() -> None:
+    options = (*PORTABLE, "--job_endpoint=127.0.0.1:1", "--job_server_timeout=1", "--unknown=1")
+    with pytest.raises(AggregationError, match="no job server answers at 127"):
+        Runner(options)
+
+
+def test_the_command_passes_on_what_is_not_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(plans()[0].to_json())
+    ours = [
+        "aggregate",
+        "--plan",
+        str(plan),
+        "--log",
+        str(tmp_path),
+        "--state",
+        str(tmp_path / "s"),
+    ]
+    for theirs in (["--bogus", "3"], ["--", "--bogus", "3"]):
+        assert main([*ours, *theirs]) == 2
+        assert "--bogus is neither an option of this command" in capfd.readouterr().err
+    assert main([*ours, "--direct_num_workers", "1", "--", "--runner=FnApiRunner"]) == 0
+    with pytest.raises(SystemExit):
+        main(["estimates", "--database", "x", "--runner=FnApiRunner"])
+    assert "unrecognized arguments: --runner=FnApiRunner" in capfd.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("runners") / "log", honest(10, 3, 11) + faulty(12))
+
+
+def test_another_runner_makes_the_same_files(log: Path, tmp_path: Path) -> None:
+    """With Beam's job service and its workers, as an engine has them; here in this process."""
+    directory = StateDirectory(tmp_path / "one")
+    with directory.lock():
+        directory.open()
+    shutil.copytree(directory.path, tmp_path / "other")
+    said: list[str] = []
+    aggregate(log, directory.path, plans(), max_reports=100)
+    aggregate(log, tmp_path / "other", plans(), max_reports=100, runner=Runner(HERE, said.append))
+    assert committed(directory.path) == committed(tmp_path / "other")
+    assert projected(directory.path) == projected(tmp_path / "other")
+    assert said[-1].startswith("done after ")
+
+
+def test_workers_read_topics_by_themselves(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver has kept of a topic is of no use to them, and is let go."""
+    cluster = FakeCluster("reports-e1-p2")
+    install(monkeypatch, cluster)
+    copied(log, cluster)
+    source = cluster.source()
+    aggregate(source, tmp_path / "state", plans(), runner=Runner(HERE))
+    assert counted(tmp_path / "state") == expected(log, registry()).counts
+    assert aggregate(source, tmp_path / "state", plans()).runs == 0
+
+
+def test_what_a_worker_raises_is_the_reason(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "create", full)
+    wanted = r"^the run was not committed: \[Errno 28\] No space left on device$"
+    with pytest.raises(AggregationError, match=wanted):
+        aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
+
+
+def test_workers_that_do_not_reach_the_files_are_told_of(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(*_: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(files, "create", nowhere)
+    monkeypatch.setattr(job, "PATIENCE", 1.0)
+    with pytest.raises(
+        AggregationError, match=r"the job has left nothing in .*/attempts/.*: all workers"
+    ):
+        aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
+
+
+def test_what_a_worker_finds_is_the_reason(log: Path, tmp_path: Path) -> None:
+    """And the run stays undertaken."""
+    state = tmp_path / "state"
+    stops = iter([False, True])
+    aggregate(log, state, plans(), max_reports=60, stop=lambda: next(stops))
+    kept = {path: path.read_bytes() for path in (state / "logs").iterdir()}
+    for path in kept:
+        path.write_bytes(b"damaged")
+    with pytest.raises(AggregationError, match=r"logs/.* is damaged \(.*\): restore it"):
+        aggregate(log, state, plans(), runner=Runner(HERE))
+    assert (state / "intent.json").exists()
+    for path, content in kept.items():
+        path.write_bytes(content)
+    assert aggregate(log, state, plans(), runner=Runner(HERE)).runs == 1
+    assert not (state / "intent.json").exists()

@@ -1,0 +1,121 @@
+"""One version of a plan has one fingerprint at an aggregator, in one run and in all later ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from committed_states import projected
+from report_logs import START, Device, write
+from step_plans import DAY, category, plan
+
+from mechanisms.frozen import replace
+from pipelines.bounded.run import aggregate
+from pipelines.requeue.state import requeue
+from pipelines.sinks.committed import projection
+from pipelines.storage.directory import StateDirectory
+from sotto.errors import AggregationError, PlanError
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+
+FIRST = plan(3, 4, category("colour", 3, 0.5, 1))
+#: What only devices that were given it say.
+MARKED = replace(FIRST, grace=2 * DAY)
+
+
+def log(folder: Path, under: CompiledPlan, reports: bool = True, seed: int = 1) -> Path:
+    device = Device(under, random.Random(seed))
+    folder.mkdir(exist_ok=True)
+    return write(folder, device.chain(under.metrics[0], START) if reports else [], lanes=1)
+
+
+@pytest.mark.parametrize("reports", [False, True], ids=["given", "counted"])
+def test_another_fingerprint_of_a_version_is_refused_in_a_later_run(
+    tmp_path: Path, reports: bool
+) -> None:
+    """Also where nothing was counted: the directory has seen the plan."""
+    source, state = log(tmp_path / "log", FIRST, reports), tmp_path / "state"
+    aggregate(source, state, [FIRST])
+    for again in (lambda: aggregate(source, state, [MARKED]), lambda: requeue(state, [MARKED])):
+        with pytest.raises(PlanError, match="plan step version 3 has two fingerprints") as caught:
+            again()
+        assert FIRST.fingerprint_hex in str(caught.value)
+        assert MARKED.fingerprint_hex in str(caught.value)
+    with pytest.raises(PlanError, match="has two fingerprints"):
+        aggregate(source, state, [FIRST, MARKED])
+    assert aggregate(source, state, [FIRST, replace(MARKED, version=4)]).runs == 0
+
+
+def test_a_plan_that_is_kept_and_damaged_is_named(tmp_path: Path) -> None:
+    source, state = log(tmp_path / "log", FIRST), tmp_path / "state"
+    aggregate(source, state, [FIRST])
+    kept = StateDirectory(state).plans.path(FIRST.fingerprint_hex)
+    kept.write_bytes(b"{}")
+    with pytest.raises(AggregationError, match=rf"{kept.name} is damaged"):
+        aggregate(source, state, [FIRST])
+
+
+def test_a_later_document_takes_the_place_of_an_earlier(tmp_path: Path) -> None:
+    """It is the same plan on the wire: what came under either counts once, in one window."""
+    later = replace(FIRST, owner="other@tests.example", expires=FIRST.expires + DAY, retention=DAY)
+    source, state = log(tmp_path / "log", FIRST), tmp_path / "state"
+    assert aggregate(source, state, [FIRST]).tally.counted == 1
+    directory = StateDirectory(state)
+    assert directory.plans.load(FIRST.fingerprint_hex) == FIRST
+    with_more = log(tmp_path / "more", later, seed=2)
+    (with_more / "lane-0").rename(source / "lane-more")
+    result = aggregate(source, state, [later])
+    assert (result.tally.counted, result.rejects) == (1, {})
+    assert directory.plans.load(FIRST.fingerprint_hex) == later
+    assert list(directory.manifest().plans) == [FIRST.fingerprint_hex]
+    assert directory.plans.load_all() == [later]
+
+
+def test_a_metric_that_two_versions_share_is_estimated_once(tmp_path: Path) -> None:
+    """Under the lowest version, of the reports of both; what differs stays apart."""
+    changed = category("shape", 4, 0.5, 1)
+    first = plan(1, 4, category("colour", 3, 0.5, 1), category("shape", 3, 0.5, 1))
+    later = replace(plan(2, 4, changed, category("colour", 3, 0.5, 1)), minimum_reports=2)
+    state, sources = tmp_path / "state", []
+    source = random.Random(1)
+    for under, number in ((first, 3), (later, 5)):
+        devices = [Device(under, source) for _ in range(number)]
+        messages = [
+            sent
+            for device in devices
+            for metric in under.metrics
+            for sent in device.chain(metric, START)
+        ]
+        sources.append(write(tmp_path / f"log-{under.version}", messages, lanes=1))
+    log = tmp_path / "log"
+    log.mkdir()
+    (sources[0] / "lane-0").rename(log / "lane-1")
+    aggregate(log, state, [first])
+    (sources[1] / "lane-0").rename(log / "lane-2")
+    aggregate(log, state, [first, later])
+    windows = projected(state)["windows"]
+    found = sorted((w["metric"], w["version"], w["n"], w["minimum_reports"]) for w in windows)
+    assert found == [("colour", 1, 8, 2), ("shape", 1, 3, 1), ("shape", 2, 5, 2)]
+
+
+def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path: Path) -> None:
+    """Otherwise the same reports would stand under both; whoever follows is told so."""
+    first, later = (plan(version, 4, category("colour", 3, 0.5, 1)) for version in (1, 2))
+    state, log, source = tmp_path / "state", tmp_path / "log", random.Random(1)
+    log.mkdir()
+    given: list[CompiledPlan] = []
+    for under, number in ((later, 5), (first, 3)):
+        devices = [Device(under, source) for _ in range(number)]
+        messages = [sent for device in devices for sent in device.chain(under.metrics[0], START)]
+        made = write(tmp_path / f"log-{under.version}", messages, lanes=1)
+        (made / "lane-0").rename(log / f"lane-{under.version}")
+        given.append(under)
+        aggregate(log, state, given)
+    windows = projected(state)["windows"]
+    assert [(window["version"], window["n"]) for window in windows] == [(1, 8)]
+    directory = StateDirectory(state)
+    registry = Registry(given)
+    told = projection(directory, directory.manifest(), registry, {}, 1)
+    (rows,) = [windows for windows, _ in told.changed]
+    assert sorted((row["version"], row["n"]) for row in rows) == [(1, 8), (2, 0)]

@@ -1,0 +1,191 @@
+"""The exporter of a streaming job: what its sink has, and what is behind its offsets in Kafka."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from fake_kafka import FakeCluster, FakePartition, install
+from kafka import TopicPartition
+from step_plans import plans
+from watched import FakeDocuments, FakeStream, Watched, exposition, samples, sunk, value, watched
+
+from pipelines.exporter.catalogue import CATALOGUE
+from pipelines.exporter.database import Database
+from pipelines.exporter.health import Health, Readers
+from pipelines.exporter.lag import Lag, WatchedStream
+from pipelines.exporter.readings import Status, read
+from pipelines.sources.base import MissingError
+from pipelines.storage.directory import StateDirectory
+from sotto.errors import BrokerError
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import ReportTopic
+from sotto.log.writer import now_ms
+from sotto.plan.registry import Registry
+
+#: Of runs alone: generations, files, how old a run is.
+RUNS = {
+    name
+    for name in CATALOGUE
+    if name.startswith(("sotto_run_", "sotto_lag_")) or name == "sotto_database_behind_generations"
+}
+#: What depends on when and where it was read.
+OTHERS = {"sotto_source_status", "sotto_state_bytes", "sotto_database_bytes"}
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return watched(tmp_path_factory.mktemp("streaming"))
+
+
+@pytest.fixture
+def database(job: Watched, tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'sunk.db'}"
+    sunk(job.state, url)
+    return url
+
+
+def test_a_sink_s_database_says_what_the_job_s_own_does(job: Watched, database: str) -> None:
+    aggregated = samples(exposition(job.state))
+    streamed = samples(exposition(None, database=database, registry=Registry(plans())))
+    compared = {name for name in aggregated if not name.startswith("sotto_exporter_")}
+    compared -= RUNS | OTHERS
+    assert len(compared) > 25
+    for name in sorted(compared):
+        assert streamed.get(name) == aggregated[name], name
+    held = StateDirectory(job.state).manifest().states.values()
+    states = value(streamed, "sotto_state_bytes", part="states")
+    assert states == sum(each.size for each in held) > 0
+    # Files have an envelope besides, which a job's states have not.
+    assert 0 <= value(aggregated, "sotto_state_bytes", part="states") - states < 100 * len(held)
+    assert not set(streamed) & {name for name in RUNS if name.startswith("sotto_run_")}
+
+
+def test_budgets_need_the_plans(database: str) -> None:
+    streamed = samples(exposition(None, database=database))
+    assert "sotto_period_spent_max_epsilon" in streamed
+    assert "sotto_period_spent_max_ratio" not in streamed
+
+
+def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) -> None:
+    documents = FakeDocuments(end=1000, newest=now_ms() - 30_000)
+    stream = FakeStream()
+    found = samples(exposition(None, stream, database=database, documents=documents))
+    assert stream.asked == [StateDirectory(job.state).manifest().lanes]
+    for source in ("database", "log", "documents"):
+        assert value(found, "sotto_source_status", source=source, status="ok") == 1
+    assert value(found, "sotto_lag_records") == 7
+    assert value(found, "sotto_lag_partitions") == 1
+    for number, progress in enumerate(((12, 7), (5, 0))):
+        name = f"reports-e1-p2/{number}"
+        offset = value(found, "sotto_partition_offset", partition=name)
+        assert (offset, value(found, "sotto_partition_lag_records", partition=name)) == progress
+    assert value(found, "sotto_lag_seconds") == pytest.approx(60, abs=20)
+    assert value(found, "sotto_document_age_seconds") == pytest.approx(30, abs=20)
+    taken = 1000 - value(found, "sotto_sink_lag_records")
+    assert 0 < taken < 1000
+
+
+class Silent(FakeStream):
+    """A broker that takes its time not to answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def lag(self, taken: Mapping[str, int]) -> Lag:
+        self.go.wait(20)
+        raise BrokerError("nobody answers")
+
+
+def scraped(health: Health) -> dict[str, dict[tuple[str, ...], float]]:
+    """Return samples by name and labels."""
+    return {
+        family.name: {tuple(one.labels.values()): one.value for one in family.samples}
+        for family in health.collect()
+    }
+
+
+def test_a_silent_broker_keeps_nothing_else_from_being_told(database: str) -> None:
+    broker = Silent()
+    health = Health(Readers(None, Database(database, 100), broker).readings, 0.0, 0.5)
+    began = time.monotonic()
+    found = scraped(health)
+    assert time.monotonic() - began < 10
+    assert found["sotto_source_status"]["database", "ok"] == 1
+    assert found["sotto_exporter_deadline_exceeded"][()] == 1
+    assert "sotto_estimate" in found
+    broker.go.set()
+    limit = time.monotonic() + 10
+    while ("log", "unreadable") not in (found := scraped(health)["sotto_source_status"]):
+        assert time.monotonic() < limit
+    assert found["log", "unreadable"] == 1
+
+
+def test_what_nobody_foresaw_is_told_without_its_words() -> None:
+    def failing() -> Iterator[None]:
+        raise RuntimeError("a value of somebody's")
+
+    found = read(failing)
+    assert (found.status, found.problem) == (Status.DAMAGED, "RuntimeError")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    made = FakeCluster("reports-e1-p2")
+    install(monkeypatch, made)
+    for number in (0, 0, 0, 1):
+        made.partition(number).append(now_ms() - 60_000, b"any")
+    return made
+
+
+def lag_of(*offsets: int) -> Lag:
+    """Return the lag of a job that has read so far."""
+    stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
+    return stream.lag({f"reports-e1-p2@one/{at}": offset for at, offset in enumerate(offsets)})
+
+
+def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: FakeCluster) -> None:
+    found = lag_of(1, 1)
+    assert (found.records, found.lagging, found.size) == (2, 1, None)
+    assert found.oldest == cluster.partition(0).records[1].timestamp
+    assert found.partitions == {"reports-e1-p2/0": (1, 2), "reports-e1-p2/1": (1, 0)}
+    # A partition of which the job says nothing is not read at all.
+    assert lag_of(3).partitions["reports-e1-p2/1"] == (0, 1)
+
+
+def test_offsets_without_records_are_no_lag_of_a_job(cluster: FakeCluster) -> None:
+    """A transaction's marker takes an offset, and so did what was aborted or compacted."""
+    cluster.partition(0).end += 3 * cluster.batch
+    found = lag_of(3, 1)
+    assert (found.records, found.lagging, found.oldest) == (0, 0, None)
+    assert found.partitions["reports-e1-p2/0"] == (3, 0)
+
+
+def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:
+    requeue = TopicPartition("reports-requeue", 0)
+    cluster.partitions[requeue], cluster.ids["reports-requeue"] = FakePartition(), "two"
+    cluster.partitions[requeue].append(now_ms(), b"again", kind=0)
+    stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
+    taken = {"reports-e1-p2@one/0": 3, "reports-e1-p2@one/1": 1, "reports-requeue@two/0": 0}
+    assert stream.lag(taken).partitions["reports-requeue/0"] == (0, 1)
+    # Of a topic that was deleted and created again the offsets mean nothing: all is left to read.
+    cluster.ids["reports-requeue"] = "three"
+    assert stream.lag(taken | {"reports-requeue@two/0": 1}).partitions["reports-requeue/0"] == (
+        0,
+        1,
+    )
+
+
+def test_a_topic_that_is_gone_and_a_job_that_has_said_nothing_are_missing(
+    cluster: FakeCluster, job: Watched, tmp_path: Path
+) -> None:
+    cluster.ids.clear()
+    with pytest.raises(MissingError, match="no topic of reports called reports"):
+        lag_of(0)
+    unwritten = f"sqlite:///{tmp_path / 'none.db'}"
+    found = samples(exposition(None, FakeStream(), database=unwritten))
+    assert value(found, "sotto_source_status", source="log", status="missing") == 1

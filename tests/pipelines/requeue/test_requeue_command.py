@@ -1,0 +1,100 @@
+"""The command ``sotto requeue`` on a state directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from committed_states import committed, counted
+from report_logs import write
+from requeued import BOTH, FIRST_PLAN, LATE_PLAN, reports
+
+from pipelines.bounded.run import aggregate
+from sotto.cli import main
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two plans, a log, and a state directory into which it is aggregated without the second."""
+    made = tmp_path_factory.mktemp("requeue")
+    for name, plan in (("first", FIRST_PLAN), ("late", LATE_PLAN)):
+        (made / f"{name}.json").write_bytes(plan.to_json())
+    write(made / "log", reports(8, 3))
+    aggregate(made / "log", made / "state", [FIRST_PLAN])
+    aggregate(made / "log", made / "known", BOTH)
+    return made
+
+
+def sotto(folder: Path, *more: str, plans: tuple[str, ...] = ("first", "late")) -> int:
+    given = [text for name in plans for text in ("--plan", str(folder / f"{name}.json"))]
+    return main(["requeue", *given, *more])
+
+
+def test_what_waits_is_told_and_then_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = ("--state", str(folder / "state"))
+    before = committed(folder / "state")
+    assert sotto(folder, *state, "--dry-run") == 0
+    first, head, cured, stranger = capsys.readouterr().out.splitlines()
+    number = int(first.split()[0])
+    assert first == f"{number} reports would be requeued"
+    assert head.split() == ["reason", "plan", "waiting", "requeued"]
+    assert cured.split() == ["unknown_plan", "step", "version", "1", str(number), "0"]
+    assert stranger.split()[:3] == ["unknown_plan", "not", "given"]
+    assert committed(folder / "state") == before
+    assert sotto(folder, *state, "--dry-run", plans=("first",)) == 0
+    assert capsys.readouterr().out.startswith("0 reports would be requeued\n")
+    assert sotto(folder, *state, "--dry-run", plans=("late",)) == 0
+    assert capsys.readouterr().out.startswith(f"{number} reports would be requeued\n")
+    assert sotto(folder, *state, plans=("late",)) == 0
+    assert f": {number} reports requeued, " in capsys.readouterr().out
+    assert counted(folder / "state") == counted(folder / "known")
+    assert sotto(folder, *state, "--dry-run", plans=()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "0 reports would be requeued"
+    assert lines[2].split()[-2:] == ["0", str(number)]
+    assert sotto(folder, *state) == 0
+    assert "nothing that these plans cure" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--state", "state", "--reason", "late"), "rejected as late would be rejected again"),
+        (("--state", "state", "--reason", "whim"), "'whim' is none: malformed, "),
+        (("--state", "state", "--topic", "reports-e1-p8"), "--topic and --again go with"),
+        (("--state", "state", "--max-reports", "0"), "--max-reports: '0'"),
+        (("--state", "nowhere"), "holds no run"),
+        (("--state", "nowhere", "--dry-run"), "holds no run"),
+        (("--kafka", "localhost:9092"), "--topic is missing"),
+        (("--kafka", "localhost:9092", "--topic", "reports"), "must be a full name"),
+        (("--kafka", "l:1", "--topic", "a-e1-p1", "--database", "sqlite:///x"), "--database"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    folder: Path,
+    more: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(folder)
+    assert sotto(folder, *more) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_of_a_streaming_job_plans_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["requeue", "--kafka", "localhost:9092", "--topic", "reports-e1-p8"]) == 2
+    assert "--plan is missing" in capsys.readouterr().err
+
+
+def test_many_plans_that_nobody_gave_are_not_all_shown() -> None:
+    from sotto.cli.requeue import waiting_lines
+
+    waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}
+    lines = waiting_lines(waiting, {}, BOTH)
+    assert lines[0] == "0 reports would be requeued"
+    assert (len(lines), lines[-1]) == (23, "and 10 more plans that nobody gave")

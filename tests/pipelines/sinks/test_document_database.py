@@ -1,0 +1,174 @@
+"""A database that a topic of estimates is written to: never back, whatever comes and when."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sql
+from sink_documents import ID, TOPIC, Feed, held, rest, values, window
+
+from pipelines.sinks import tables
+from pipelines.sinks.documents import Document, parse, rejects_document
+from pipelines.sinks.sql import Applied, DocumentDatabase, Projection, Results
+from pipelines.sinks.tables import Advance
+from sotto.errors import AggregationError
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'results.db'}"
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[DocumentDatabase]:
+    with DocumentDatabase(url) as made:
+        yield made
+
+
+@pytest.fixture
+def feed(database: DocumentDatabase) -> Feed:
+    return Feed(database)
+
+
+def test_what_is_published_is_what_the_tables_hold(feed: Feed, url: str) -> None:
+    assert feed.give(window(1), window(1, start=10), *rest(1, rejects=4)) == Applied(written=5)
+    found = held(url)
+    assert [row["projected_generation"] for row in found["meta"]] == [1]
+    assert [(row["state"], row["clock"]) for row in found["meta"]] == [("job", 101)]
+    assert [row["window_start"] for row in found["windows"]] == [0, 10]
+    assert values(url) == {(start, item): 1.0 for start in (0, 10) for item in ("red", "blue")}
+    assert [row["confounded_with"] for row in found["estimates"]] == [["other"], None] * 2
+    assert found["periods"][0]["pseudonyms"] == 1
+    assert [(row["generation"], row["rows"]) for row in found["quarantine"]] == [(0, 4)]
+
+
+def test_what_was_requeued_is_told_where_it_is_known(feed: Feed, url: str) -> None:
+    reasons = {"late": 2, "unknown_plan": 5}
+    for revision, requeued in enumerate((None, {}, {"unknown_plan": 3}), start=1):
+        feed.give(rejects_document("job", "tests.example", reasons, revision, requeued))
+        found = {row["reason"]: row["requeued"] for row in held(url)["quarantine"]}
+        known = None if requeued is None else 0
+        assert found == {"late": known, "unknown_plan": known, **(requeued or {})}
+
+
+def test_a_window_is_replaced_whole(feed: Feed, url: str) -> None:
+    feed.give(window(1, items=("red", "blue", "green")), window(1, start=10))
+    feed.give(window(2, items=("red",)))
+    assert values(url) == {(0, "red"): 2.0, (10, "red"): 1.0, (10, "blue"): 1.0}
+
+
+def test_a_window_without_estimates_goes_and_does_not_come_back(feed: Feed, url: str) -> None:
+    feed.give(window(1), window(2, items=()))
+    assert held(url)["windows"] == held(url)["estimates"] == []
+    assert feed.give(window(1)) == Applied(stale=1)
+    assert values(url) == {}
+
+
+def test_a_revision_is_never_lowered(feed: Feed, url: str) -> None:
+    feed.give(window(5), *rest(5, rejects=9))
+    before = held(url)
+    assert feed.give(window(4), window(5), *rest(4, rejects=1)) == Applied(stale=5)
+    assert held(url) == before
+
+
+def test_order_and_batches_do_not_matter(tmp_path: Path) -> None:
+    records = [window(r, start) for r in range(1, 6) for start in (0, 10)]
+    records += [each for r in range(1, 6) for each in rest(r, rejects=r)]
+    found = []
+    for seed in range(4):
+        shuffled = random.Random(seed).sample(records, len(records))
+        url = f"sqlite:///{tmp_path / str(seed)}"
+        with DocumentDatabase(url) as database:
+            feed = Feed(database)
+            while shuffled:
+                feed.give(*(shuffled.pop() for _ in range(min(len(shuffled), seed + 1))))
+        found.append(held(url))
+        for row in found[-1]["meta"]:
+            del row["lineage"]
+    assert all(each == found[0] for each in found)
+    assert [row["projected_generation"] for row in found[0]["meta"]] == [5]
+
+
+def test_documents_of_another_job_are_left_until_told(feed: Feed, url: str) -> None:
+    feed.give(window(7))
+    done = feed.give(window(1, job="old"), window(2, job="new"), window(8))
+    assert done == Applied(written=1, others=2)
+    assert values(url)[0, "red"] == 8.0
+    # All is read again, and the newest job's documents count.
+    records = [window(7), window(1, job="old"), window(2, job="new"), window(8)]
+    assert feed.database.offsets(TOPIC, ID, replace=True) == {}
+    assert feed.give(*records) == Applied(written=1, stale=3)
+    assert values(url)[0, "red"] == 2.0
+    assert [row["state"] for row in held(url)["meta"]] == ["new"]
+    # A job that was replaced does not come back.
+    assert feed.give(window(9), replace=True) == Applied(stale=1)
+    assert values(url)[0, "red"] == 2.0
+
+
+def test_a_topic_that_was_made_again_is_refused_until_told(feed: Feed, url: str) -> None:
+    feed.give(window(7))
+    again = Feed(feed.database, id="second")
+    with pytest.raises(AggregationError, match="deleted and created again"):
+        again.give(window(1))
+    assert again.give(window(1), replace=True) == Applied(written=1)
+    assert values(url)[0, "red"] == 1.0
+
+
+def test_another_topic_is_refused_until_told(feed: Feed, url: str) -> None:
+    feed.give(window(7))
+    other = Feed(feed.database, topic="other-estimates", id="other")
+    with pytest.raises(AggregationError, match="results of topic reports-estimates"):
+        other.give(window(1))
+    assert other.give(window(1, job="other"), replace=True) == Applied(written=1)
+    assert [row["state"] for row in held(url)["meta"]] == ["other"]
+
+
+def test_the_database_of_a_run_is_refused(feed: Feed, url: str) -> None:
+    with Results(url) as results:
+        results.projected("state")
+        results.project(Projection("state", 1, 5, [], [], [], lineage="00"))
+    for replace in (False, True):
+        with pytest.raises(AggregationError, match="holds the results of aggregation runs"):
+            feed.database.offsets(TOPIC, ID, replace=replace)
+
+
+def test_two_sinks_are_noticed_and_nothing_of_the_second_is_written(feed: Feed, url: str) -> None:
+    feed.give(window(1))
+    key, value = window(2)
+    for start in (0, 5):
+        with pytest.raises(AggregationError, match="another sink"):
+            feed.database.apply(TOPIC, ID, [Advance(0, start, start + 1)], [parse(key, value)])
+    assert values(url)[0, "red"] == 1.0
+
+
+def test_those_who_read_learn_of_every_change(feed: Feed, url: str) -> None:
+    def stamp() -> object:
+        (row,) = held(url)["meta"]
+        return row["projected_generation"], row["lineage"]
+
+    feed.give(window(1))
+    first = stamp()
+    feed.give(window(1))
+    assert stamp() == first
+    feed.give(window(2))
+    assert stamp() != first
+
+
+def test_what_cannot_be_stored_stops_no_pipeline(
+    database: DocumentDatabase, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine would write the same again and again."""
+    written = tables.write_documents
+
+    def write(connection: sql.Connection, documents: Sequence[Document]) -> None:
+        if any(b"10" in each.key for each in documents):
+            raise sql.exc.DataError("INSERT", {}, Exception("out of range"))
+        written(connection, documents)
+
+    monkeypatch.setattr(tables, "write_documents", write)
+    documents = [parse(*each) for each in (window(1), window(1, start=10))]
+    assert database.add("job", documents) == Applied(written=1, refused=1)
+    assert [row["window_start"] for row in held(url)["windows"]] == [0]

@@ -1,0 +1,228 @@
+"""The documents of a topic of estimates: what goes in comes out, and nothing else comes in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_estimates import CANDIDATES, PLAN, REGISTRY, counts_of
+
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.result_rows import rows_of_windows
+from pipelines.sinks.documents import (
+    HealthDocument,
+    PeriodDocument,
+    RejectsDocument,
+    WindowDocument,
+    health_document,
+    parse,
+    period_document,
+    rejects_document,
+    window_document,
+)
+from pipelines.sinks.tables import ESTIMATES, PERIODS, WINDOWS
+from sotto.errors import FormatError
+
+PERIOD_ROW = {
+    "collector": "tests.example",
+    "period_start": -5,
+    "period_end": 2,
+    "closed": False,
+    **dict.fromkeys(
+        ("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed"), 3
+    ),
+    "over_budget": 0,
+    "equivocation": 1,
+}
+
+
+def rows(name: str, devices: int = 50):
+    """Return the rows of a metric's window."""
+    metric = next(metric for metric in PLAN.metrics if metric.name == name)
+    window = Window(3, counts_of(metric, devices))
+    key = WindowKey(PLAN.fingerprint, PLAN.metrics.index(metric), 0)
+    strings = {PLAN.fingerprint: {name: CANDIDATES}}
+    (row,), estimates = rows_of_windows([(key, window)], REGISTRY, strings)
+    return row, estimates
+
+
+@pytest.mark.parametrize("name", [metric.name for metric in PLAN.metrics])
+def test_rows_come_out_as_a_database_would_store_them(name):
+    row, estimates = rows(name)
+    document = parse(*window_document("job", row, estimates, 7, "early"))
+    assert isinstance(document, WindowDocument)
+    assert (document.job, document.revision, document.pane) == ("job", 7, "early")
+    window, found_rows = document.rows()
+    assert window == {**row, "revision": 7}
+    assert set(window) == set(WINDOWS.columns.keys())
+    for found, given_row in zip(found_rows, estimates, strict=True):
+        assert set(found) == set(ESTIMATES.columns.keys())
+        stored = {
+            column: None if isinstance(value, float) and not math.isfinite(value) else value
+            for column, value in given_row.items()
+        }
+        assert found == stored | {"revision": 7}
+
+
+def test_values_are_canonical():
+    row, estimates = rows("colour")
+    key, value = window_document("job", row, estimates, 7, "late")
+    assert key == b'["window","tests.example","steps",1,"colour",0]'.replace(
+        b"steps", str(row["plan"]).encode()
+    )
+    shuffled = [dict(reversed(each.items())) for each in estimates]
+    assert window_document("job", dict(reversed(row.items())), shuffled, 7, "late") == (key, value)
+    assert value == json.dumps(json.loads(value), sort_keys=True, separators=(",", ":")).encode()
+    assert value.isascii()
+
+
+def test_what_is_not_finite_is_null():
+    row, estimates = rows("colour")
+    changed = [{**estimates[0], "standard_error": math.inf, "low": math.nan}, *estimates[1:]]
+    document = parse(*window_document("job", row, changed, 7, "on_time"))
+    assert isinstance(document, WindowDocument)
+    assert document.estimates[0]["standard_error"] is document.estimates[0]["low"] is None
+
+
+def test_a_window_whose_reports_were_taken_back_has_no_estimates():
+    row, _ = rows("colour")
+    document = parse(*window_document("job", {**row, "n": 0}, [], 8, "late"))
+    assert isinstance(document, WindowDocument)
+    assert document.estimates == ()
+
+
+def test_periods_rejects_and_health():
+    period = parse(*period_document("job", PERIOD_ROW, 2))
+    assert isinstance(period, PeriodDocument)
+    assert period.period == PERIOD_ROW
+    assert set(PERIOD_ROW) == set(PERIODS.columns.keys())
+    rejects = parse(*rejects_document("job", "c", {"late": 2, "malformed": 1}, 2))
+    assert isinstance(rejects, RejectsDocument)
+    assert (rejects.collector, rejects.rejects) == ("c", {"late": 2, "malformed": 1})
+    assert rejects.requeued is None
+    known = rejects_document("job", "c", {"unknown_plan": 2}, 2, {"unknown_plan": 1})
+    assert parse(*known).requeued == {"unknown_plan": 1}  # type: ignore[attr-defined]
+    with pytest.raises(FormatError, match=r"rejects\.requeued: greater_than_equal"):
+        rejects_document("job", "c", {"unknown_plan": 2}, 2, {"unknown_plan": -1})
+    said = {"reports": 9, "clock": -4, "offsets": {"reports-e1-p1@id/0": 12}}
+    health = parse(*health_document("job", "c", said, 2))
+    assert isinstance(health, HealthDocument)
+    assert {name: value for name, value in health.health.items() if value is not None} == said
+    with pytest.raises(FormatError, match="'pseudonym'"):
+        health_document("job", "c", {"pseudonym": "x"}, 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 2},
+        {"schema": True},
+        {"kind": "other"},
+        {"kind": ["window"]},
+        {"job": ""},
+        {"revision": 0},
+        {"revision": 1.0},
+        {"revision": True},
+        {"revision": 2**63},
+        {"pane": "soon"},
+        {"pane": []},
+        {"more": 1},
+        {"window": None},
+        {"window": {}},
+        {"estimates": {}},
+        {"estimates": [None]},
+        {"estimates": [{}]},
+    ],
+)
+def test_what_is_no_document_is_refused(change):
+    row, estimates = rows("colour")
+    key, value = window_document("job", row, estimates, 7, "late")
+    with pytest.raises(FormatError):
+        parse(key, json.dumps({**json.loads(value), **change}).encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"value":NaN',
+        '"value":Infinity',
+        '"value":1e999',
+        '"value":' + "9" * 400,
+        '"value":"1"',
+        '"value":true',
+        '"item":"\\u0000"',
+        '"item":"\\ud800"',
+        '"item":1',
+        '"n":-1',
+        '"n":9223372036854775808',
+        '"confounded_with":"x"',
+        '"position":2147483648',
+    ],
+)
+def test_a_value_that_no_database_takes_is_refused(text):
+    row, estimates = rows("colour")
+    key, value = window_document("job", row, estimates[:1], 7, "late")
+    said = json.loads(value)
+    estimate = json.dumps(said["estimates"][0], separators=(",", ":"))
+    name = text.split(":")[0].strip('"')
+    before = json.dumps({name: said["estimates"][0][name]}, separators=(",", ":"))[1:-1]
+    assert before in estimate
+    forged = value.replace(before.encode(), text.encode())
+    assert forged != value
+    with pytest.raises(FormatError):
+        parse(key, forged)
+
+
+def test_the_key_must_be_the_documents():
+    row, estimates = rows("colour")
+    key, value = window_document("job", row, estimates, 7, "late")
+    other, _ = window_document("job", {**row, "metric": "shape"}, estimates, 7, "late")
+    for wrong in (other, b"", None, key + b" "):
+        with pytest.raises(FormatError, match="key"):
+            parse(wrong, value)
+
+
+def test_two_estimates_of_the_same_are_refused():
+    row, estimates = rows("colour")
+    with pytest.raises(FormatError, match="same"):
+        window_document("job", row, [estimates[0], estimates[0]], 7, "late")
+
+
+@given(st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=40).map(str.encode)))
+def test_nothing_but_a_format_error_comes_of_bytes(value):
+    with pytest.raises(FormatError):
+        parse(b"", value)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=3), each),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_nothing_but_a_format_error_comes_of_a_changed_field(data):
+    row, estimates = rows("colour", 10)
+    key, value = window_document("job", row, estimates[:1], 7, "late")
+    said = json.loads(value)
+    place = data.draw(st.sampled_from([said, said["window"], said["estimates"][0]]))
+    place[data.draw(st.sampled_from(sorted(place)))] = data.draw(_JSON)
+    with contextlib.suppress(FormatError):
+        parse(key, json.dumps(said).encode())
+
+
+def test_it_needs_neither_an_engine_nor_a_database():
+    code = (
+        "import sys, pipelines.sinks.documents;"
+        "print([m for m in sys.modules if m.split('.')[0] in"
+        " ('apache_beam', 'sqlalchemy', 'numpy')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

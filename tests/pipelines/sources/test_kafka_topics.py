@@ -1,0 +1,458 @@
+"""Aggregating partitions: as an embedded log with the same records, and what is refused."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from committed_states import committed, counted, projected
+from fake_kafka import FakeCluster, FakeConsumer, FakeRecord, copied, install
+from kafka import TopicPartition
+from report_logs import START, Device, faulty, honest, write
+from run_reference import expected
+from step_plans import DAY, HOUR, plans, registry
+
+from pipelines.aggregation import quarantine
+from pipelines.bounded.run import RunResult, aggregate
+from pipelines.sources import kafka_reader
+from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.kafka import KafkaTopics
+from pipelines.sources.kafka_reader import PartitionId, Reader
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.files import load
+from pipelines.storage.manifest import Manifest
+from sotto.errors import AggregationError, BrokerError, ParameterError
+from sotto.kafka.brokers import Broker
+from sotto.log.writer import LogWriter
+from sotto.wire.reasons import Reason
+
+NAME = "reports-e1-p2"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    made = FakeCluster(NAME)
+    install(monkeypatch, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("topic") / "log", honest(12, 3, 31) + faulty(32))
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory of which copies have the same key."""
+    directory = StateDirectory(tmp_path_factory.mktemp("topic") / "empty")
+    with directory.lock():
+        directory.open()
+    return directory.path
+
+
+def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, object]]]]:
+    """Return all that a run leaves but what says where it came from."""
+    files = committed(state)
+    manifest = Manifest.from_json(files.pop("MANIFEST.json"))
+    tables = projected(state)
+    for row in tables["meta"]:
+        assert row.pop("lineage") == manifest.digest(manifest.generation)
+    return files, tables
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [100_000, 60])
+def test_a_topic_gives_what_a_log_with_the_same_records_gives(
+    cluster: FakeCluster, log: Path, empty: Path, tmp_path: Path, limit: int
+) -> None:
+    """Byte for byte: states, counts, quarantine, and the rows of the database."""
+    copied(log, cluster)
+    for name in ("log", "topic"):
+        shutil.copytree(empty, tmp_path / name)
+    one = aggregate(log, tmp_path / "log", plans(), max_reports=limit)
+    other = aggregate(cluster.source(), tmp_path / "topic", plans(), max_reports=limit)
+    assert contents(tmp_path / "log") == contents(tmp_path / "topic")
+    assert one.runs == other.runs
+    assert (one.runs > 1) == (limit == 60)
+    assert (one.tally, one.rejects) == (other.tally, other.rejects)
+    assert other.unit == "messages"
+    assert other.size == sum(cluster.partition(number).end for number in (0, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 5, 1000])
+def test_offsets_may_be_missing_anywhere(
+    cluster: FakeCluster, log: Path, tmp_path: Path, batch: int
+) -> None:
+    """As after compaction, between aborted records, and where markers of transactions are."""
+    source = random.Random(5)
+    copied(log, cluster, (source.choice([0, 0, 1, 9]) for _ in range(10_000)))
+    for number in (0, 1):
+        cluster.partition(number).end += 3
+    cluster.batch = batch
+    aggregate(cluster.source(), tmp_path, plans(), max_reports=70)
+    assert counted(tmp_path) == expected(log, registry()).counts
+    assert aggregate(cluster.source(), tmp_path, plans()).runs == 0
+
+
+def taken(cluster: FakeCluster, state: Path, **options: object) -> RunResult:
+    return aggregate(cluster.source(), state, plans(), **options)  # type: ignore[arg-type]
+
+
+def report(append: int, seed: int = 1) -> bytes:
+    device = Device(plans()[0], random.Random(seed))
+    return device.chain(device.plan.metric("colour"), append, 1)[0].message
+
+
+def rejected(state: Path) -> list[tuple[Reason, bytes, int]]:
+    directory = StateDirectory(state)
+    return [
+        (reject.reason, reject.message, reject.append)
+        for entry in directory.manifest().quarantine
+        for reject in quarantine.unpack(
+            load(directory.quarantine(entry.generation), quarantine.KIND)
+        )
+    ]
+
+
+def test_poison_is_quarantined_and_the_rest_counted(cluster: FakeCluster, tmp_path: Path) -> None:
+    partition = cluster.partition(0)
+    time = START + DAY
+    partition.append(time, b"\xff" * 50)
+    partition.append(time, None)
+    partition.append(time, b"")
+    partition.append(time, b"SO")
+    partition.append(time, report(START))
+    partition.append(time, b"\0" * 3_000_000)
+    result = taken(cluster, tmp_path)
+    assert (result.tally.counted, result.rejects) == (1, {"malformed": 5})
+    lengths = [len(message) for _, message, _ in rejected(tmp_path)]
+    assert sorted(lengths) == [0, 0, 2, 50, 3_000_000]
+
+
+def test_a_record_of_forty_megabytes_is_malformed(cluster: FakeCluster, tmp_path: Path) -> None:
+    """As is a batch that unpacks to as much (``tests/kafka/test_bombs.py``)."""
+    cluster.partition(0).append(START, bytes(40 << 20))
+    result = aggregate(cluster.source(), tmp_path / "state", plans())
+    assert result.rejects == {"malformed": 1}
+
+
+def test_times_that_senders_chose_count_for_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
+    """A topic that was on CreateTime for a while."""
+    partition = cluster.partition(1)
+    partition.append(START + DAY, report(START, 1))
+    partition.append(START + 900 * DAY, report(START, 2), kind=0)
+    partition.append(START + DAY + HOUR, report(START, 3))
+    partition.append(START, report(START, 4), kind=0)
+    result = taken(cluster, tmp_path)
+    assert (result.tally.counted, result.rejects) == (2, {"corrupt_log": 2})
+    assert rejected(tmp_path) == [
+        (Reason.CORRUPT_LOG, report(START, 2), START + DAY),
+        (Reason.CORRUPT_LOG, report(START, 4), START + DAY + HOUR),
+    ]
+    assert StateDirectory(tmp_path).manifest().clock == START + DAY + HOUR
+    assert taken(cluster, tmp_path).runs == 0
+
+
+def test_times_never_fall_in_a_partition(cluster: FakeCluster, tmp_path: Path) -> None:
+    for time in (START + 2 * DAY, START - 900 * DAY, START + 3 * DAY):
+        cluster.partition(0).append(time, b"no report")
+    taken(cluster, tmp_path)
+    appends = [append - START for _, _, append in rejected(tmp_path)]
+    assert appends == [2 * DAY, 2 * DAY, 3 * DAY]
+
+
+def test_partitions_are_merged_by_time_and_runs_bounded(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    for step in range(40):
+        cluster.partition(step % 2).append(START + (step ^ 1) * HOUR, report(START, step))
+    source = cluster.source()
+    source.open(registry())
+    manifest, clocks = Manifest(state="", key=bytes(16)), []
+    frozen = FrozenLog(source, manifest)
+    while (intent := frozen.take(6)) is not None:
+        assert sum(item.end - item.start for item in intent.items) <= 6
+        clocks.append(intent.clock)
+    assert clocks == sorted(clocks)
+    assert len(clocks) == 7
+    source.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [0, 1 << 20])
+def test_what_was_looked_at_is_read_once_if_there_is_room(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", room)
+    cluster.batch = 4
+    for step in range(40):
+        cluster.partition(step % 2).append(START + DAY + step, report(START, step))
+    assert taken(cluster, tmp_path, max_reports=9).tally.counted == 40
+    assert (len(cluster.fetches) == len(set(cluster.fetches))) == (room > 0)
+    assert len(cluster.fetches) >= 10
+
+
+def test_what_is_kept_is_measured_also_where_messages_are_empty(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.batch = 100
+    for _ in range(200):
+        cluster.partition(0).append(START, b"")
+    monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", 100 * 33 + 8)
+    reader = Reader(Broker("fake:9092"))
+    where = PartitionId(NAME, 0)
+    for _ in range(2):
+        assert len(list(reader.pieces(where, 0, 200, keep=True))) == 2
+    assert cluster.fetches == [(0, 0), (0, 100), (0, 100)]
+    assert len(list(reader.pieces(where, 0, 200, keep=False))) == 2
+    assert reader._held == 0
+
+
+class StoppedError(Exception):
+    """Ends a run where a test wants."""
+
+
+def interrupted(cluster: FakeCluster, state: Path, at: str, **options: object) -> None:
+    def stop(step: str) -> None:
+        if step == at:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        taken(cluster, state, checkpoint=stop, **options)
+
+
+def test_a_restart_takes_what_was_undertaken(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    interrupted(cluster, tmp_path, "begun")
+    cluster.partition(0).append(START + DAY, report(START, 2))
+    stops = iter([True])
+    taken(cluster, tmp_path, stop=lambda: next(stops))
+    manifest = StateDirectory(tmp_path).manifest()
+    assert (manifest.generation, manifest.lanes) == (1, {f"{NAME}@one/0": 1})
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
+def test_reading_begins_where_a_topic_begins(cluster: FakeCluster, tmp_path: Path) -> None:
+    """And what of it is deleted later without having been taken is missed, on every partition."""
+    for partition in (cluster.partition(0), cluster.partition(1)):
+        partition.end = 5
+        partition.first = 5
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    assert taken(cluster, tmp_path).rejects == {}
+    assert StateDirectory(tmp_path).manifest().lanes == {f"{NAME}@one/0": 6, f"{NAME}@one/1": 5}
+    cluster.partition(1).append(START + DAY, report(START, 2))
+    cluster.partition(1).append(START + DAY, report(START, 3))
+    cluster.partition(1).delete_before(6)
+    with pytest.raises(AggregationError, match=r"p2@one/1 begins at offset 6, and 5 is the next"):
+        taken(cluster, tmp_path)
+
+
+@pytest.mark.parametrize("never_taken_from", [False, True])
+def test_records_deleted_uncounted_are_refused_and_then_accepted(
+    cluster: FakeCluster, tmp_path: Path, never_taken_from: bool
+) -> None:
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    taken(cluster, tmp_path)
+    partition = cluster.partition(1 if never_taken_from else 0)
+    for seed in (2, 3, 4):
+        partition.append(START + DAY, report(START, seed))
+    partition.delete_before(partition.end - 1)
+    with pytest.raises(AggregationError, match=r"deleted uncounted.*--accept-loss"):
+        taken(cluster, tmp_path)
+    assert StateDirectory(tmp_path).manifest().generation == 1
+    result = aggregate(cluster.source(accept_loss=True), tmp_path, plans())
+    assert (result.tally.counted, result.rejects) == (1, {"corrupt_log": 1})
+    assert rejected(tmp_path) == [(Reason.CORRUPT_LOG, b"", START + DAY)]
+    assert taken(cluster, tmp_path).runs == 0
+
+
+def test_records_deleted_within_what_was_undertaken(cluster: FakeCluster, tmp_path: Path) -> None:
+    partition = cluster.partition(0)
+    for seed in (1, 2, 3):
+        partition.append(START + DAY, report(START, seed))
+    interrupted(cluster, tmp_path, "begun")
+    partition.delete_before(2)
+    with pytest.raises(AggregationError, match="deleted uncounted"):
+        taken(cluster, tmp_path)
+    result = aggregate(cluster.source(accept_loss=True), tmp_path, plans())
+    assert (result.tally.counted, result.rejects) == (1, {"corrupt_log": 1})
+
+
+def test_another_topic_is_not_taken_for_the_one_that_was(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    partition = cluster.partition(0)
+    partition.append(START + DAY, report(START, 1))
+    partition.append(START + DAY, report(START, 2))
+    taken(cluster, tmp_path)
+    before = committed(tmp_path)
+    cluster.ids[NAME] = "two"
+    with pytest.raises(AggregationError, match="deleted and created again"):
+        taken(cluster, tmp_path)
+    cluster.ids[NAME] = "one"
+    kept = partition.records
+    partition.records, partition.end = kept[:1], 1
+    with pytest.raises(AggregationError, match="ends at offset 1, but 2 have been counted"):
+        taken(cluster, tmp_path)
+    partition.append(START + 2 * DAY, report(START, 2))
+    with pytest.raises(AggregationError, match="another record at offset 1"):
+        taken(cluster, tmp_path)
+    partition.records = kept[:1]
+    assert taken(cluster, tmp_path).runs == 0
+    partition.records = kept
+    assert taken(cluster, tmp_path).runs == 0
+    assert committed(tmp_path) == before
+
+
+def test_a_new_epoch_follows_an_aggregated_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old, new, other = "reports-e1-p1", "reports-e2-p2", "fleet-e1-p1"
+    cluster = FakeCluster(old, new, other)
+    install(monkeypatch, cluster)
+    cluster.partition(0, old).append(START + DAY, report(START, 1))
+    aggregate(cluster.source(old), tmp_path, plans())
+    cluster.partition(0, old).append(START + DAY, report(START, 2))
+    cluster.partition(1, new).append(START + DAY, report(START, 3))
+    with pytest.raises(AggregationError, match="has 1 messages that have not been counted"):
+        aggregate(cluster.source(new), tmp_path, plans())
+    assert aggregate(cluster.source(old, new), tmp_path, plans()).tally.counted == 2
+    cluster.partition(0, new).append(START + DAY, report(START, 4))
+    assert aggregate(cluster.source(new), tmp_path, plans()).tally.counted == 1
+    del cluster.topics[old]
+    assert aggregate(cluster.source(new), tmp_path, plans()).runs == 0
+    with pytest.raises(AggregationError, match="fleet-e1-p1 is another one"):
+        aggregate(cluster.source(other), tmp_path, plans())
+    with pytest.raises(ParameterError, match="one name"):
+        cluster.source(new, other)
+    with pytest.raises(ParameterError, match="one name"):
+        KafkaTopics(Broker("fake:9092"), [])
+
+
+def test_an_older_epochs_partition_of_which_nothing_was_taken_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old, new = "reports-e1-p2", "reports-e2-p2"
+    cluster = FakeCluster(old, new)
+    install(monkeypatch, cluster)
+    cluster.partition(0, old).append(START + DAY, report(START, 1))
+    aggregate(cluster.source(old), tmp_path, plans())
+    cluster.partition(1, old).append(START + DAY, report(START, 2))
+    with pytest.raises(
+        AggregationError, match=r"e1-p2@one/1 has 1 messages that have not been counted"
+    ):
+        aggregate(cluster.source(new), tmp_path, plans())
+    assert aggregate(cluster.source(old, new), tmp_path, plans()).tally.counted == 1
+    assert aggregate(cluster.source(new), tmp_path, plans()).runs == 0
+
+
+def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    with LogWriter(tmp_path / "log", "a", fsync="never") as writer:
+        writer.append(report(START, 1), START + DAY)
+    aggregate(tmp_path / "log", tmp_path / "one", plans())
+    taken(cluster, tmp_path / "two")
+    with pytest.raises(AggregationError, match="of an embedded log"):
+        taken(cluster, tmp_path / "one")
+    with pytest.raises(AggregationError, match="another log"):
+        aggregate(tmp_path / "log", tmp_path / "two", plans())
+
+
+def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_tried_again(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What kafka-python does not know, or has not found in time, it stumbles over or leaves out."""
+    found, asked = FakeConsumer.end_offsets, []
+
+    def stumbling(consumer: FakeConsumer, wanted: list, timeout_ms: int) -> dict:
+        asked.append(timeout_ms)
+        if len(asked) < 3:
+            raise KeyError(wanted[0])
+        return found(consumer, wanted, timeout_ms) if len(asked) < 4 else {}
+
+    monkeypatch.setattr(kafka_reader, "PATIENCE", 1)
+    monkeypatch.setattr(FakeConsumer, "end_offsets", stumbling)
+    reader, partition = Reader(Broker("fake:9092")), PartitionId(NAME, 0)
+    assert reader.bounds([partition]) == {partition: (0, 0)}
+    with pytest.raises(BrokerError, match=r"reports-e1-p2 partition 0: .*try again"):
+        reader.bounds([partition])
+
+
+def test_a_broker_that_falls_silent_is_an_error(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    cluster.silent = True
+    with pytest.raises(BrokerError, match=r"reports-e1-p2 partition 0: the broker does not give"):
+        taken(cluster, tmp_path)
+    cluster.silent = False
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
+def test_a_broker_that_falls_silent_within_a_job_is_the_same_error(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """It can be tried again, unlike a job that fails."""
+    cluster.partition(0).append(START + DAY, report(START, 1))
+    interrupted(cluster, tmp_path, "begun")
+    cluster.silent = True
+    with pytest.raises(BrokerError, match="does not give"):
+        taken(cluster, tmp_path)
+    cluster.silent = False
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
+def test_a_broker_without_ids_is_too_old(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.ids[NAME] = ""
+    with pytest.raises(BrokerError, match="too old"):
+        taken(cluster, tmp_path)
+
+
+def test_an_older_epoch_with_fewer_partitions_comes_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = FakeCluster("reports-e10-p2", "reports-e9-p1")
+    install(monkeypatch, made)
+    source = made.source()
+    source.open(registry())
+    names = [partition.name for partition in source.partitions({})]
+    source.close()
+    assert names == ["reports-e9-p1@one/0", "reports-e10-p2@one/0", "reports-e10-p2@one/1"]
+
+
+def test_as_of_and_the_future(cluster: FakeCluster, tmp_path: Path) -> None:
+    for days in (1, 2, 3):
+        cluster.partition(0).append(START + days * DAY, report(START, days))
+    assert taken(cluster, tmp_path, as_of=START + 2 * DAY).tally.counted == 2
+    result = taken(cluster, tmp_path, clock=lambda: START + 2 * DAY)
+    assert (result.runs, result.ahead) == (0, (f"{NAME}@one/0",))
+    assert taken(cluster, tmp_path).tally.counted == 1
+
+
+def test_a_message_in_all_partitions_is_counted_once(cluster: FakeCluster, tmp_path: Path) -> None:
+    sent = report(START + DAY)
+    for number in (0, 1):
+        cluster.partition(number).append(START + DAY, sent)
+    tally = taken(cluster, tmp_path).tally
+    assert (tally.counted, tally.duplicates) == (1, 1)
+
+
+def test_a_poll_waits_where_records_are_left(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waited at the end of each of many partitions would hold up the others."""
+    waits, poll = [], FakeConsumer.poll
+
+    def timed(self: FakeConsumer, timeout_ms: int) -> dict[TopicPartition, list[FakeRecord]]:
+        waits.append(timeout_ms)
+        return poll(self, timeout_ms)
+
+    monkeypatch.setattr(FakeConsumer, "poll", timed)
+    for number in range(2 * cluster.batch):
+        cluster.partition(0).append(START + number, b"any")
+    reader, at = Reader(Broker("fake:9092")), 0
+    while (piece := reader.poll(PartitionId(NAME, 0), at)) is not None:
+        at = piece.end
+    assert at == 2 * cluster.batch
+    assert waits == [200, 200, 20]

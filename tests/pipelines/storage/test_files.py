@@ -1,0 +1,79 @@
+"""Files are named only when whole, and damage is an error."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from pipelines.storage import files
+from sotto.errors import FormatError
+
+
+def test_a_file_comes_back_as_it_was_stored(tmp_path: Path) -> None:
+    files.create(tmp_path / "file", files.with_checksum(b"counts", b"body"))
+    files.sync([tmp_path / "file"])
+    assert bytes(files.load(tmp_path / "file", b"counts")) == b"body"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.create(path, files.with_checksum(b"counts", b"body"))
+    sound = path.read_bytes()
+    for at in range(len(sound)):
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+        with pytest.raises(FormatError):
+            files.load(path, b"counts")
+        path.write_bytes(sound[:at])
+        with pytest.raises(FormatError):
+            files.load(path, b"counts")
+    path.write_bytes(sound + b"\0")
+    with pytest.raises(FormatError):
+        files.load(path, b"counts")
+
+
+def test_another_kind_is_refused(tmp_path: Path) -> None:
+    files.create(tmp_path / "file", files.with_checksum(b"counts", b"body"))
+    with pytest.raises(FormatError, match="not a rejects file"):
+        files.load(tmp_path / "file", b"rejects")
+
+
+@pytest.mark.parametrize("wrote", [0, 3])
+def test_a_full_disk_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrote: int
+) -> None:
+    path = tmp_path / "file"
+    files.replace(path, b"old content")
+    real = os.write
+
+    def write(descriptor: int, data: memoryview) -> int:
+        if wrote and len(data) > wrote:
+            return real(descriptor, data[:wrote])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "write", write)
+    with pytest.raises(OSError, match="No space"):
+        files.replace(path, b"new content")
+    assert path.read_bytes() == b"old content"
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(files.os, "write", lambda descriptor, data: real(descriptor, data[:2]))
+    files.create(tmp_path / "file", [b"some", bytearray(b" "), memoryview(b"content")])
+    assert (tmp_path / "file").read_bytes() == b"some content"
+
+
+def test_replacing_tells_its_steps(tmp_path: Path) -> None:
+    steps: list[str] = []
+    files.replace(tmp_path / "file", b"content", steps.append)
+    assert steps == ["file written", "file renamed"]
+
+
+def test_folders_are_nobody_elses(tmp_path: Path) -> None:
+    """Where workers write may lie outside the state directory, whose folder is its owner's."""
+    files.make_folder(tmp_path / "shared" / "states")
+    assert (tmp_path / "shared" / "states").stat().st_mode & 0o007 == 0

@@ -1,0 +1,217 @@
+"""Snapshots and logs restore the state, whatever the cuts; they cost what came and no more."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from step_plans import category, plan
+from step_reference import Row
+from step_universe import KEY, NUMBER, REGISTRY, SHARD, audited, cut, random_rows, rows_of
+
+from pipelines.aggregation.audit import totals
+from pipelines.aggregation.rows import Rows
+from pipelines.aggregation.state import State
+from pipelines.aggregation.step import step_blocks
+from pipelines.storage import files
+from pipelines.storage import states as storedstates
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.output import StoredFile, StoredState
+from pipelines.storage.states import StoredStates
+from sotto.errors import FormatError, PlanError
+from sotto.plan.registry import Registry
+
+OTHER = plan(8, 4, category("other", 3, 0.5))
+
+
+class Kept:
+    """A state that runs are given one after another."""
+
+    def __init__(self, path: Path, registry: Registry = REGISTRY) -> None:
+        self.directory = StateDirectory(path)
+        with self.directory.lock():
+            self.directory.open()
+        self.states = StoredStates(self.directory.files, registry, KEY)
+        self.held: StoredState | None = None
+        self.generation = 0
+        self.written = 0
+
+    def take(self, *blocks: Rows) -> None:
+        self.generation += 1
+        packed = [rows.to_bytes() for rows in blocks]
+        taken = self.states.step(NUMBER, SHARD, self.held, packed, self.generation)
+        files.create(self.directory.path / taken.target, taken.content)
+        self.held = taken.stored
+        pieces = (self.held.snapshot, *self.held.logs)
+        self.written += sum(p.size for p in pieces if p and p.generation == self.generation)
+
+    def read(self, registry: Registry | None = None) -> State:
+        """Return the state as another process reads it."""
+        return replace(self.states, registry=registry or self.states.registry).read(
+            NUMBER, SHARD, self.held
+        )
+
+    @property
+    def paths(self) -> list[Path]:
+        assert self.held is not None
+        found = self.directory.files.state(NUMBER, SHARD, self.held)
+        return [Path(str(path)) for path in found]
+
+
+def at_once(rows: list[Row], registry: Registry = REGISTRY) -> State:
+    return step_blocks(State(registry, SHARD, NUMBER, KEY), [rows_of(rows).to_bytes()]).state
+
+
+@pytest.mark.parametrize("short", [0, 1_500, 10_000, 1 << 16])
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_the_cuts_the_state_is_that_of_the_set_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int, seed: int
+) -> None:
+    monkeypatch.setattr(storedstates, "SHORT", short)
+    source = random.Random(seed)
+    rows = random_rows(seed, size=800, pseudonyms=40, honest=0.97)
+    cuts = sorted(source.randrange(800) for _ in range(source.choice([10, 30])))
+    kept = Kept(tmp_path)
+    snapshots, logs, seen = set(), set(), []
+    for call in cut(rows, cuts):
+        seen += call
+        kept.take(rows_of(call))
+        assert kept.read().canonical() == at_once(seen).canonical()
+        assert kept.held is not None
+        assert kept.held.totals == totals(kept.read()) == totals(at_once(seen))
+        snapshots.add(kept.held.snapshot)
+        logs.update(kept.held.logs)
+        assert len(kept.held.logs) <= 8
+    assert logs
+    assert (snapshots != {None}) == (short < 1 << 16)
+
+
+def test_the_order_of_blocks_changes_no_byte(tmp_path: Path) -> None:
+    blocks = [rows_of(random_rows(seed, 60, 9, 0.9)) for seed in range(5)]
+    found = []
+    for number, order in enumerate((blocks, blocks[::-1])):
+        kept = Kept(tmp_path / str(number))
+        kept.take(*order[1:4])
+        kept.take(*order)
+        found.append([path.read_bytes() for path in kept.paths])
+    assert found[0] == found[1]
+
+
+def test_many_small_runs_write_in_proportion_to_what_they_take(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.take(rows_of(random_rows(1, size=20_000, pseudonyms=4_000, honest=1)))
+    assert kept.held is not None
+    assert kept.held.snapshot is not None
+    snapshot, taken = kept.written, 0
+    assert snapshot > 4 * storedstates.SHORT
+    for seed in range(2, 102):
+        few = rows_of(random_rows(seed, size=20, pseudonyms=5, honest=1))
+        taken += len(few.to_bytes())
+        kept.take(few)
+        assert len(kept.held.logs) <= 8
+    # Writing the snapshot again each time would take some hundred times the snapshot.
+    assert taken > 20_000
+    assert kept.written - snapshot < 8 * taken
+
+
+def test_a_run_that_takes_much_leaves_no_log(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
+    kept.take(rows_of(random_rows(2, size=5_000, pseudonyms=2_000, honest=1)))
+    assert kept.held is not None
+    assert kept.held.snapshot == StoredFile(2, kept.paths[0].stat().st_size)
+    assert kept.held.logs == ()
+
+
+def test_logs_are_read_whatever_the_order_of_plans(tmp_path: Path) -> None:
+    rows = random_rows(3, size=300, pseudonyms=40, honest=0.97)
+    plans = REGISTRY.plans
+    kept = Kept(tmp_path)
+    kept.take(rows_of(rows[:100]))
+    kept.states = replace(kept.states, registry=Registry([OTHER, *plans[::-1]]))
+    assert audited(kept.read()) == audited(at_once(rows[:100]))
+    names = [(each.fingerprint, each.metric.name) for each in kept.states.registry.metrics]
+    ids = [names.index((each.fingerprint, each.metric.name)) for each in REGISTRY.metrics]
+    assert ids != list(range(len(ids)))
+    later = rows_of(rows[100:])
+    metric = np.array(ids, dtype=np.uint16)[later.metric]
+    widths = {ids[number]: width for number, width in later.widths.items()}
+    kept.take(replace(later, metric=metric, widths=widths))
+    assert audited(kept.read(Registry([*plans, OTHER]))) == audited(at_once(rows))
+    with pytest.raises(PlanError, match=plans[-1].fingerprint.hex()):
+        kept.read(Registry([OTHER]))
+
+
+def test_who_was_revoked_stays_so_when_a_later_plan_allows_more(tmp_path: Path) -> None:
+    rows = random_rows(5, size=400, pseudonyms=4, honest=1)
+    kept = Kept(tmp_path)
+    kept.take(rows_of(rows[:300]))
+    before = totals(kept.read())
+    assert before.over_budget > 0
+    richer = plan(9, 10 * REGISTRY.budget // 1_000_000, category("other", 3, 0.5))
+    later = Registry([*REGISTRY.plans, richer])
+    assert later.budget > REGISTRY.budget
+    assert totals(kept.read(later)) == before
+    kept.states = replace(kept.states, registry=later)
+    kept.take(rows_of(rows[300:]))
+    assert kept.held is not None
+    assert len(kept.held.logs) == 2, "logs of two budgets are not one"
+    after = totals(kept.read())
+    assert after == kept.held.totals
+    assert after.over_budget >= before.over_budget
+
+
+@pytest.mark.parametrize("short", [0, 1 << 16])
+def test_damage_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
+) -> None:
+    monkeypatch.setattr(storedstates, "SHORT", short)
+    kept = Kept(tmp_path)
+    kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
+    (path,) = kept.paths
+    content = path.read_bytes()
+    for damaged in (
+        b"",
+        content[:10],
+        content[:-1],
+        content + b"x",
+        *(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :] for at in range(0, 3000, 7)),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(FormatError, match=path.name):
+            kept.read()
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=path.name):
+        kept.read()
+
+
+@pytest.mark.parametrize("short", [0, 1 << 16])
+def test_a_sound_file_of_another_state_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
+) -> None:
+    """Names may be mixed up by whoever restores a copy."""
+    monkeypatch.setattr(storedstates, "SHORT", short)
+    kept = Kept(tmp_path)
+    kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
+    (path,) = kept.paths
+    other = path.with_name(f"{NUMBER + 1}.{SHARD}.1")
+    path.rename(other)
+    match = f"{other.name} is damaged .it is of shard {SHARD}, period {NUMBER}"
+    with pytest.raises(FormatError, match=match):
+        kept.states.read(NUMBER + 1, SHARD, kept.held)
+
+
+@pytest.mark.parametrize("short", [0, 1 << 16])
+def test_a_sound_file_of_another_copy_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
+) -> None:
+    monkeypatch.setattr(storedstates, "SHORT", short)
+    one, other = Kept(tmp_path / "one"), Kept(tmp_path / "other")
+    one.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
+    other.take(rows_of(random_rows(2, size=90, pseudonyms=20, honest=1)))
+    one.paths[0].write_bytes(other.paths[0].read_bytes())
+    with pytest.raises(FormatError, match=r"it has \d+ bytes, and \d+ were written"):
+        one.read()
