@@ -244,7 +244,7 @@ def best_buckets(epsilon: float, domain_size: int) -> int:
     Parameters
     ----------
     epsilon : float
-        Of the last rung.
+        Of the last level.
     domain_size : int
 
     Raises
