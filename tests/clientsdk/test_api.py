@@ -90,7 +90,7 @@ def test_importing_the_sdk_imports_nothing_heavy():
     imported = loaded("import clientsdk")
     assert "clientsdk.client" in imported
     assert not HEAVY & imported
-    assert not {"clientsdk.kafkapublisher", "clientsdk.logpublisher"} & imported
+    assert not {"clientsdk.publishers.kafka", "clientsdk.publishers.log"} & imported
 
 
 def test_nor_does_recording(tmp_path):

@@ -27,10 +27,10 @@ from clientsdk import (
     MemoryPublisher,
     Outcome,
     Quota,
-    background,
     backoff,
+    worker,
 )
-from clientsdk.errand import Errand
+from clientsdk.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
 from sotto.plan.compiled import CompiledPlan
@@ -95,7 +95,7 @@ def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
     with device(publisher, compiled=quick_plan(late, soon)) as client:
         client.record("late", "a")
         deadline = time.monotonic() + PATIENCE
-        while client._background._asleep_until < 0:
+        while client._worker._asleep_until < 0:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         client.record("soon", "a")
@@ -145,11 +145,11 @@ def test_a_round_sends_the_reports_of_one_pseudonym():
     chosen = set()
     for _ in range(40):
         with due_twice(MemoryPublisher()) as client:
-            result = client._do_errand(Errand(alone=True, window=HOUR))
+            result = client._flush(FlushTask(one_pseudonym=True, window=HOUR))
             assert (result.sent, result.remaining, result.error) == (1, 1, None)
             chosen |= {report.metric for report in reports(client.publisher.messages)}
             client.clock.advance(hours=1)
-            assert client._do_errand(Errand(alone=True, window=HOUR)).remaining == 0
+            assert client._flush(FlushTask(one_pseudonym=True, window=HOUR)).remaining == 0
             sent = {report.pseudonym for report in reports(client.publisher.messages)}
             assert len(sent) == 2
     assert chosen == {0, 1}
@@ -158,26 +158,26 @@ def test_a_round_sends_the_reports_of_one_pseudonym():
 def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
     monkeypatch.setattr(backoff, "chance", lambda: 0.25)
     client = due_twice(MemoryPublisher(), background=True)
-    sender = client._background
+    sender = client._worker
     hour = client.plan.resolution
-    assert sender._step() == background.Pause(min(background.WATCH, hour / 4000))
+    assert sender._step() == worker.Pause(min(worker.WATCH, hour / 4000))
     assert len(client.publisher.messages) == 1
     # A quarter of the window has to pass; a look in between sends nothing.
     client.clock.advance(ms=hour // 4 - 60_000)
-    assert sender._step() == background.Pause(60.0)
+    assert sender._step() == worker.Pause(60.0)
     assert len(client.publisher.messages) == 1
     client.clock.advance(minutes=1)
-    assert sender._step() == background.Pause(0.0)
+    assert sender._step() == worker.Pause(0.0)
     assert len(client.publisher.messages) == 2
     pause = sender._step()
-    assert pause == background.Pause(background.WATCH, heeding=True)
+    assert pause == worker.Pause(worker.WATCH, interruptible=True)
     client.close()
 
 
 def alone(client, window=HOUR):
     """Send as the background does; return how many reports went, and the rest in seconds."""
-    errand = Errand(alone=True, window=window)
-    result = client._do_errand(errand)
+    errand = FlushTask(one_pseudonym=True, window=window)
+    result = client._flush(errand)
     return result.sent, errand.rest
 
 
@@ -203,8 +203,8 @@ def test_neither_a_restart_nor_another_client_of_the_file_ends_the_rest(path, mo
 def test_what_is_sent_at_the_end_is_no_other_pseudonym_s(monkeypatch):
     monkeypatch.setattr(backoff, "chance", lambda: 0.5)
     client = due_twice(MemoryPublisher(), background=True)
-    client._background._step()
-    client._background._round()
+    client._worker._step()
+    client._worker._round()
     assert client.close().remaining == 1
     assert len(client.publisher.messages) == 1
 
@@ -252,8 +252,8 @@ def test_what_is_too_late_takes_the_rest_from_nobody(monkeypatch, first, age, re
     monkeypatch.setattr(backoff, "chance", lambda: 0.5)
     with due_of_three(first, 6 * WEEK - DAY, 6 * WEEK, quota=Quota(age=age)) as client:
         client.clock.now = START + 6 * WEEK + 4 * HOUR
-        errand = Errand(alone=True, window=HOUR)
-        result = client._do_errand(errand)
+        errand = FlushTask(one_pseudonym=True, window=HOUR)
+        result = client._flush(errand)
         assert (result.sent, result.remaining, errand.rest) == (1, 1, 1800.0)
         assert getattr(result.lapses, reason) == 1
         assert alone(client) == (0, 1800.0)
@@ -395,7 +395,7 @@ def test_close_ends_a_long_wait_at_once(monkeypatch):
 
 
 def test_close_sends_what_is_due_first(monkeypatch, path):
-    monkeypatch.setattr(background.Background, "_scale", lambda *_: 1e9)
+    monkeypatch.setattr(worker.Worker, "_scale", lambda *_: 1e9)
     publisher = Noting()
     compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
     client = device(publisher, state=path, compiled=compiled)
@@ -426,8 +426,8 @@ def test_flush_returns_in_time_whatever_the_publisher_does():
 def test_no_message_is_begun_once_the_time_is_up():
     publisher = MemoryPublisher()
     client = due_twice(publisher)
-    late = Errand(0.0)
-    result = client._do_errand(late)
+    late = FlushTask(0.0)
+    result = client._flush(late)
     assert (result.sent, result.remaining, publisher.messages) == (0, 2, [])
     assert client.flush(timeout=PATIENCE).sent == 2
     for wrong in (-1, float("nan")):
@@ -471,7 +471,7 @@ def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
         assert {client.record("colour", "a") for _ in range(3)} == {Outcome.ACCEPTED}
         assert "time was up" in str(client.flush(timeout=0.01).error)
     assert [record.getMessage() for record in caplog.records] == [
-        "there is no thread to send in: what is recorded is kept"
+        "no thread can be started to send: what is recorded is kept"
     ]
     client.record("colour", "a")
     publisher.wait_for(1)
@@ -546,7 +546,7 @@ def test_a_sender_that_died_is_replaced():
     with device(publisher) as client:
         client.record("colour", "a")
         publisher.wait_for(1)
-        client._background._thread.join(PATIENCE)
+        client._worker._thread.join(PATIENCE)
         client.record("colour", "a")
         publisher.wait_for(2)
     first, *later = publisher.messages
@@ -588,7 +588,7 @@ if sys.argv[3] != "before":
     else:
         publisher.wait_for(2)
         # A fork without hooks amid a transaction leaves the child without a store.
-        while client._background._asleep_until <= 0:
+        while client._worker._asleep_until <= 0:
             time.sleep(0.001)
 def work():
     mine = client._sender._publisher = Noting()
@@ -600,7 +600,7 @@ def work():
     else:
         mine.wait_for(1)
     assert client.close(PATIENCE).error is None
-    assert not client._background._thread.is_alive()
+    assert not client._worker._thread.is_alive()
 pid = fork(work)
 wait(pid)
 if sys.argv[3] == "amid":

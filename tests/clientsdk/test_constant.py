@@ -25,10 +25,11 @@ from device_plans import (
 )
 from statistical import check_counts
 
-from clientsdk import Ceilings, Outcome, permanent, schema
-from clientsdk.database import Access
+from clientsdk import Ceilings, Outcome
 from clientsdk.ledger import PermanentCharge, read_file
-from clientsdk.mark import SUFFIX
+from clientsdk.store import permanent, schema
+from clientsdk.store.database import Access
+from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
 

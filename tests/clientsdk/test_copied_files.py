@@ -9,7 +9,7 @@ from device_plans import START, WEEK, metric, plan, reports
 from scripts import PRELUDE, run
 
 from clientsdk import Client, MemoryPublisher
-from clientsdk.database import Access
+from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock
 
 LADDER = [(500_000, 0)]
@@ -75,7 +75,7 @@ client.clock.now = START + 3 * WEEK
 print("ready", flush=True)
 sys.stdin.readline()
 client.give_consent()
-print(client._store.name.pseudonym.hex())
+print(client._store.identity.pseudonym.hex())
 """
 
 

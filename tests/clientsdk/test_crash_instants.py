@@ -21,7 +21,7 @@ def die_at(client, instant):
         left[0] -= 1
         if left[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-    client._store._connection.set_trace_callback(count)
+    client._store.database.connection.set_trace_callback(count)
 
 def open_at(folder, now):
     publisher = EmbeddedLogPublisher(folder / "log", fsync="never")

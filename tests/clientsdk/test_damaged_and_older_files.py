@@ -12,8 +12,9 @@ import pytest
 from device_plans import CONSTANT, DAY, START, WEEK, counted, metric, plan, reports
 from scripts import start
 
-from clientsdk import Ceilings, Consent, Outcome, mark, recovery
+from clientsdk import Ceilings, Consent, Outcome
 from clientsdk.ledger import read_file
+from clientsdk.store import damaged_files, rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError
 
@@ -135,14 +136,14 @@ def test_a_file_that_is_cut_to_nothing(path):
 def test_damage_again_and_again_wins_nothing(path):
     """In one period it costs no more than once, and few files are kept."""
     ledger, _ = live(path)
-    for time in range(recovery.KEPT + 3):
+    for time in range(damaged_files.KEPT + 3):
         overwrite(path, 0)
         with device(path, seed=2 + time, now=START + WEEK, consent=True) as client:
             found = client.ledger()
             assert found.reserved == ledger.reserved + CEILING - ledger.periods[-1].reserved
             assert client.record("colour", "a") is Outcome.OVER_BUDGET
             assert found.damaged == 1 + time
-    assert len(aside(path)) == recovery.KEPT
+    assert len(aside(path)) == damaged_files.KEPT
 
 
 def test_damage_in_every_period_uses_the_lifetime_up(path):
@@ -209,7 +210,7 @@ def test_a_kept_file_that_cannot_be_erased_stays_owed(path, monkeypatch):
     live(path)
     overwrite(path, 0)
     with device(path, seed=2, consent=True) as client:
-        monkeypatch.setattr(recovery, "_erase", lambda file: (_ for _ in ()).throw(OSError()))
+        monkeypatch.setattr(damaged_files, "_erase", lambda file: (_ for _ in ()).throw(OSError()))
         assert not client.withdraw_consent()
         monkeypatch.undo()
         client.flush()
@@ -283,7 +284,7 @@ def test_a_copy_without_its_mark_counts_all_periods_since(path, tmp_path, caplog
         # Whether consent was withdrawn since, nobody can know.
         assert client.consent is Consent.WITHDRAWN
         assert not client.give_consent()
-        (told,) = [each for each in caplog.messages if "older than the mark" in each]
+        (told,) = [each for each in caplog.messages if "older than the rollback guard" in each]
         assert "moved without" in told
         assert "give_consent(again=True)" in told
         assert "device.db-*" in told
@@ -422,7 +423,7 @@ def test_consent_that_is_written_and_not_vouched_for_stands(path, monkeypatch, r
         client.clock.advance(hours=3)
         assert isinstance(client.flush().error, StoreError)
         assert client.publisher.messages == []
-    assert "consent is given, and nothing can be sent: it is written, but the mark" in caplog.text
+    assert "nothing can be sent: it is written, but the rollback guard" in caplog.text
     assert client.flush().sent == 1
     client.close()
     with device(path, now=START + DAY) as again:
@@ -438,19 +439,19 @@ def test_a_withdrawal_that_is_not_vouched_for_is_tried_again(path, monkeypatch):
         client.withdraw_consent()
         assert client.record("colour", "a") is Outcome.NO_CONSENT
     client.flush()
-    found = mark.read(os.fspath(path))
+    found = rollback_guard.read(os.fspath(path))
     client.close()
     with device(path) as again:
         assert (again.ledger().consent, again.ledger().pending) == (Consent.WITHDRAWN, ())
-        assert again._store.generation > found.generation
+        assert again._store.guard.generation > found.generation
         assert again.ledger().restored == 0
 
 
 def test_consent_beside_another_stores_mark_records_nothing(path):
     """The mark tells that the file was replaced; what is agreed to there may not be found again."""
     client = device(path)
-    found = mark.read(os.fspath(path))
-    mark.replace(os.fspath(path), found._replace(store=b"t" * 16, generation=10))
+    found = rollback_guard.read(os.fspath(path))
+    rollback_guard.replace(os.fspath(path), found._replace(store=b"t" * 16, generation=10))
     with pytest.raises(StoreError, match="taken its place"):
         client.give_consent()
     assert client.record("colour", "a") is Outcome.STORE_FULL
@@ -470,14 +471,14 @@ def test_a_crash_around_the_mark_is_no_loss(path, monkeypatch, name, after, when
     class Killed(BaseException):
         pass
 
-    write = getattr(mark, name)
+    write = getattr(rollback_guard, name)
 
     def crash(*arguments, **options):
         if after:
             write(*arguments, **options)
         raise Killed
 
-    monkeypatch.setattr(mark, name, crash)
+    monkeypatch.setattr(rollback_guard, name, crash)
     now = START + WEEK
     with suppress(Killed):
         device(path, seed=7, now=now).close()
@@ -506,19 +507,19 @@ def test_a_mark_holds_sums_and_no_secret(path):
     assert stat.S_IMODE(beside.stat().st_mode) == 0o600
     assert len(content) == 384
     assert not any(each in content for each in secrets)
-    found = mark.read(path)
+    found = rollback_guard.read(path)
     assert (found.period, found.lifetime, found.reserved) == (START // WEEK, COST, COST)
 
 
 def test_one_of_two_places_is_always_whole(path):
     """A mark is never written over the newest."""
-    first = mark.UNREADABLE._replace(store=b"s" * 16, generation=5, lifetime=7)
-    mark.replace(path, first)
-    mark.advance(path, first._replace(generation=6, lifetime=8))
+    first = rollback_guard.UNREADABLE._replace(store=b"s" * 16, generation=5, lifetime=7)
+    rollback_guard.replace(path, first)
+    rollback_guard.advance(path, first._replace(generation=6, lifetime=8))
     beside = path.with_name(path.name + "-mark")
     content = bytearray(beside.read_bytes())
-    mark.advance(path, first._replace(generation=9, lifetime=9))
-    assert mark.read(path).lifetime == 9
+    rollback_guard.advance(path, first._replace(generation=9, lifetime=9))
+    assert rollback_guard.read(path).lifetime == 9
     after = beside.read_bytes()
     changed = {
         place for place in range(2) if content[place * 128 :][:128] != after[place * 128 :][:128]
@@ -526,11 +527,11 @@ def test_one_of_two_places_is_always_whole(path):
     assert len(changed) == 1
     (place,) = changed
     beside.write_bytes(after[: place * 128] + b"\xff" * 128 + after[(place + 1) * 128 :])
-    assert mark.read(path).generation == 6
-    mark.advance(path, first._replace(generation=2))
-    assert mark.read(path).generation == 6
+    assert rollback_guard.read(path).generation == 6
+    rollback_guard.advance(path, first._replace(generation=2))
+    assert rollback_guard.read(path).generation == 6
     with pytest.raises(StoreError, match="another file"):
-        mark.advance(path, first._replace(store=b"t" * 16, generation=10))
+        rollback_guard.advance(path, first._replace(store=b"t" * 16, generation=10))
 
 
 def test_a_lost_file_of_another_collector(path):
@@ -580,14 +581,14 @@ def test_a_crash_while_what_is_unknown_is_made_up_for(path, monkeypatch):
     live(path)
     remove(path, "", "-wal", "-shm")
     path.with_name("device.db-mark").write_bytes(b"\xa5" * 256)
-    replace = mark.replace
+    replace = rollback_guard.replace
 
     def and_die(*arguments, **options):
         replace(*arguments, **options)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(mark, "replace", and_die)
+        patched.setattr(rollback_guard, "replace", and_die)
         with pytest.raises(KeyboardInterrupt):
             device(path, seed=2, now=START + WEEK)
     with device(path, seed=3, now=START + WEEK, consent=True) as client:
@@ -670,7 +671,7 @@ def test_a_loss_of_power_before_consent_is_no_loss(path, left):
     with device(path, seed=2, consent=True) as client:
         assert (client.ledger().damaged, client.ledger().restored) == (0, 0)
         assert client.record("colour", "a") is Outcome.ACCEPTED
-        assert mark.read(path).generation > 1
+        assert rollback_guard.read(path).generation > 1
 
 
 def test_a_lost_mark_is_noticed_as_soon_as_anything_may_be_recorded(path):
@@ -693,7 +694,7 @@ def test_consent_waits_for_the_disk_and_a_new_file_does_not(path, monkeypatch):
     with device(path) as client:
         assert synced == []
         client.give_consent()
-        # The mark, and the name that it was given when the store was made.
+        # The rollback guard, and the name that it was given when the store was made.
         assert len(synced) == 2
         client.renew_consent()
         assert len(synced) == 3

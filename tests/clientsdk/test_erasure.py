@@ -14,9 +14,10 @@ from contextlib import closing
 import pytest
 from device_plans import START, WEEK, metric, number, plan, string
 
-from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome, spool
-from clientsdk.database import Access
+from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
 from clientsdk.ledger import ALL_METRICS
+from clientsdk.store import outbox
+from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError, StoreError
 
@@ -67,7 +68,7 @@ def test_flush_alone_moves_the_ratchet_on(path):
     client.clock.advance(days=7)
     client.flush()
     assert old not in raw(path)
-    assert not client._store.erasure_owed
+    assert not client._store.erasure.pending
 
 
 def test_pseudonyms_go_with_their_last_chain(path):
@@ -171,16 +172,16 @@ def test_a_crash_in_the_middle_of_wiping_is_made_good_at_the_next_start(path, mo
         client.record("colour", "a")
     chains = ids(client)
     with monkeypatch.context() as patch:
-        patch.setattr(type(client._store), "scrub", lambda store, compact: False)
+        patch.setattr(type(client._store.erasure), "scrub", lambda erasure, compact: False)
         assert not client.withdraw_consent()
     assert any(chain in raw(path) for chain in chains)
     # No close, as after a crash; the connection is let go by hand, to free the file.
-    client._store._disconnect()
+    client._store.database.disconnect()
     with device(path, consent=False, seed=2) as again:
         assert again.ledger().consent is Consent.WITHDRAWN
         content = raw(path)
         assert not any(chain in content for chain in chains)
-        assert not again._store.erasure_owed
+        assert not again._store.erasure.pending
 
 
 def test_a_reader_in_the_way_delays_erasure_and_flush_makes_it_good(path):
@@ -202,7 +203,7 @@ def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monke
     client.record("colour", "a")
     client.clock.advance(hours=3)
     with monkeypatch.context() as patch:
-        patch.setattr(type(client._store), "agree", _disk_full)
+        patch.setattr(type(client._store), "set_consent", _disk_full)
         assert not client.withdraw_consent()
         assert client.consent is Consent.WITHDRAWN
         assert client.record("colour", "a") is Outcome.NO_CONSENT
@@ -220,7 +221,7 @@ def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monke
         def publish(self, shard, message):
             super().publish(shard, message)
             with monkeypatch.context() as patch:
-                patch.setattr(type(client._store), "agree", _disk_full)
+                patch.setattr(type(client._store), "set_consent", _disk_full)
                 assert not client.withdraw_consent()
 
     client = device(path, metric("colour", "every", 9), publisher=Withdrawing())
@@ -258,7 +259,7 @@ def test_what_was_wiped_is_not_sent_under_a_later_consent(path, monkeypatch, sam
 
 def test_a_flush_beside_a_withdrawal_does_not_withdraw_what_was_given_again(path):
     client = device(path)
-    store, agree = client._store, client._store.agree
+    store, agree = client._store, client._store.set_consent
     flushing = threading.Thread(target=client.flush)
 
     def slow(connection, consent):
@@ -267,7 +268,7 @@ def test_a_flush_beside_a_withdrawal_does_not_withdraw_what_was_given_again(path
             time.sleep(0.1)
         return agree(connection, consent)
 
-    store.agree = slow
+    store.set_consent = slow
     client.withdraw_consent()
     client.give_consent(again=True)
     flushing.join()
@@ -282,8 +283,8 @@ def test_what_another_comes_to_owe_while_one_erases_stays_owed(path):
         two.record("colour", "a")
     chains = ids(two)
     with one._store.transaction(Access.WRITE) as connection:
-        one._store.owe_erasure(connection)
-    scrub = one._store.scrub
+        one._store.erasure.schedule(connection)
+    scrub = one._store.erasure.scrub
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
 
         def racing(*, compact):
@@ -293,20 +294,20 @@ def test_what_another_comes_to_owe_while_one_erases_stays_owed(path):
             assert not two.withdraw_consent()
             return done
 
-        one._store.scrub = racing
-        assert not one._store.settle()
+        one._store.erasure.scrub = racing
+        assert not one._store.finish_erasure()
         reader.execute("COMMIT")
-    one._store.scrub = scrub
+    one._store.erasure.scrub = scrub
     two.flush()
     assert not any(chain in raw(path) for chain in chains)
-    assert not two._store.erasure_owed
+    assert not two._store.erasure.pending
 
 
 def test_a_settlement_that_cannot_be_noted_is_no_error(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.schema.PATIENCE", 0.05)
+    monkeypatch.setattr("clientsdk.store.schema.PATIENCE", 0.05)
     client = device(path)
     client.record("colour", "a")
-    scrub = client._store.scrub
+    scrub = client._store.erasure.scrub
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
 
         def then_locked(*, compact):
@@ -315,10 +316,10 @@ def test_a_settlement_that_cannot_be_noted_is_no_error(path, monkeypatch):
                 writer.execute("BEGIN IMMEDIATE")
             return done
 
-        client._store.scrub = then_locked
+        client._store.erasure.scrub = then_locked
         assert not client.withdraw_consent()
         client.close()
-        assert client._store._connection is None
+        assert client._store.database.connection is None
         writer.execute("ROLLBACK")
 
 
@@ -334,7 +335,7 @@ def test_displaced_chains_are_gone_at_once(path):
     assert len(displaced) > 2
     assert not any(chain in content for chain in displaced)
     client.flush()
-    assert not client._store.erasure_owed
+    assert not client._store.erasure.pending
 
 
 @pytest.mark.parametrize("kind", ["lapsed", "sent"])
@@ -354,7 +355,7 @@ def test_a_reader_in_the_way_of_a_flush_delays_erasure_only(path, kind):
         reader.execute("SELECT count(*) FROM chain").fetchone()
         result = client.flush()
         assert (result.sent, result.lapsed) == ((0, 5) if kind == "lapsed" else (5, 0))
-        assert client._store.erasure_owed
+        assert client._store.erasure.pending
         reader.execute("COMMIT")
     client.clock.advance(hours=1)
     client.flush()
@@ -479,10 +480,10 @@ def test_no_frame_or_error_that_the_client_hands_out_leads_to_a_value_or_payload
         client.record("colour", "a")
         with client._store.transaction(Access.READ) as connection:
             ((payloads,),) = connection.execute("SELECT payloads FROM chain").fetchall()
-            (chain,) = spool.due(connection, START + WEEK, 9)
-        client._store._connection.execute("PRAGMA query_only = ON")
+            (chain,) = outbox.due(connection, START + WEEK, 9)
+        client._store.database.connection.execute("PRAGMA query_only = ON")
         assert client.record("word", mark) is Outcome.STORE_FULL
-        client._store._connection.execute("PRAGMA query_only = OFF")
+        client._store.database.connection.execute("PRAGMA query_only = OFF")
         client.clock.advance(hours=3)
         errors.append(client.flush().error)
     finally:

@@ -21,10 +21,10 @@ CHANCES = 6
 SCRIPT = """
 import socket, subprocess, warnings
 from slow_publishers import *
-from clientsdk import background
+from clientsdk import worker
 warnings.simplefilter("ignore")
 kind, number = sys.argv[2], int(sys.argv[3])
-background.SETTLING = 0.0
+worker.SETTLING = 0.0
 held = []
 
 def address():
@@ -111,9 +111,9 @@ def pending(path):
 STALLED = """
 import os, signal, warnings
 from slow_publishers import *
-from clientsdk import background
+from clientsdk import worker
 warnings.simplefilter("ignore")
-background.SETTLING = 0.0
+worker.SETTLING = 0.0
 broker, broker_id = Broker(sys.argv[2], api_version=(2, 3)), int(sys.argv[3])
 entered = threading.Event()
 
@@ -171,8 +171,8 @@ def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path
 
 QUICK = """
 from slow_publishers import *
-from clientsdk import background
-background.Background._scale = lambda *_: 1e9
+from clientsdk import worker
+worker.Worker._scale = lambda *_: 1e9
 publisher = EmbeddedLogPublisher(sys.argv[2])
 client = Client(quick_plan(), state=path, publisher=publisher)
 client.give_consent()

@@ -20,8 +20,8 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 from messages import SOMEBODY, message, pseudonym
 
-from clientsdk import Broker, KafkaPublisher, Publisher, connections, kafkapublisher, producing
-from clientsdk.publishers import Buffered
+from clientsdk import Broker, KafkaPublisher, Publisher
+from clientsdk.publishers import Buffered, kafka, kafka_connections
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError
 from sotto.wire.format import Row, encode_message
@@ -86,10 +86,10 @@ def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
     for milliseconds in asked:
         producer_of(publisher)._metrics.get_sensor("throttle-time").record(milliseconds)
     monkeypatch.setattr(
-        kafkapublisher,
+        kafka,
         "_wait_for",
         lambda sent, deadline: (
-            kafkapublisher._Failure(KafkaTimeoutError(), sent[0].connection) if sent else None
+            kafka._Failure(KafkaTimeoutError(), sent[0].connection) if sent else None
         ),
     )
     with pytest.raises(PublishError, match="in time") as told:
@@ -289,7 +289,7 @@ def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
 
 def test_who_waits_for_a_connection_that_another_thread_gives_up_is_told():
     made = threading.Event()
-    connecting = producing.Connecting(lambda: made.wait(10))
+    connecting = kafka_connections.Connecting(lambda: made.wait(10))
     told = []
 
     def wait():
@@ -298,7 +298,7 @@ def test_who_waits_for_a_connection_that_another_thread_gives_up_is_told():
         told.append(True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(producing, "discard", lambda producer: None)
+        patch.setattr(kafka_connections, "discard", lambda producer: None)
         thread = threading.Thread(target=wait)
         thread.start()
         connecting.cancel()
@@ -310,10 +310,10 @@ def test_who_waits_for_a_connection_that_another_thread_gives_up_is_told():
 def test_a_child_leaves_a_connection_that_nobody_has_used_yet(monkeypatch):
     """It would be closed in the child as soon as nothing refers to it."""
     abandoned = []
-    monkeypatch.setattr(producing, "abandon", abandoned.append)
+    monkeypatch.setattr(kafka_connections, "abandon", abandoned.append)
     publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
     connection, _ = publisher._connections.take(SOMEBODY, time.monotonic())
-    connection._connecting = producing.Connecting(lambda: "a producer")
+    connection._connecting = kafka_connections.Connecting(lambda: "a producer")
     assert connection._connecting.wait(10) == "a producer"
     publisher.after_fork_in_child()
     assert abandoned == ["a producer"]
@@ -354,7 +354,7 @@ def test_threads_share_one_publisher(cluster):
 
 
 def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
-    monkeypatch.setattr("clientsdk.kafkapublisher.IN_FLIGHT_BYTES", 2 * SIZE - 20)
+    monkeypatch.setattr("clientsdk.publishers.kafka.IN_FLIGHT_BYTES", 2 * SIZE - 20)
     publisher = KafkaPublisher(cluster, TOPIC, timeout=1)
     for number in range(20):
         publisher.publish(number, message(bytes(60)))
@@ -415,34 +415,34 @@ def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster):
 def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(cluster, monkeypatch):
     publisher = KafkaPublisher(cluster, TOPIC)
     used, ended = [], []
-    end = connections.Connection.end
+    end = kafka_connections.Connection.end
     monkeypatch.setattr(
-        connections.Connection, "end", lambda self: (ended.append(self.producer), end(self))
+        kafka_connections.Connection, "end", lambda self: (ended.append(self.producer), end(self))
     )
-    for each in range(connections.LIMIT):
+    for each in range(kafka_connections.LIMIT):
         publisher.publish(each, message(pseudonym=pseudonym(each)))
         used.append(producer_of(publisher, pseudonym(each)))
     publisher.publish(0, message(pseudonym=pseudonym(0)))
     # Its last message is acknowledged before it goes, without a sync.
     publisher.publish(1, message(pseudonym=pseudonym(100)))
     wait_until(lambda: ended == [used[1]])
-    assert len(publisher._connections._open) == connections.LIMIT
+    assert len(publisher._connections._open) == kafka_connections.LIMIT
     assert producer_of(publisher, pseudonym(0)) is used[0]
     publisher.publish(1, message(b"again", pseudonym=pseudonym(1)))
     assert producer_of(publisher, pseudonym(1)) is not used[1]
     publisher.sync()
     publisher.close()
-    assert len(taken(cluster, connections.LIMIT + 3)) == connections.LIMIT + 3
+    assert len(taken(cluster, kafka_connections.LIMIT + 3)) == kafka_connections.LIMIT + 3
 
 
 def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(cluster):
     publisher = KafkaPublisher(cluster, TOPIC, timeout=2)
-    for each in range(connections.LIMIT):
+    for each in range(kafka_connections.LIMIT):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.sync()
     publisher.publish(0, message(b"lost", pseudonym=pseudonym(0)))
     publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
-    for each in range(1, connections.LIMIT + 1):
+    for each in range(1, kafka_connections.LIMIT + 1):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
     with pytest.raises(PublishError, match="may not have reached it"):
         publisher.sync()
@@ -461,7 +461,7 @@ def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
         except PublishError as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=send, args=(n,)) for n in range(2 * connections.LIMIT)]
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(2 * kafka_connections.LIMIT)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -469,7 +469,7 @@ def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
     publisher.close()
     assert failed == []
     assert len(publisher._connections._open) == 0
-    assert len(taken(cluster, 12 * connections.LIMIT)) == 12 * connections.LIMIT
+    assert len(taken(cluster, 12 * kafka_connections.LIMIT)) == 12 * kafka_connections.LIMIT
 
 
 def test_connections_that_come_to_nothing_are_few(monkeypatch):
@@ -477,10 +477,10 @@ def test_connections_that_come_to_nothing_are_few(monkeypatch):
     monkeypatch.setattr("socket.getaddrinfo", lambda *_: going_on.wait() or [])
     publisher = KafkaPublisher("broker.example:9092", TOPIC, timeout=0.5)
     threads = threading.active_count()
-    for each in range(connections.LIMIT + 3):
+    for each in range(kafka_connections.LIMIT + 3):
         with pytest.raises(PublishError, match="has not answered"):
             publisher.publish(0, message(pseudonym=pseudonym(each)))
-    assert threading.active_count() == threads + connections.LIMIT
+    assert threading.active_count() == threads + kafka_connections.LIMIT
     going_on.set()
     publisher.close()
 

@@ -11,7 +11,7 @@ from scripts import ROOT
 from benchmarks.kills import life
 from benchmarks.kills.life import DAY, START, WEEK, open_device
 from benchmarks.kills.witness import BrokenPromiseError, Witness
-from clientsdk.database import Access
+from clientsdk.store.database import Access
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ class Device(RuleBasedStateMachine):
         if clean:
             self.client.close()
         else:
-            self.client._store._disconnect()
+            self.client._store.database.disconnect()
 
     @rule(name=st.sampled_from(["colour", "colour", "kept", "model"]), times=st.integers(1, 3))
     def record(self, name, times):
@@ -73,7 +73,7 @@ class Device(RuleBasedStateMachine):
     @rule(clean=st.booleans())
     def start_again(self, clean):
         self.stop(clean)
-        before = self.client._store.restored
+        before = self.client._store.guard.restored
         self.open()
         assert self.client.ledger().restored == before
 

@@ -7,7 +7,7 @@ from device_plans import START, counted, metric, plan, reports
 from scripts import run
 
 from clientsdk import Consent, Outcome, Quota
-from clientsdk.notes import MOST
+from clientsdk.store.store import BUFFERED
 from clientsdk.testing import FakeClock, SeededClient
 
 VAST = {"period": 10**12, "lifetime": 10**12}
@@ -30,33 +30,33 @@ def record(client, number):
 
 
 def chains(client):
-    return client._store._connection.execute("SELECT count(*) FROM chain").fetchone()[0]
+    return client._store.database.connection.execute("SELECT count(*) FROM chain").fetchone()[0]
 
 
 def test_a_recording_executes_no_statement_but_the_first_of_a_period_and_of_many(client):
     record(client, 1)
     seen = []
-    client._store._connection.set_trace_callback(seen.append)
-    record(client, MOST)
+    client._store.database.connection.set_trace_callback(seen.append)
+    record(client, BUFFERED)
     assert seen == []
-    assert (chains(client), len(client._store.notes)) == (1, MOST)
+    assert (chains(client), len(client._store.buffer)) == (1, BUFFERED)
     record(client, 1)
-    assert (len(client._store.notes), chains(client)) == (0, MOST + 2)
+    assert (len(client._store.buffer), chains(client)) == (0, BUFFERED + 2)
     client.clock.advance(days=7)
     seen.clear()
     record(client, 1)
     assert seen
-    assert client._store.notes == []
+    assert client._store.buffer == []
 
 
-@pytest.mark.parametrize("number", [2, 9, MOST + 1, 2 * MOST + 7])
+@pytest.mark.parametrize("number", [2, 9, BUFFERED + 1, 2 * BUFFERED + 7])
 def test_everything_sees_all_of_it(client, number):
     record(client, number)
     ledger = client.ledger()
     assert (ledger.reserved, len(ledger.pending)) == (COST * number, number)
     assert sum(ledger.periods[0].recordings.values()) == number
     record(client, 3)
-    assert client.stats().spooled_chains == number + 3
+    assert client.stats().outbox_chains == number + 3
     record(client, 3)
     assert len(client.preview().reports) == 3 * (number + 6)
     record(client, 3)
@@ -99,8 +99,8 @@ def test_the_quota_holds():
         taken += 1
     assert client.record("one", "a") is Outcome.STORE_FULL
     assert client.ledger().reserved == taken * COST
-    assert client.stats().spooled_chains == taken
-    (pages,) = client._store._connection.execute("PRAGMA page_count").fetchone()
+    assert client.stats().outbox_chains == taken
+    (pages,) = client._store.database.connection.execute("PRAGMA page_count").fetchone()
     assert pages * 4096 < 1 << 18
 
 
@@ -113,10 +113,10 @@ class Uncleared(list):
 
 def test_what_an_interrupt_leaves_noted_is_not_written_twice(client):
     record(client, 9)
-    client._store.notes = Uncleared(client._store.notes)
+    client._store.buffer = Uncleared(client._store.buffer)
     with pytest.raises(KeyboardInterrupt):
         client.ledger()
-    client._store.notes = list(client._store.notes)
+    client._store.buffer = list(client._store.buffer)
     # The first one looks again, and what follows is noted beside what is written already.
     record(client, 3)
     ledger = client.ledger()
@@ -139,7 +139,7 @@ for _ in range(5):
     assert client.record("colour", "a") is Outcome.ACCEPTED
 def inherited():
     assert client.record("colour", "a") is Outcome.STORE_FULL
-    assert client._store.notes == []
+    assert client._store.buffer == []
 wait(child(inherited))
 assert client.record("colour", "a") is Outcome.ACCEPTED
 assert len(client.ledger().pending) == 6

@@ -10,8 +10,8 @@ import pytest
 from device_plans import CONSTANT, DAY, HOUR, LATE, START, WEEK, metric, plan, string
 
 from clientsdk import Lapses, Outcome
-from clientsdk.database import Access
 from clientsdk.ledger import ALL_METRICS, read_file
+from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
 
 VAST = {"period": 10**9, "lifetime": 10**10}
@@ -132,7 +132,7 @@ def test_a_commit_that_fails_is_made_up_for(path, monkeypatch):
     theirs = other(path, START)
     theirs.clock.now = EXPIRES
     with monkeypatch.context() as patched:
-        patched.setattr(type(theirs._store), "owe_erasure", _fail)
+        patched.setattr(type(theirs._store.erasure), "schedule", _fail)
         assert theirs.record("size", "a") is Outcome.STORE_FULL
     assert chains <= {bytes.fromhex(each.chain) for each in read_file(path).pending}
     assert theirs.record("size", "a") is Outcome.ACCEPTED

@@ -67,7 +67,7 @@ def test_rungs_that_were_delivered_are_not_left_in_the_log(tmp_path):
 def statements(client):
     """All SQL that a client executes from now on."""
     seen = []
-    client._store._connection.set_trace_callback(seen.append)
+    client._store.database.connection.set_trace_callback(seen.append)
     return seen
 
 
@@ -132,7 +132,7 @@ def test_a_delivery_does_not_count_for_a_rung_that_another_client_charged_meanwh
     tmp_path, monkeypatch
 ):
     """On a system without locks, where both send at once."""
-    monkeypatch.setattr("clientsdk.turns.fcntl", None)
+    monkeypatch.setattr("clientsdk.send_lock.fcntl", None)
     path, clock = tmp_path / "device.db", FakeClock(START)
 
     class Refusing(MemoryPublisher):

@@ -13,8 +13,9 @@ import statistical
 from device_plans import CONSTANT, WEEK, items, metric, plan, reports, take_back_version_5
 from scripts import start
 
-from clientsdk import Ceilings, Outcome, panels
-from clientsdk.panels import Panel, slot
+from clientsdk import Ceilings, Outcome
+from clientsdk.store import panels
+from clientsdk.store.panels import Panel, slot
 from clientsdk.testing import FakeClock, SeededClient, move_to_turn, small_plan
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError, UnknownMetricError
@@ -221,7 +222,7 @@ def test_out_of_turn_nothing_is_stored_or_charged_or_asked_of_the_file(tmp_path,
     ledger = client.ledger()
     assert client.record("colour", "a") is Outcome.NOT_IN_PANEL
     seen = []
-    client._store._connection.set_trace_callback(seen.append)
+    client._store.database.connection.set_trace_callback(seen.append)
     client.clock.advance(days=6, hours=23)
     assert {client.record("colour", "a") for _ in range(5)} == {Outcome.NOT_IN_PANEL}
     assert seen == []
@@ -241,7 +242,7 @@ def test_consent_and_expiry_come_before_panels_and_ceilings_and_quota_after(monk
     client = device(paneled(13), **low)
     move_to_turn(client, "colour")
     assert client.record("colour", "a") is Outcome.OVER_BUDGET
-    monkeypatch.setattr("clientsdk.spool.size", lambda connection: 1 << 40)
+    monkeypatch.setattr("clientsdk.store.outbox._size", lambda connection: 1 << 40)
     assert out_of_turn(paneled(13)).record("colour", "a") is Outcome.NOT_IN_PANEL
     client = device(paneled(13))
     move_to_turn(client, "colour")

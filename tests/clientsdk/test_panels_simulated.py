@@ -18,7 +18,8 @@ import pytest
 from device_plans import HOUR, START, WEEK, metric, plan, reports
 from statistical import check_at_least, check_binomial, check_counts, check_variance
 
-from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, panels
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
+from clientsdk.store import panels
 from clientsdk.testing import FakeClock
 from mechanisms.estimators.frequency import frequencies
 from mechanisms.planner.precision import precision

@@ -68,7 +68,7 @@ def test_what_is_shown_is_what_flushes_send_when_it_is_due_byte_for_byte(tmp_pat
     assert len(shown.reports) == 4 * 3 + 2 * 2
     assert [each.due for each in shown.reports] == sorted(each.due for each in shown.reports)
     for report in shown.reports:
-        assert 1 <= report.rung <= report.rungs
+        assert 1 <= report.level <= report.levels
         assert report.event in (START, START + HOUR, START + 2 * HOUR)
 
 
@@ -89,7 +89,7 @@ def test_of_what_is_being_counted_nothing_is_shown_before_it_is_drawn(tmp_path):
     client.record("app", "c")
     assert client.preview().messages == ()
     client.clock.now = START + WEEK
-    assert [each.rung for each in client.preview().reports] == [1, 2]
+    assert [each.level for each in client.preview().reports] == [1, 2]
 
 
 def test_what_was_charged_and_not_delivered_is_shown_as_it_will_be_sent_again(tmp_path):
@@ -200,7 +200,7 @@ def test_of_a_rung_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path
         assert rungs() == "0.5 sent or passed over, 1 on its way, 2 to come"
     assert client.flush().sent == 1
     assert rungs() == "0.5 sent or passed over, 1 sent, 2 to come"
-    assert reported(client).only().rung == 2
+    assert reported(client).only().level == 2
 
 
 def test_consent_and_ledger_survive_another_version_of_the_plan(tmp_path):

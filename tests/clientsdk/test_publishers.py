@@ -16,9 +16,9 @@ from device_plans import DAY, START, WEEK, counted, metric, plan, reports
 from messages import message, pseudonym
 from scripts import start
 
-from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher, logpublisher
-from clientsdk.logpublisher import LIMIT
-from clientsdk.publishers import Buffered
+from clientsdk import EmbeddedLogPublisher, MemoryPublisher, Publisher
+from clientsdk.publishers import Buffered, log
+from clientsdk.publishers.log import LIMIT
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
 from sotto.log.writer import LogReader, lanes
@@ -155,7 +155,7 @@ def breaking(publisher, name):
 @pytest.mark.parametrize("shared", [False, True])
 def test_who_published_to_a_lane_that_failed_learns_it(tmp_path, monkeypatch, other, how, shared):
     """Whoever does what makes it fail."""
-    monkeypatch.setattr(logpublisher, "LIMIT", 2)
+    monkeypatch.setattr(log, "LIMIT", 2)
     publisher = EmbeddedLogPublisher(tmp_path, fsync="always" if how == "publish" else "batch")
     first, second, third = (message(pseudonym=pseudonym(each)) for each in range(3))
     other.submit(publisher.publish, 0, first).result()
@@ -320,8 +320,8 @@ def test_a_pseudonym_keeps_its_lane_however_many_others_there_are(tmp_path):
 
 
 def test_of_the_lanes_that_were_closed_the_last_ones_are_remembered(tmp_path, monkeypatch):
-    monkeypatch.setattr(logpublisher, "LIMIT", 1)
-    monkeypatch.setattr(logpublisher, "REMEMBERED", 2)
+    monkeypatch.setattr(log, "LIMIT", 1)
+    monkeypatch.setattr(log, "REMEMBERED", 2)
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
     for each in (0, 1, 2, 3, 2, 0):
         publisher.publish(0, message(pseudonym=pseudonym(each)))
@@ -333,7 +333,7 @@ def test_of_the_lanes_that_were_closed_the_last_ones_are_remembered(tmp_path, mo
 
 def test_a_lane_that_was_removed_is_not_begun_again(tmp_path, monkeypatch):
     """An aggregator knows it by its name, and up to where it has read."""
-    monkeypatch.setattr(logpublisher, "LIMIT", 1)
+    monkeypatch.setattr(log, "LIMIT", 1)
     publisher = EmbeddedLogPublisher(tmp_path)
     publisher.publish(0, message(pseudonym=pseudonym(0)))
     (removed,) = lanes(tmp_path)
@@ -369,6 +369,6 @@ def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):
 
 def test_what_is_no_message_of_one_pseudonym_is_refused(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path / "log")
-    with pytest.raises(PublishError, match="no message of a device"):
+    with pytest.raises(PublishError, match="not a message of one device"):
         publisher.publish(0, b"anything")
     assert not (tmp_path / "log").exists()

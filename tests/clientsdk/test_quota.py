@@ -9,7 +9,7 @@ from device_plans import DAY, START, WEEK, metric, plan, string
 
 from clientsdk import Lapses, MemoryPublisher, Outcome, Quota
 from clientsdk.outcomes import FlushResult
-from clientsdk.quota import SMALLEST
+from clientsdk.settings import SMALLEST_QUOTA
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError
 
@@ -45,7 +45,7 @@ def device(state, *metrics, quota=None, **options):
 
 
 def test_a_full_spool_refuses_and_drops_nothing(state, caplog):
-    client = device(state, quota=Quota(bytes=SMALLEST))
+    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
     outcomes = [client.record("word", "dark") for _ in range(3000)]
     taken = outcomes.count(Outcome.ACCEPTED)
     assert 300 < taken < 3000
@@ -54,9 +54,9 @@ def test_a_full_spool_refuses_and_drops_nothing(state, caplog):
     assert len(ledger.pending) == taken
     assert ledger.reserved == taken * client.plan.metrics[0].mechanism.certified(2)
     (told,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert told.getMessage() == "values are refused: the quota is used up"
+    assert told.getMessage() == "values are being dropped: the quota is used up"
     if state is not None:
-        assert state.stat().st_size <= SMALLEST + 8192
+        assert state.stat().st_size <= SMALLEST_QUOTA + 8192
     # What is sent makes room again.
     client.publisher.down = False
     client.clock.advance(days=8)
@@ -68,14 +68,14 @@ def test_what_is_refused_does_not_depend_on_values(tmp_path):
     """Seeds are the same, values are not."""
     outcomes = []
     for values in ("aa", "ab"):
-        client = device(tmp_path / f"{values}.db", quota=Quota(bytes=SMALLEST))
+        client = device(tmp_path / f"{values}.db", quota=Quota(bytes=SMALLEST_QUOTA))
         outcomes.append([client.record("word", values[i % 2]) for i in range(1500)])
     assert outcomes[0] == outcomes[1]
     assert Outcome.STORE_FULL in outcomes[0]
 
 
 def test_a_full_spool_still_says_that_a_type_is_wrong(tmp_path):
-    client = device(tmp_path / "device.db", quota=Quota(bytes=SMALLEST))
+    client = device(tmp_path / "device.db", quota=Quota(bytes=SMALLEST_QUOTA))
     while client.record("word", "dark") is Outcome.ACCEPTED:
         pass
     with pytest.raises(TypeError, match="word"):
@@ -83,7 +83,7 @@ def test_a_full_spool_still_says_that_a_type_is_wrong(tmp_path):
 
 
 def test_periods_go_on_in_a_full_spool(state):
-    client = device(state, quota=Quota(bytes=SMALLEST))
+    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
     while client.record("word", "dark") is Outcome.ACCEPTED:
         pass
     client.clock.advance(days=7)
@@ -93,8 +93,8 @@ def test_periods_go_on_in_a_full_spool(state):
 
 def test_another_client_on_the_file_sees_what_is_used(tmp_path):
     path = tmp_path / "device.db"
-    first = device(path, quota=Quota(bytes=SMALLEST))
-    second = device(path, quota=Quota(bytes=SMALLEST), seed=2)
+    first = device(path, quota=Quota(bytes=SMALLEST_QUOTA))
+    second = device(path, quota=Quota(bytes=SMALLEST_QUOTA), seed=2)
     while first.record("word", "dark") is Outcome.ACCEPTED:
         pass
     assert second.record("word", "dark") is Outcome.STORE_FULL

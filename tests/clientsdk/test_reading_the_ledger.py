@@ -10,7 +10,8 @@ from device_plans import HOUR, START, WEEK, metric, plan
 from scripts import run
 
 from clientsdk import Ceilings, Consent
-from clientsdk.ledger import lowered, read_file
+from clientsdk.ledger import read_file
+from clientsdk.settings import lowered
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.errors import StoreError
 

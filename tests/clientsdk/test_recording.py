@@ -9,7 +9,8 @@ import time
 import pytest
 from device_plans import DAY, HOUR, LADDER, START, WEEK, metric, number, plan, reports, string
 
-from clientsdk import NO_LIFETIME_BOUND, Ceilings, Client, MemoryPublisher, Outcome, draws, store
+from clientsdk import NO_LIFETIME_BOUND, Ceilings, Client, MemoryPublisher, Outcome, draws
+from clientsdk.store import store
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError, UnknownMetricError, ValueTypeError
 
@@ -41,7 +42,7 @@ def test_without_consent_a_value_asks_no_file_for_a_moment(monkeypatch, tmp_path
     client = device(consent=False, state=path)
     assert client.record("colour", "a") is Outcome.NO_CONSENT
     seen = []
-    client._store._connection.set_trace_callback(seen.append)
+    client._store.database.connection.set_trace_callback(seen.append)
     assert {client.record("colour", "a") for _ in range(9)} == {Outcome.NO_CONSENT}
     assert seen == []
     with pytest.raises(ValueTypeError):
@@ -328,7 +329,7 @@ def test_what_a_recording_asks_of_the_file_and_of_the_system(monkeypatch, tmp_pa
     )
     client.give_consent()
     assert client.record("colour", "a") is Outcome.ACCEPTED
-    client._store._connection.set_trace_callback(lambda text: seen.append(text.split()[:3]))
+    client._store.database.connection.set_trace_callback(lambda text: seen.append(text.split()[:3]))
     asked.clear()
     assert client.record("colour", "a") is Outcome.ACCEPTED
     assert seen == [

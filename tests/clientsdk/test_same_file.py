@@ -29,7 +29,7 @@ def device(path, *metrics, seed=1, **changes):
 
 def connect_again(client):
     """As every fork and every failed rollback does."""
-    client._store._disconnect()
+    client._store.database.disconnect()
 
 
 def remove(path):
@@ -69,7 +69,7 @@ def test_another_store_in_its_place_is_left_alone(path):
     for use in (client.flush, client.ledger, client.next_due, client.give_consent):
         with pytest.raises(StoreError, match="another file has taken its place"):
             use()
-    assert not client._store.scrub(compact=True)
+    assert not client._store.erasure.scrub(compact=True)
     client.close()
     assert path.read_bytes() == content
 

@@ -17,7 +17,8 @@ from device_plans import (
     string,
 )
 
-from clientsdk import Ceilings, MemoryPublisher, mark
+from clientsdk import Ceilings, MemoryPublisher
+from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
 from sotto.errors import PublishError, StoreError
@@ -231,7 +232,7 @@ def test_what_is_buffered_when_consent_is_withdrawn_is_not_synced(
     held = client.publisher.held
     if noted and state:
         path = str(tmp_path / state)
-        client.publisher.withdraw = lambda: mark.note_withdrawal(path)
+        client.publisher.withdraw = lambda: rollback_guard.note_withdrawal(path)
     else:
         client.publisher.withdraw = client._store.stop
     for _ in range(3):
@@ -416,16 +417,16 @@ def test_long_batches_are_split_into_messages_and_transactions(monkeypatch):
 def test_a_message_may_be_as_long_as_the_format_allows():
     client = device(metric("one", "every", 26_000), plan={"ceilings": VAST})
     with client._store.transaction(_write()) as connection:
-        # As admission would, without drawing 26,000 chains.
-        from clientsdk.spool import Chain
+        # As the recorder would, without drawing 26,000 chains.
+        from clientsdk.store.outbox import Chain
 
         for i in range(26_000):
+            number = client._store.plans.number
             chain = Chain(
-                2000, START, i.to_bytes(16, "little"), client._store.plan_id, 0, START, 0, 0, 0,
-                b"\x00\x01\x02",
+                2000, START, i.to_bytes(16, "little"), number, 0, START, 0, 0, 0, b"\x00\x01\x02"
             )  # fmt: skip
-            client._store.keep(connection, chain)
-        client._store.book(connection, "trial/one", 26_000, 26_000 * 2_000_000)
+            client._store.add_chain(connection, chain)
+        client._store.accounts.reserve(connection, "trial/one", 26_000, 26_000 * 2_000_000)
     client.clock.advance(hours=3)
     assert client.flush().sent == 26_000
     assert max(len(body) for _, body in client.publisher.messages) <= MAX_MESSAGE
@@ -433,7 +434,7 @@ def test_a_message_may_be_as_long_as_the_format_allows():
 
 
 def _write():
-    from clientsdk.database import Access
+    from clientsdk.store.database import Access
 
     return Access.WRITE
 

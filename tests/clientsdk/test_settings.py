@@ -20,7 +20,7 @@ from clientsdk import (
     Outcome,
     Quota,
     Settings,
-    complaints,
+    diagnostics,
 )
 from clientsdk.settings import VARIABLES
 from clientsdk.testing import FakeClock, SeededClient
@@ -64,7 +64,7 @@ BAD = {
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    monkeypatch.setattr(complaints, "_told", {})
+    monkeypatch.setattr(diagnostics, "_last_logged", {})
 
 
 def client_of(compiled=None, **options) -> Client:
@@ -327,7 +327,7 @@ def test_consent_that_could_not_be_renewed_leaves_a_client_its_own_ceilings(monk
         raise StoreError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(strict._store), "_seal", fail)
+        patched.setattr(type(strict._store), "prepare_guard", fail)
         with pytest.raises(StoreError):
             strict.renew_consent()
     assert [strict.record("colour", "a") for _ in range(3)].count(Outcome.ACCEPTED) == 2
@@ -346,7 +346,7 @@ def test_the_logger_is_left_alone_unless_a_variable_says_so(tmp_path, caplog):
     assert log.level == logging.NOTSET
     try:
         client_of(settings=Settings(log="off")).close()
-        complaints.warn("a test", "nobody hears this")
+        diagnostics.warn("a test", "nobody hears this")
         assert caplog.records == []
     finally:
         log.setLevel(logging.NOTSET)

@@ -17,7 +17,7 @@ from clientsdk import (
     Consent,
     MemoryPublisher,
     Outcome,
-    complaints,
+    diagnostics,
 )
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PlanError, StoreError
@@ -123,7 +123,7 @@ def test_ceilings_that_were_meant_in_epsilon(path):
 
 
 def test_ceilings_under_which_nothing_fits_are_told_of(path, caplog, monkeypatch):
-    monkeypatch.setattr(complaints, "_told", {})
+    monkeypatch.setattr(diagnostics, "_last_logged", {})
     with device(path, ceilings=Ceilings.of_epsilon(2, 2)):
         pass
     assert not caplog.records
@@ -189,7 +189,7 @@ def test_a_directory_that_is_not_there(tmp_path):
 
 def limit_pages(client, spare):
     """Let the file grow by so many pages and no further."""
-    connection = client._store._connection
+    connection = client._store.database.connection
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + spare}")
 
@@ -250,11 +250,11 @@ def test_a_record_that_fails_anywhere_leaves_nothing(path, prefix, message):
     client.record("colour", "a")
     before = client.ledger()
     store = client._store
-    sound = store._connection
-    store._connection = Failing(sound, prefix, message)
+    sound = store.database.connection
+    store.database.connection = Failing(sound, prefix, message)
     assert client.record("colour", "a") is Outcome.STORE_FULL
     assert client.record("colour", "a") is Outcome.STORE_FULL
-    store._connection = sound
+    store.database.connection = sound
     assert client.ledger() == before
     assert client.record("colour", "a") is Outcome.ACCEPTED
     assert client.ledger().periods[0].recordings == {"trial/colour": 2}
@@ -266,8 +266,8 @@ def test_what_cannot_be_charged_is_not_sent(path, prefix):
     client.record("colour", "a")
     client.clock.advance(hours=3)
     store = client._store
-    sound = store._connection
-    store._connection = Failing(sound, prefix, "database or disk is full")
+    sound = store.database.connection
+    store.database.connection = Failing(sound, prefix, "database or disk is full")
     if prefix == "COMMIT":
         with pytest.raises(StoreError, match="full"):
             client.flush()
@@ -276,7 +276,7 @@ def test_what_cannot_be_charged_is_not_sent(path, prefix):
         assert (result.sent, result.remaining) == (0, 1)
         assert isinstance(result.error, StoreError)
     assert client.publisher.messages == []
-    store._connection = sound
+    store.database.connection = sound
     assert client.flush().sent == 1
 
 
@@ -285,11 +285,11 @@ def test_what_cannot_be_marked_as_delivered_is_sent_again(path):
     client.record("colour", "a")
     client.clock.advance(hours=3)
     store = client._store
-    sound = store._connection
-    store._connection = Failing(sound, "UPDATE chain SET due", "database or disk is full")
+    sound = store.database.connection
+    store.database.connection = Failing(sound, "UPDATE chain SET due", "database or disk is full")
     result = client.flush()
     assert (result.sent, result.remaining) == (0, 1)
-    store._connection = sound
+    store.database.connection = sound
     assert client.flush().sent == 1
     one, two = client.publisher.messages
     assert one == two
@@ -336,15 +336,15 @@ def test_a_damaged_file_refuses_and_no_error_leads_to_a_value(path, damage):
 def test_a_read_only_store_refuses(path):
     client = device(path)
     client.record("colour", "a")
-    client._store._connection.execute("PRAGMA query_only = ON")
+    client._store.database.connection.execute("PRAGMA query_only = ON")
     client.clock.advance(days=7)
     assert client.record("colour", "a") is Outcome.STORE_FULL
-    client._store._connection.execute("PRAGMA query_only = OFF")
+    client._store.database.connection.execute("PRAGMA query_only = OFF")
     assert client.record("colour", "a") is Outcome.ACCEPTED
 
 
 def test_a_store_that_is_locked_for_long_refuses(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.schema.PATIENCE", 0.05)
+    monkeypatch.setattr("clientsdk.store.schema.PATIENCE", 0.05)
     client = device(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -356,7 +356,7 @@ def test_a_store_that_is_locked_for_long_refuses(path, monkeypatch):
 def test_recording_from_within_a_recording_neither_deadlocks_nor_counts(path):
     """As a finalizer or a signal handler might."""
     client = device(path, plan(metric("colour", "every", 9), ceilings=VAST))
-    source = client._admission._source
+    source = client._recorder._source
     inner = []
     bits = source.bits
 

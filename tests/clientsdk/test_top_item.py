@@ -14,8 +14,8 @@ from scripts import run
 from test_processes import FORK
 
 from clientsdk import Ceilings, Outcome
-from clientsdk.database import Access
 from clientsdk.ledger import read_file
+from clientsdk.store.database import Access
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
 
@@ -202,7 +202,7 @@ def test_no_byte_of_any_file_changes_while_items_are_counted(path):
     before = raw(path, index)
     for _ in range(20_002):
         client.record("app", "c")
-    assert client._admission.counts.begun[0]._counts == [0, 0, 20_003, 0]
+    assert client._recorder.counter.begun[0]._counts == [0, 0, 20_003, 0]
     assert raw(path, index) == before
     client.clock.now = START + WEEK
     client.flush()
@@ -246,8 +246,8 @@ def test_a_count_tells_nothing_of_itself():
     client = device()
     for _ in range(1234):
         client.record("app", "b")
-    (count,) = client._admission.counts.begun
-    assert "1234" not in f"{count!r} {client._admission.counts!r} {client!r}"
+    (count,) = client._recorder.counter.begun
+    assert "1234" not in f"{count!r} {client._recorder.counter!r} {client!r}"
 
 
 # Refusals.
@@ -318,7 +318,7 @@ def test_a_withdrawal_forgets_the_count_at_once(path, drawn):
     client = device(state=path)
     client.record("app", "a")
     assert client.withdraw_consent()
-    assert not client._admission.counts
+    assert not client._recorder.counter
     assert client.record("app", "a") is Outcome.NO_CONSENT
     client.give_consent(again=True)
     assert client.record("app", "b") is Outcome.ACCEPTED
@@ -332,10 +332,10 @@ def test_a_withdrawal_forgets_the_count_at_once(path, drawn):
 def test_a_withdrawal_that_cannot_be_written_forgets_it_too(path, drawn):
     client = device(state=path)
     client.record("app", "a")
-    client._store._connection.execute("PRAGMA query_only = ON")
+    client._store.database.connection.execute("PRAGMA query_only = ON")
     assert not client.withdraw_consent()
-    client._store._connection.execute("PRAGMA query_only = OFF")
-    assert not client._admission.counts
+    client._store.database.connection.execute("PRAGMA query_only = OFF")
+    assert not client._recorder.counter
     assert client.record("app", "a") is Outcome.NO_CONSENT
     client.clock.advance(days=7)
     client.flush()
@@ -345,10 +345,11 @@ def test_a_withdrawal_that_cannot_be_written_forgets_it_too(path, drawn):
 def test_an_item_that_another_thread_counts_during_a_withdrawal_goes_too(monkeypatch):
     client = device()
     client.record("app", "a")
-    counts = client._admission.counts
+    counts = client._recorder.counter
     (count,) = counts.begun
-    agree = client._store.agree
-    monkeypatch.setattr(client._store, "agree", lambda *given: (counts.hold(count), agree(*given)))
+    agree = client._store.set_consent
+    late = lambda *given: (counts.hold(count), agree(*given))  # noqa: E731
+    monkeypatch.setattr(client._store, "set_consent", late)
     client.withdraw_consent()
     assert not counts
 
@@ -372,7 +373,7 @@ def test_a_withdrawal_elsewhere_is_noticed_at_the_next_item(path):
     here.record("app", "a")
     device(state=path, seed=2).withdraw_consent()
     assert here.record("app", "b") is Outcome.NO_CONSENT
-    assert not here._admission.counts
+    assert not here._recorder.counter
 
 
 def test_consent_given_by_another_thread_meanwhile_keeps_its_count(path, drawn, monkeypatch):
@@ -441,7 +442,7 @@ def test_what_is_lost_at_exit_stays_reserved_and_another_client_may_count_on(pat
 def test_a_client_that_died_takes_the_period_with_it(path, drawn):
     one = device(state=path)
     one.record("app", "a")
-    one._store._disconnect()
+    one._store.database.disconnect()
     two = device(state=path, seed=2)
     assert two.record("app", "b") is Outcome.PERIOD_FULL
     two.clock.advance(days=7)
@@ -509,13 +510,13 @@ client = device(items())
 for item in "aab":
     assert client.record("app", item) is Outcome.ACCEPTED
 def work():
-    assert not client._admission.counts
+    assert not client._recorder.counter
     assert client.record("app", "c") is Outcome.PERIOD_FULL
     client.clock.advance(days=8)
     result = client.flush()
     assert (result.sent, result.error, client.next_due()) == (0, None, None)
     assert client.record("app", "c") is Outcome.ACCEPTED
-    assert client._admission.counts.begun[0]._counts == [0, 0, 1, 0]
+    assert client._recorder.counter.begun[0]._counts == [0, 0, 1, 0]
     client.clock.advance(days=6, hours=3)
     assert client.flush().sent == 1
 wait(fork(work))
@@ -578,6 +579,10 @@ class Failing:
             raise sqlite3.OperationalError("disk I/O error")
         return result
 
+    def executemany(self, statement, rows):
+        for row in rows:
+            self.execute(statement, row)
+
 
 STATEMENTS = [
     "BEGIN",
@@ -593,12 +598,12 @@ def test_what_was_drawn_and_could_not_be_stored_is_stored_later(path, drawn, pre
     client.record("app", "b")
     client.clock.now = START + WEEK
     client._store.keep_up(2001 * WEEK)
-    sound = client._store._connection
-    client._store._connection = Failing(sound, prefix, after=False)
+    sound = client._store.database.connection
+    client._store.database.connection = Failing(sound, prefix, after=False)
     with pytest.raises(StoreError):
-        client._admission.counts.settle(client.clock())
-    client._store._connection = sound
-    (count,) = client._admission.counts.begun
+        client._recorder.counter.settle(client.clock())
+    client._store.database.connection = sound
+    (count,) = client._recorder.counter.begun
     first = count.chain
     assert first is None or count._counts == []
     client.clock.advance(days=2)
@@ -612,10 +617,10 @@ def test_a_clock_set_back_behind_a_draw_that_could_not_be_stored(path, drawn):
     client = device(state=path)
     client.record("app", "b")
     client.clock.now = START + WEEK
-    sound = client._store._connection
-    client._store._connection = Failing(sound, "COMMIT", after=False)
+    sound = client._store.database.connection
+    client._store.database.connection = Failing(sound, "COMMIT", after=False)
     assert client.record("app", "a") is Outcome.STORE_FULL
-    client._store._connection = sound
+    client._store.database.connection = sound
     client.clock.now = START
     assert client.record("app", "c") is Outcome.ACCEPTED
     client.clock.now = START + 8 * DAY
@@ -629,14 +634,14 @@ def test_a_commit_that_came_through_without_saying_so_draws_no_second_chain(path
     client.record("app", "b")
     client.clock.now = START + WEEK
     client._store.keep_up(2001 * WEEK)
-    sound = client._store._connection
-    client._store._connection = Failing(sound, "COMMIT", after=True)
+    sound = client._store.database.connection
+    client._store.database.connection = Failing(sound, "COMMIT", after=True)
     with pytest.raises(StoreError):
-        client._admission.counts.settle(client.clock())
-    client._store._connection = sound
+        client._recorder.counter.settle(client.clock())
+    client._store.database.connection = sound
     client.clock.advance(days=2)
     assert client.flush().sent == 1
-    assert (len(drawn), client._admission.counts.begun) == (1, [])
+    assert (len(drawn), client._recorder.counter.begun) == (1, [])
     assert len({report.chain for report in reports(client.publisher.messages)}) == 1
 
 
@@ -646,10 +651,10 @@ def test_a_commit_that_came_through_without_saying_so_draws_no_second_chain(path
 @pytest.mark.parametrize("after", [False, True])
 def test_an_item_that_could_not_be_charged_is_not_counted(path, drawn, prefix, after):
     client = device(state=path)
-    sound = client._store._connection
-    client._store._connection = Failing(sound, prefix, after)
+    sound = client._store.database.connection
+    client._store.database.connection = Failing(sound, prefix, after)
     assert client.record("app", "a") is Outcome.STORE_FULL
-    client._store._connection = sound
+    client._store.database.connection = sound
     came_through = prefix == "COMMIT" and after
     assert client.ledger().reserved == (cost(client) if came_through else 0)
     assert client.record("app", "b") is Outcome.ACCEPTED
@@ -663,10 +668,10 @@ def test_a_store_that_fails_while_the_period_ends_does_not_stop_other_metrics(pa
     client = device(items(), metric("colour"), state=path)
     client.record("app", "a")
     client.clock.now = START + WEEK
-    sound = client._store._connection
-    client._store._connection = Failing(sound, "INSERT INTO pseudonym", after=False)
+    sound = client._store.database.connection
+    client._store.database.connection = Failing(sound, "INSERT INTO pseudonym", after=False)
     assert client.record("colour", "a") is Outcome.STORE_FULL
-    client._store._connection = sound
+    client._store.database.connection = sound
     assert client.record("colour", "a") is Outcome.ACCEPTED
     assert len(client.ledger().pending) == 2
     assert drawn == [(1, 0, 0, 0)]

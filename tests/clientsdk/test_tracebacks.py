@@ -13,8 +13,8 @@ from device_plans import CONSTANT, START, WEEK, items, metric, number, plan, str
 from scripts import ROOT
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, Settings, draws
+from clientsdk.diagnostics import drop_locals
 from clientsdk.testing import FakeClock, SeededClient
-from clientsdk.tracebacks import drop_locals
 from clientsdk.typed import Metric
 from sotto.errors import UnknownMetricError, ValueTypeError
 
@@ -191,9 +191,9 @@ STAGES = {
     "encode": "sotto.plan.compiled.symbol_of",
     "coins": "clientsdk.draws.identifier",
     "draw": "mechanisms.base.Ladder.draw",
-    "store": "clientsdk.spool.insert",
-    "book": "clientsdk.booking.Booking.book",
-    "warn": "clientsdk.complaints.warn",
+    "store": "clientsdk.store.outbox.Outbox.add",
+    "book": "clientsdk.store.accounts.Accounts.reserve",
+    "warn": "clientsdk.diagnostics.warn",
 }
 
 
@@ -205,13 +205,13 @@ def test_nor_does_an_error_at_any_stage(monkeypatch, tmp_path, stage, error):
     with monkeypatch.context() as patched:
         patched.setattr(STAGES[stage], _fails_with(error("raised")))
         if stage == "warn":
-            patched.setattr("clientsdk.spool.size", lambda connection: 1 << 40)
-            client._store.room = 0
+            patched.setattr("clientsdk.store.outbox._size", lambda connection: 1 << 40)
+            client._store.outbox.room = 0
         with pytest.raises(error, match="raised") as caught:
             client.record("word", MARK)
     assert_nothing_is_kept(caught.value)
     assert client.ledger() == before
-    client._store.room = 0
+    client._store.outbox.room = 0
     assert client.record("word", "w") is Outcome.ACCEPTED
 
 
@@ -241,7 +241,7 @@ class Typed(Metric[str]):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ValueTypeError])
 def test_nor_does_the_frame_of_a_metric_with_typed_values(monkeypatch, error):
     client = fresh("word", 0)
-    monkeypatch.setattr(client._admission, "record", _fails_with(error("raised")))
+    monkeypatch.setattr(client._recorder, "record", _fails_with(error("raised")))
     with pytest.raises(error, match="raised") as caught:
         Typed(client).record(MARK)
     ours = [frame for frame in frames_of(caught.value) if frame.f_code.co_filename.startswith(OURS)]

@@ -10,7 +10,7 @@ import pytest
 from device_plans import reports
 from scripts import published, run, start
 
-from clientsdk.turns import SUFFIX, Turn
+from clientsdk.send_lock import SUFFIX, SendLock
 
 WORKER = """
 from slow_publishers import *
@@ -82,8 +82,8 @@ for pid in workers:
 def test_a_process_that_is_killed_has_no_turn(path):
     first = start(
         """
-from clientsdk.turns import Turn
-assert Turn(path).take(0)
+from clientsdk.send_lock import SendLock
+assert SendLock(path).take(0)
 print("taken", flush=True)
 time.sleep(60)
 """,
@@ -91,44 +91,44 @@ time.sleep(60)
     )
     try:
         assert first.stdout.readline() == "taken\n"
-        turn = Turn(path)
+        turn = SendLock(path)
         assert not turn.take(0.0)
         assert not turn.take(0.05)
     finally:
         os.kill(first.pid, signal.SIGKILL)
         first.communicate()
     assert turn.take(0.0)
-    turn.give_back()
+    turn.release()
 
 
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_child_neither_ends_nor_keeps_its_parents_turn(path, kind):
     code = """
 import ctypes
-from clientsdk.turns import Turn
+from clientsdk.send_lock import SendLock
 fork = {"hooks": os.fork, "no hooks": ctypes.PyDLL(None).fork}[sys.argv[2]]
-turn, other = Turn(path), Turn(path)
+turn, other = SendLock(path), SendLock(path)
 assert turn.take(0)
 go, given_back = os.pipe(), os.pipe()
 pid = fork()
 if pid == 0:
     try:
-        turn.give_back()
+        turn.release()
         assert not other.take(0)
         assert not turn.take(0)
         os.write(go[1], b"x")
         os.read(given_back[0], 1)
         assert turn.take(0)
-        turn.give_back()
+        turn.release()
     except BaseException:
         os._exit(1)
     os._exit(0)
 os.read(go[0], 1)
 assert not other.take(0)
-turn.give_back()
+turn.release()
 # The child still lives.
 assert other.take(0)
-other.give_back()
+other.release()
 os.write(given_back[1], b"x")
 wait(pid)
 """
@@ -136,20 +136,20 @@ wait(pid)
 
 
 def test_turns_of_one_process(path, tmp_path):
-    first, second = Turn(path), Turn(path)
+    first, second = SendLock(path), SendLock(path)
     assert first.take(0)
     assert first.take(0)
     assert not second.take(0)
-    first.give_back()
-    first.give_back()
+    first.release()
+    first.release()
     assert second.take(0)
-    second.give_back()
+    second.release()
     file = path.with_name(path.name + SUFFIX)
     assert (file.stat().st_size, stat.S_IMODE(file.stat().st_mode)) == (0, 0o600)
-    assert Turn(None).take(0)
+    assert SendLock(None).take(0)
 
 
 def test_where_there_is_no_place_for_a_lock_the_turn_is_anybodys(tmp_path):
-    turn = Turn(tmp_path / "nowhere" / "device.db")
+    turn = SendLock(tmp_path / "nowhere" / "device.db")
     assert turn.take(0)
-    turn.give_back()
+    turn.release()

@@ -18,18 +18,19 @@ from clientsdk import (
     Consent,
     MemoryPublisher,
     Outcome,
-    complaints,
-    mark,
+    diagnostics,
 )
+from clientsdk.consent import ConsentKeeper
 from clientsdk.ledger import read_file
 from clientsdk.settings import Settings
+from clientsdk.store import rollback_guard
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PlanError, StoreError
 
 needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="no limits of file sizes here")
 
 #: A device with a report that is due, and a disk that takes no byte beyond the first ``size`` of
-#: each file. So a new page is refused, and so is an old one; the mark is 384 bytes long.
+#: each file. So a new page is refused, and so is an old one; the guard is 384 bytes long.
 FULL = """
 import resource, sqlite3
 from contextlib import closing, suppress
@@ -153,10 +154,10 @@ def test_a_flush_under_way_in_another_process_sends_no_further_message(path, mon
 def test_a_recording_alone_writes_a_withdrawal_that_was_noted_elsewhere(path):
     here = device(path)
     run(WITHDRAWN, path)
-    here._store._look_again = 0.0
+    here._store.database.look_again = 0.0
     assert here.record("colour", "a") is Outcome.NO_CONSENT
     assert stored(path) == ("withdrawn", 0)
-    assert not here._store.erasure_owed
+    assert not here._store.erasure.pending
 
 
 @needs_limits
@@ -225,9 +226,9 @@ def test_a_mark_that_is_gone_is_made_for_the_note(path, monkeypatch):
     client = device(path)
     path.with_name("device.db-mark").unlink()
     with monkeypatch.context() as patched:
-        patched.setattr(type(client._store), "agree", _disk_full)
+        patched.setattr(type(client._store), "set_consent", _disk_full)
         assert not client.withdraw_consent()
-    assert mark.withdrawal(os.fspath(path))
+    assert rollback_guard.withdrawal(os.fspath(path))
     again = device(path)
     assert (again.consent, again.ledger().pending) == (Consent.WITHDRAWN, ())
 
@@ -249,7 +250,7 @@ def test_a_withdrawal_under_an_older_version_is_noted_at_the_next_start(path):
     beside = path.with_name("device.db-mark")
     beside.write_bytes(beside.read_bytes()[:256])
     device(path).close()
-    assert mark.withdrawal(os.fspath(path))
+    assert rollback_guard.withdrawal(os.fspath(path))
 
 
 @pytest.mark.parametrize("note", [b"\x01", b"SOTTOW", b"\0" * 100 + b"x"])
@@ -272,7 +273,7 @@ def test_a_note_that_is_written_or_erased_in_part_is_a_note(path, note):
 @pytest.fixture
 def told(monkeypatch):
     told = []
-    monkeypatch.setattr(complaints, "warn", lambda cause, *_, **__: told.append(cause))
+    monkeypatch.setattr(diagnostics, "warn", lambda cause, *_, **__: told.append(cause))
     return told
 
 
@@ -320,13 +321,13 @@ def test_a_withdrawal_beside_a_consent_that_is_being_given_again_stands(path, mo
     """Noted by another process after this one has read the note that it is about to erase."""
     client = device(path)
     client.withdraw_consent()
-    lift = mark.lift_withdrawal
+    lift = rollback_guard.lift_withdrawal
 
     def late(where, note):
-        mark.note_withdrawal(where)
+        rollback_guard.note_withdrawal(where)
         lift(where, note)
 
-    monkeypatch.setattr(mark, "lift_withdrawal", late)
+    monkeypatch.setattr(rollback_guard, "lift_withdrawal", late)
     assert not client.give_consent(again=True)
     assert client.consent is Consent.WITHDRAWN
     assert device(path).consent is Consent.WITHDRAWN
@@ -345,16 +346,16 @@ def test_a_withdrawal_that_completes_while_consent_is_being_given_stands(
         client.withdraw_consent()
     other = device(tmp_path / state, consent=False) if state else client
     ceilings = client.ledger().ceilings
-    write = type(client)._write_agreement
+    write = ConsentKeeper._write_agreement
 
     def late(self, *arguments):
         with monkeypatch.context() as patched:
             if not noted:
-                patched.setattr(mark, "note_withdrawal", _not_noted)
+                patched.setattr(rollback_guard, "note_withdrawal", _not_noted)
             assert other.withdraw_consent()
         return write(self, *arguments)
 
-    monkeypatch.setattr(type(client), "_write_agreement", late)
+    monkeypatch.setattr(ConsentKeeper, "_write_agreement", late)
     lower = {} if method == "give_consent" else {"ceilings": Ceilings(1_000_000, 2_000_000)}
     assert not getattr(client, method)(again=again, **lower)
     assert client.consent is Consent.WITHDRAWN
@@ -366,7 +367,7 @@ def test_a_withdrawal_that_completes_while_consent_is_being_given_stands(
 
 def test_it_stands_also_where_the_mark_cannot_be_written(path, monkeypatch):
     client, other = device(path), device(path)
-    write = type(client)._write_agreement
+    write = ConsentKeeper._write_agreement
 
     def fail(where, found):
         raise StoreError("no")
@@ -375,9 +376,9 @@ def test_it_stands_also_where_the_mark_cannot_be_written(path, monkeypatch):
         other.withdraw_consent()
         return write(self, *arguments)
 
-    monkeypatch.setattr(mark, "advance", fail)
+    monkeypatch.setattr(rollback_guard, "advance", fail)
     assert client.give_consent()
-    monkeypatch.setattr(type(client), "_write_agreement", late)
+    monkeypatch.setattr(ConsentKeeper, "_write_agreement", late)
     assert not client.give_consent()
     assert stored(path) == ("withdrawn", 0)
 
@@ -394,7 +395,7 @@ def test_a_note_that_cannot_be_erased_keeps_consent_withdrawn(path, monkeypatch)
         raise StoreError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(mark, "lift_withdrawal", fail)
+        patched.setattr(rollback_guard, "lift_withdrawal", fail)
         with pytest.raises(StoreError):
             client.give_consent(again=True)
     assert client.consent is Consent.WITHDRAWN
@@ -456,7 +457,7 @@ def test_without_randomness_a_withdrawal_is_written_in_a_new_period_too(
     assert not client._store.stopped
     if state:
         assert stored(tmp_path / state) == ("withdrawn", 0)
-        assert mark.withdrawal(os.fspath(tmp_path / state))
+        assert rollback_guard.withdrawal(os.fspath(tmp_path / state))
     # With randomness the old secret goes.
     monkeypatch.undo()
     before = client._store.period
@@ -468,7 +469,7 @@ def test_without_randomness_a_withdrawal_is_noted_where_the_file_cannot_be_writt
     path, no_randomness, monkeypatch
 ):
     client = real_device(path, FakeClock(START))
-    monkeypatch.setattr(type(client._store), "agree", _disk_full)
+    monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
     no_randomness()
     assert not client.withdraw_consent()
     monkeypatch.undo()
@@ -509,7 +510,7 @@ def test_switched_off_with_the_plan_of_another_collector_nothing_is_noted(path, 
     )
     with pytest.raises(PlanError, match="another collector or period"):
         off.withdraw_consent()
-    assert not mark.withdrawal(os.fspath(path))
+    assert not rollback_guard.withdrawal(os.fspath(path))
     path.write_bytes(content)
     assert device(path, consent=False).consent is Consent.GIVEN
 
@@ -530,7 +531,7 @@ def test_without_locks_of_files_a_withdrawal_is_noted(path, monkeypatch):
 
     client = device(path)
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    monkeypatch.setattr(type(client._store), "agree", _disk_full)
+    monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
     assert not client.withdraw_consent()
     monkeypatch.undo()
     assert device(path, consent=False).consent is Consent.WITHDRAWN
@@ -551,8 +552,8 @@ def test_no_two_notes_are_the_same(path):
     device(path)
     notes = set()
     for _ in range(50):
-        mark.note_withdrawal(os.fspath(path))
-        notes.add(mark.withdrawal(os.fspath(path)))
+        rollback_guard.note_withdrawal(os.fspath(path))
+        notes.add(rollback_guard.withdrawal(os.fspath(path)))
     assert len(notes) == 50
 
 
@@ -560,7 +561,7 @@ def _disk_full(store, connection, consent):
     raise sqlite3.OperationalError("database or disk is full")
 
 
-# Killed before each single step: a statement, a write to the mark, a sync of it.
+# Killed before each single step: a statement, a write to the rollback guard, a sync of it.
 
 INSTANTS = (
     FULL
@@ -577,7 +578,7 @@ class Killer:
 
 def watched(client, instant):
     killer = Killer(instant)
-    client._store._connection.set_trace_callback(killer.step)
+    client._store.database.connection.set_trace_callback(killer.step)
     for name in ("write", "fsync"):
         real = getattr(os, name)
         def step(*arguments, real=real):
@@ -659,12 +660,12 @@ def live(client):
 
 #: What the note alone says, since the file could not be written.
 GIVE_AFTER_A_FULL_DISK = """
-from clientsdk import mark
+from clientsdk.store import rollback_guard
 LOADED = None
 
 def begin():
     loaded().close()
-    mark.note_withdrawal(str(path))
+    rollback_guard.note_withdrawal(str(path))
 
 def live(client):
     assert client.give_consent(again=True)
@@ -700,7 +701,7 @@ def test_a_mark_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path
 
     with monkeypatch.context() as patched:
         for name in ("withdrawal", "note_withdrawal", "advance"):
-            patched.setattr(f"clientsdk.mark.{name}", closed)
+            patched.setattr(f"clientsdk.store.rollback_guard.{name}", closed)
         client.withdraw_consent()
     assert read_file(path).consent is Consent.WITHDRAWN
     again = device(path, consent=False)
