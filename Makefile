@@ -14,7 +14,7 @@ KAFKA_PORT ?= 9092
 FLINK_PORT ?= 8081
 JOB_PORT ?= 8099
 POOL_PORT ?= 50000
-# Of the containers: flink, or drain.
+# Of the containers: flink, or aggregate.
 ENGINE ?= flink
 # Of the fault runs: how many faults have to hit, and within which time.
 FAULTS ?= 220
@@ -78,21 +78,21 @@ flink-stop: venv  ## stop it; checkpoints and savepoints stay in build/flink
 	$(BIN)/python -m deploy.flink stop
 
 soak: venv  ## bounded runs and the pipeline on Flink under faults: nothing lost, nothing twice
-	$(BIN)/python -m benchmarks.soak drains --faults $(FAULTS) --minutes $(MINUTES)
+	$(BIN)/python -m benchmarks.soak runs --faults $(FAULTS) --minutes $(MINUTES)
 	$(BIN)/python -m benchmarks.soak flink --faults $(FLINK_FAULTS) --minutes $(MINUTES)
 
 soak-sdk: venv  ## devices killed with -9 at random instants (KILLS=1000)
 	$(BIN)/python -m benchmarks.kills --kills $(KILLS)
 
-compose-up:  ## start all of it in containers (ENGINE=flink, or drain; docs/compose.md)
+compose-up:  ## start all of it in containers (ENGINE=flink, or aggregate; docs/compose.md)
 	$(PYTHON) -m deploy.images.passwords
 	docker compose --profile $(ENGINE) up --build --detach
 
 compose-down:  ## stop it; volumes keep what has been counted
-	docker compose --profile flink --profile drain down
+	docker compose --profile flink --profile aggregate down
 
 lock: venv  ## write requirements.lock again from pyproject.toml
-	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra demo --extra dev --generate-hashes --allow-unsafe \
+	$(BIN)/pip-compile --quiet --extra pipelines --extra kafka --extra exporter --extra postgres --extra plots --extra demo --extra dev --generate-hashes --allow-unsafe \
 	  --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \

@@ -1,6 +1,6 @@
 """Run the benchmarks: all of them, or those named on the command line.
 
-``make bench`` runs them all; ``python -m benchmarks step drain`` runs two.
+``make bench`` runs them all; ``python -m benchmarks step run`` runs two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAMES = (
     "variance",
     "linking",
     "step",
-    "drain",
+    "run",
     "growth",
     "costs",
     "signatures",

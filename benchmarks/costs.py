@@ -1,6 +1,6 @@
 """What a run costs that takes little: few reports over many budget periods, or little onto much.
 
-*Sparse*: the devices of ``benchmarks.drain``, but few of them for years, beside the same number of
+*Sparse*: the devices of ``benchmarks.run``, but few of them for years, beside the same number of
 reports in few weeks; each in a process of its own that is bound to one core, by CPU time.
 
 *Little onto much*: one week's devices make a state of tens of megabytes; then runs of a hundred
@@ -17,7 +17,7 @@ from statistics import mean
 
 import numpy as np
 
-from benchmarks.drain import Measured, Messages, measured_apart, plan, row, stream, week
+from benchmarks.run import Measured, Messages, measured_apart, plan, row, stream, week
 from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
@@ -51,7 +51,7 @@ def spread(devices: int) -> Measured:
 
 def runs(compiled: CompiledPlan, folder: Path) -> Iterator[tuple[int, int, int]]:
     """Yield, of run after run, the bytes taken, written, and held as state."""
-    from pipelines.bounded.run import drain
+    from pipelines.bounded.run import aggregate
     from pipelines.storage.directory import StateDirectory
 
     log, state = folder / "log", folder / "state"
@@ -67,7 +67,7 @@ def runs(compiled: CompiledPlan, folder: Path) -> Iterator[tuple[int, int, int]]
             some = rest.select(np.arange((at - 1) * MESSAGES, at * MESSAGES))
             taken = append(log, some._replace(append=np.full(MESSAGES, now)))
         before = _written()
-        drain(log, state, [compiled])
+        aggregate(log, state, [compiled])
         held = StateDirectory(state).manifest().states.values()
         yield taken, _written() - before, sum(each.size for each in held)
 

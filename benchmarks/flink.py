@@ -29,8 +29,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.drain import CANDIDATES, plan
 from benchmarks.kafka import PARTITIONS, Measured, fill
+from benchmarks.run import CANDIDATES, plan
 from benchmarks.soak import load
 from benchmarks.soak.flinkjob import FlinkJob, memory
 from benchmarks.soak.follower import Follower
@@ -41,8 +41,7 @@ from deploy.kafka.broker import LocalBroker
 from pipelines.exporter.lag import WatchedStream
 from pipelines.sinks.documents import HealthDocument
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.plan.compiled import CompiledPlan
 
 SLOTS = 2
@@ -180,7 +179,7 @@ def _until(bench: Bench, reached: Callable[[_Done], bool]) -> _Done:
     deadline, done = time.monotonic() + PATIENCE, None
     while time.monotonic() < deadline:
         if (document := bench.health()) is not None:
-            say = {name: int(str(document.health[name])) for name in ("reports", *_STEPPED)}
+            say = {name: int(str(dict(document.health)[name])) for name in ("reports", *_STEPPED)}
             reports = say.pop("reports")
             done = _Done(document.revision / 1000, reports, sum(say.values()))
             if reached(done):

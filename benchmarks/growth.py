@@ -1,7 +1,7 @@
 """What a million reports costs while the live state grows: all of them are of one budget period.
 
-The devices of ``benchmarks.drain``, but all in one week, so that no state is ever dropped: the
-more reports there are, the more chains each further drain finds, reads and writes again. What is
+The devices of ``benchmarks.run``, but all in one week, so that no state is ever dropped: the
+more reports there are, the more chains each further run finds, reads and writes again. What is
 measured is CPU time, user and system, of a process bound to one core.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.drain import SEED, measured, row, week
+from benchmarks.run import SEED, measured, row, week
 from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
@@ -36,12 +36,12 @@ def write(log: Path, plan: CompiledPlan, reports: int) -> int:
 
 def main() -> None:
     """Print the table."""
-    row(("reports", "drains", "live chains", "CPU s", "CPU s/million", "peak MB"))
+    row(("reports", "runs", "live chains", "CPU s", "CPU s/million", "peak MB"))
     for got in measured(write):
         row(
             (
                 f"{got.reports:,}",
-                f"{got.drains}",
+                f"{got.runs}",
                 f"{got.counted:,}",
                 f"{got.cpu:.2f}",
                 f"{got.cpu / got.reports * 1e6:.2f}",

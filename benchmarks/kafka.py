@@ -1,6 +1,6 @@
 """From a Kafka topic to estimates in the database, on one core, beside kafka-python's own ceiling.
 
-A broker is started for it, on loopback. Reports are those of ``benchmarks.drain``: five metrics of
+A broker is started for it, on loopback. Reports are those of ``benchmarks.run``: five metrics of
 five mechanisms, three rungs; a message has one row, five (a device's), or fifty (ten devices of
 one shard). What is measured is CPU time of the aggregating process, which is bound to one core.
 The ceiling beside it is consuming the same messages with kafka-python and throwing them away.
@@ -22,7 +22,7 @@ import numpy as np
 from confluent_kafka import Producer
 from numpy.typing import NDArray
 
-from benchmarks.drain import CANDIDATES, PERIOD, plan
+from benchmarks.run import CANDIDATES, PERIOD, plan
 from deploy.errors import DeployError
 from deploy.kafka.broker import LocalBroker
 from mechanisms.coins import shards_of
@@ -138,12 +138,12 @@ def fill(broker: Broker, topic: ReportTopic, rows: int, reports: int) -> int:
 
 
 class Measured(NamedTuple):
-    """What draining a topic took, and what consuming it alone took."""
+    """What aggregating a topic took, and what consuming it alone took."""
 
     reports: int
     counted: int
     messages: int
-    drains: int
+    runs: int
     cpu: float
     wall: float
     peak: float
@@ -151,10 +151,9 @@ class Measured(NamedTuple):
 
 
 def measure(servers: str, name: str, state: Path) -> Measured:
-    """Drain a topic on one core, after consuming it once."""
-    from pipelines.aggregation.memory import keep_freed_memory
-    from pipelines.bounded.run import drain
-    from pipelines.sources.topic import KafkaTopics
+    """Aggregate a topic on one core, after consuming it once."""
+    from pipelines.bounded.run import aggregate, keep_freed_memory
+    from pipelines.sources.kafka import KafkaTopics
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()
@@ -162,7 +161,7 @@ def measure(servers: str, name: str, state: Path) -> Measured:
     ceiling = consume(servers, topic)
     source = KafkaTopics(Broker(servers), [topic])
     cpu, wall = time.process_time(), time.perf_counter()
-    result = drain(
+    result = aggregate(
         source, state, [compiled], candidates={compiled.fingerprint: {"destination": CANDIDATES}}
     )
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
@@ -171,7 +170,7 @@ def measure(servers: str, name: str, state: Path) -> Measured:
     if result.rejects:
         raise RuntimeError(f"reports of the benchmark were rejected: {result.rejects}")
     return Measured(
-        tally.reports, tally.counted, result.size, result.drains, cpu, wall, peak, ceiling
+        tally.reports, tally.counted, result.size, result.runs, cpu, wall, peak, ceiling
     )
 
 
@@ -200,7 +199,7 @@ def consume(servers: str, topic: ReportTopic) -> float:
 
 def main() -> None:
     """Print the table."""
-    head = ("rows/message", "reports", "messages", "drains", "CPU s", "wall s", "reports/s")
+    head = ("rows/message", "reports", "messages", "runs", "CPU s", "wall s", "reports/s")
     print("  ".join(f"{name:>12}" for name in (*head, "ceiling/s", "of ceiling", "peak MB")))
     with tempfile.TemporaryDirectory() as folder:
         local = LocalBroker(Path(folder) / "broker")
@@ -230,7 +229,7 @@ def _line(broker: Broker, folder: Path, rows: int, reports: int) -> str:
         f"{rows}",
         f"{got.reports:,}",
         f"{got.messages:,}",
-        f"{got.drains}",
+        f"{got.runs}",
         f"{got.cpu:.2f}",
         f"{got.wall:.2f}",
         f"{got.reports / got.cpu:,.0f}",

@@ -1,7 +1,7 @@
-"""What signatures cost a drain: the same reports signed and not, drained in one run on one core.
+"""What signatures cost: the same reports, signed and not, aggregated in turn on one core.
 
 A message is a device's: one row, five (a row a metric) or fifty (ten a metric), at three rungs.
-Each log is drained in a process of its own that is bound to one core, the unsigned and the signed
+Each log is aggregated in a process that is bound to one core, the unsigned and the signed
 one in turn, and the least CPU time of each counts. Beside it what verifying the same messages alone
 takes, and what a device pays: for a key pair, once a period, and for a signature, once a message.
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.drain import CANDIDATES, DAY, FIRST, HOUR, PERIOD, row
-from benchmarks.drain import plan as drained_plan
+from benchmarks.run import CANDIDATES, DAY, FIRST, HOUR, PERIOD, row
+from benchmarks.run import plan as run_plan
 from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
 from sotto.log.writer import LogWriter
@@ -35,8 +35,8 @@ SEED = 20_261_122
 
 
 def plan(*, signed: bool) -> CompiledPlan:
-    """Return the plan of ``benchmarks.drain`` with ten values a period, signed or not."""
-    document = json.loads(drained_plan().to_json())
+    """Return the plan of ``benchmarks.run`` with ten values a period, signed or not."""
+    document = json.loads(run_plan().to_json())
     document["ceilings"] = {"period": 200_000_000, "lifetime": 6_400_000_000}
     for metric in document["metrics"]:
         metric["repeat"] = {"kind": "every", "limit": 10}
@@ -119,15 +119,14 @@ def _values(metric: CompiledMetric, number: int) -> object:
 
 
 def measure(log: Path, state: Path, *, signed: bool) -> tuple[int, float]:
-    """Drain a log on one core; return the reports that it had, and the CPU seconds."""
-    from pipelines.aggregation.memory import keep_freed_memory
-    from pipelines.bounded.run import drain
+    """Aggregate a log on one core; return the reports that it had, and the CPU seconds."""
+    from pipelines.bounded.run import aggregate, keep_freed_memory
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     keep_freed_memory()
     compiled = plan(signed=signed)
     begin = time.process_time()
-    result = drain(
+    result = aggregate(
         log, state, [compiled], candidates={compiled.fingerprint: {"destination": CANDIDATES}}
     )
     cpu = time.process_time() - begin
@@ -137,7 +136,7 @@ def measure(log: Path, state: Path, *, signed: bool) -> tuple[int, float]:
 
 
 def _least(folder: Path, logs: dict[bool, Path]) -> tuple[int, dict[bool, float]]:
-    """Drain the logs in turn; return the reports of one, and the least CPU seconds of each."""
+    """Aggregate the logs in turn; return the reports of one, and the least CPU seconds of each."""
     least = {signed: float("inf") for signed in logs}
     reports = 0
     for attempt in range(ROUNDS):

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.testing import SeededSource
-from pipelines.aggregation.deltas import changes
-from pipelines.aggregation.keyed import new_key
+from pipelines.aggregation.audit import totals as audited
+from pipelines.aggregation.counts import changes
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import step
+from pipelines.aggregation.table import new_key
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -182,7 +183,7 @@ def main() -> None:
             f"{len(rows) / counted:>24,.0f}"
         )
     state = take()
-    totals, chains, data = state.totals(), state.entries.size, state.to_bytes()
+    totals, chains, data = audited(state), state.entries.size, state.to_bytes()
     print(
         f"{chains:,} chains, {totals.pseudonyms:,} pseudonyms, {totals.over_budget:,} over budget, "
         f"{totals.equivocation:,} equivocating"

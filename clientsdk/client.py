@@ -44,7 +44,7 @@ from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.errors import StoreError, UnknownMetricError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
-from sotto.plan.values import Symbol
+from sotto.plan.metric import Symbol
 from sotto.wire.signatures import require_signatures
 
 if TYPE_CHECKING:

@@ -162,7 +162,7 @@ def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -
             chain=row.chain,
             payload=row.payload,
         )
-        for run in message.runs
+        for run in message.groups
         for metric in (plan.metrics[run.metric],)
         for row in run.rows
     ]

@@ -21,7 +21,7 @@ from clientsdk.store.store import Store
 from mechanisms.randomness import Source
 from sotto.errors import ParameterError, StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.plan.values import Symbol
+from sotto.plan.metric import Symbol
 
 #: As a name of a module it is found sooner than as that of an Enum.
 ACCEPTED = Outcome.ACCEPTED

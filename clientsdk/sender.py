@@ -31,7 +31,7 @@ from mechanisms.coins import shard_of
 from mechanisms.randomness import SystemSource
 from sotto.errors import PublishError, SottoError, StoreError
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.wire.format import HEADER, MAX_MESSAGE, RUN, TRAILER, Row, encode_message, row_size
+from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, TRAILER, Row, encode_message, row_size
 from sotto.wire.signatures import SEED_BYTES, Signer, require_signatures
 
 BATCH = 4096
@@ -463,12 +463,12 @@ def _messages(batch: Batch) -> Iterator[tuple[int, bytes, list[Report]]]:
         size = least
         for report in group:
             row = row_size(len(report.row.payload))
-            if size + RUN.size + row > MAX_MESSAGE:
+            if size + GROUP.size + row > MAX_MESSAGE:
                 yield _message(part, signer)
                 part, size = [], least
             size += row
             if not part or part[-1].metric is not report.metric:
-                size += RUN.size
+                size += GROUP.size
             part.append(report)
         yield _message(part, signer)
 

@@ -469,7 +469,7 @@ def _reports_in(plans: Iterable[CompiledPlan], messages: Iterable[tuple[int, byt
         plan = known.get(message.fingerprint)
         if plan is None:
             raise ParameterError(f"message {number} was made under another plan")
-        for run in message.runs:
+        for run in message.groups:
             found += [_report(plan, run.metric, row, shard, number) for row in run.rows]
     return Reports(next(iter(known.values())), found)
 

@@ -1,8 +1,8 @@
 """Constant values: one permanent response for a device's life, degraded afresh in every period.
 
-The last rung of the ladder is drawn once from the value, which is then forgotten. It never leaves
+The last level of the ladder is drawn once from the value, which is then forgotten. It never leaves
 the device: a response that was sent in every period would link all of them. What a period sends
-is a chain of the rungs below, drawn anew from the permanent response under a new chain id.
+is a chain of the levels below, drawn anew from the permanent response under a new chain id.
 
 References
 ----------
@@ -13,14 +13,6 @@ this replaces; M. Pan, arXiv:2401.13952, section 5.1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from mechanisms.errors import ParameterError
-from mechanisms.randomness import Source
-
-if TYPE_CHECKING:
-    from mechanisms.registry import LadderedMechanism
 
 #: Mechanisms of plans whose reports are read without any public coin.
 COINLESS = frozenset(
@@ -41,8 +33,6 @@ COINLESS = frozenset(
         "square_wave",
     }
 )
-#: What stands for the identifiers of a permanent response, which it does not depend on.
-_NO_ID = bytes(16)
 
 
 def supports_constant(spec: Mapping[str, object]) -> bool:
@@ -70,87 +60,3 @@ def supports_constant(spec: Mapping[str, object]) -> bool:
     return spec.get("name") in COINLESS or (
         spec.get("name") == "rappor" and spec.get("cohorts") == 1
     )
-
-
-@dataclass(frozen=True)
-class ConstantResponse:
-    """A mechanism for a value that stays the same for a device's life.
-
-    Parameters
-    ----------
-    mechanism : LadderedMechanism
-        Without public coins, at least two rungs; see :func:`supports_constant`.
-
-    Raises
-    ------
-    ParameterError
-        There is a single rung, so that none would be left to be sent.
-
-    Privacy
-    -------
-    Any two values are neighbours. Everything that is ever sent is drawn from the permanent
-    response alone, so that all periods together cost at most ``lifetime``, however many there are
-    and even if they are linked; one period by itself costs ``period``. Not protected: that the
-    value is constant.
-
-    Relaxation
-    ----------
-    Within a period, as of the mechanism; from one period to the next nothing is relaxed.
-
-    Utility
-    -------
-    Of one period, that of its strongest rung that is sent. The mean over periods of one
-    population does not become more precise than the permanent response is.
-
-    Use
-    ---
-    For what does not change (a model, a language), where the lifetime could not pay for a fresh
-    response in every period. A value that changes is reported as it first was.
-
-    References
-    ----------
-    RAPPOR's longitudinal case, with relaxation in the place of its instantaneous response.
-
-    Examples
-    --------
-    >>> from mechanisms.category.grr import grr_ladder
-    >>> from mechanisms.testing import SeededSource
-    >>> constant = ConstantResponse(grr_ladder(4, [500_000, 1_000_000, 2_000_000], "model"))
-    >>> permanent = constant.permanent(3, SeededSource(1))
-    >>> len(constant.refresh(permanent, SeededSource(2)))
-    2
-    >>> constant.period, constant.lifetime
-    (1000000, 2000000)
-    """
-
-    mechanism: LadderedMechanism
-
-    def __post_init__(self) -> None:
-        if self.mechanism.levels < 2:
-            raise ParameterError(
-                "a constant value needs two rungs or more: the last is its permanent response, "
-                "which is never sent"
-            )
-
-    @property
-    def sent(self) -> int:
-        """The number of rungs that are sent: all but the last."""
-        return self.mechanism.levels - 1
-
-    @property
-    def lifetime(self) -> int:
-        """What all periods together cost, in micro-epsilon: the permanent response."""
-        return self.mechanism.certified(self.sent)
-
-    @property
-    def period(self) -> int:
-        """What one period costs by itself, in micro-epsilon: the strongest rung that is sent."""
-        return self.mechanism.certified(self.sent - 1)
-
-    def permanent(self, symbol: Any, source: Source) -> bytes:
-        """Draw the permanent response to a value; draw it once, keep it, never send it."""
-        return self.mechanism.draw_last(symbol, _NO_ID, _NO_ID, source)
-
-    def refresh(self, permanent: bytes, source: Source) -> tuple[bytes, ...]:
-        """Draw the payloads of a period, weakest first, from the permanent response."""
-        return self.mechanism.weaker(permanent, source)

@@ -5,13 +5,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from mechanisms.docstrings import sections, source
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.inventory import BROKEN, GROUPS, ORIGINALS, Entry, Group, originals
+from mechanisms.papers.claims import published
 from mechanisms.planner.precision import ordinal_mean, precision
+from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
 
 #: The sections of a docstring that the page has, in this order.
@@ -19,26 +26,89 @@ SECTIONS = ("Privacy", "Relaxation", "Utility", "Use", "References")
 #: Reports of which the page's standard errors are.
 REPORTS = 10_000
 
+_UNIFORM = Assumed(values=tuple((place + 0.5) / 1000 for place in range(1000)))
+_ROLE = re.compile(r":[a-z]+:`[~.]?(?:[\w.]*\.)?(\w+)`")
+_UNDERLINED = re.compile(r"^(\w+)\n-{3,}\n", re.MULTILINE)
+#: A reference up to its year, which is none of an identifier's digits.
+_DATED = re.compile(r".*?(?<![:.\d])(?:19|20)\d\d(?![.]\d|\d)")
+#: The end of a sentence; initials are no such end.
+_SENTENCE = re.compile(r"(?<=[a-z0-9)])\. |; ")
 
-def page() -> str:
-    """Return the page."""
-    lines = [*_INTRODUCTION.splitlines(), ""]
-    for group in GROUPS:
-        lines += [f"**{group.title}**" + (f" (of {group.question})" * bool(group.question)), ""]
-        lines += _overview(group)
-    lines += ["**Published, but not private** (no plan can choose them)", ""]
-    lines += _broken_table()
-    for group in GROUPS:
-        lines += [f"## {group.title}", ""]
-        for entry in group.entries:
-            lines += _section(entry)
-    lines += ["## Published, but not private", ""]
-    for entry, _ in BROKEN:
-        lines += _section(entry)
-    lines += _section(ORIGINALS)
-    lines += _originals_table()
-    return "\n".join(lines).rstrip() + "\n"
 
+class Group(NamedTuple):
+    """A folder of mechanisms, and the question whose standard errors its table has."""
+
+    folder: str
+    title: str
+    question: str = ""
+    assumed: Assumed = Assumed()
+
+
+GROUPS = (
+    Group(
+        "category",
+        "Categories",
+        "the share of a category that one report in ten has, among 16",
+        Assumed(share=0.1),
+    ),
+    Group(
+        "string",
+        "Strings",
+        "the share of one of 16 candidates, all alike",
+        Assumed(candidates=tuple(f"candidate {number}" for number in range(16))),
+    ),
+    Group("number", "Numbers", "the mean of numbers all over [0, 1]", _UNIFORM),
+    Group(
+        "vector",
+        "Vectors",
+        "the mean of one of 16 coordinates, its values all over [0, 1]",
+        _UNIFORM,
+    ),
+    Group(
+        "ordinal",
+        "Ordered values",
+        "a bound of the mean of 16 points in [0, 1], all alike",
+        _UNIFORM,
+    ),
+    Group("survey", "Surveys", "the share of yes, one in ten", Assumed(share=0.1)),
+    Group("top_item", "Selection"),
+)
+_GRID = {"points": 65, "missing": False}
+_BITS = {"bits": 10, "missing": False}
+#: An example of each mechanism: what a plan would say, or without a name what makes it.
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "GeneralizedRandomizedResponse": {"name": "grr", "domain_size": 16},
+    "SymmetricUnaryEncoding": {"name": "sue", "domain_size": 16},
+    "OptimizedUnaryEncoding": {"name": "oue", "domain_size": 16},
+    "LocalHashing": {"name": "local_hashing", "domain_size": 16, "buckets": 3},
+    "SubsetSelection": {"name": "subset", "domain_size": 16, "subset_size": 4},
+    "HadamardResponse": {"name": "hadamard", "domain_size": 16, "blocks": 1},
+    "Rappor": {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16},
+    "RandomThreshold": {"name": "threshold", "missing": False},
+    "DuchiOneBit": {"name": "duchi", "missing": False},
+    "PiecewiseMechanism": {"name": "piecewise", **_GRID},
+    "HybridMechanism": {"name": "hybrid", **_GRID},
+    "SquareWave": {"name": "square_wave", **_GRID},
+    "SampledBit": {"name": "sampled_bit", **_BITS},
+    "SampledBits": {"name": "sampled_bits", "count": 2, **_BITS},
+    "SplitBits": {"name": "split_bits", "bits": 8, "missing": False},
+    "SampledVector": {"name": "sampled_vector", "dimensions": 16, "sampled": 1, "bits": 0},
+    "SampledHybrid": {"name": "sampled_hybrid", "dimensions": 16, "sampled": 1, "points": 33},
+    "BipartiteRandomizedResponse": {
+        "name": "brr",
+        "domain_size": 16,
+        "subset_size": 7,
+        "missing": False,
+    },
+    "Warner": {"name": "warner"},
+    "Simmons": {"name": "simmons", "unrelated": 50},
+    "Christofides": {"name": "christofides", "cards": (3, 1, 8)},
+    "PermuteAndFlipLadder": {"name": "permute_and_flip", "domain_size": 16, "clip": 10},
+    "TopResponseLadder": {"name": "top_response", "domain_size": 16, "clip": 10},
+    "ExponentialMechanism": {"epsilon": 1.0},
+    "PermuteAndFlip": {"epsilon": 1.0},
+    "ProposeTestRelease": {"test_epsilon": 0.5, "epsilon": 0.5, "delta": 1e-6},
+}
 
 _INTRODUCTION = f"""\
 # Mechanisms
@@ -52,76 +122,134 @@ with {REPORTS:,} reports at epsilon 1, of what stands above the table; tests hol
 simulation. *Relaxable* mechanisms can be released again with a larger epsilon, and the whole
 sequence costs the last one. *Bytes* are those of a report. `sotto design` gives the figures for
 other questions, `sotto audit` attacks the certified ones."""
+_PAPERS = """\
+## Papers
+
+What `mechanisms.papers` reproduces, for comparison and audits only: no plan can choose it."""
+_CLAIMS = "What some of them claim, and what is true; `sotto audit` shows it by an attack:"
 
 
-def _overview(group: Group) -> list[str]:
-    lines = ["| mechanism | in a plan | certified at 1 | relaxable | error | bytes | source |"]
-    lines += ["|---|---|---|---|---|---|---|"]
-    for entry in group.entries:
-        link = f"[{entry.name}](#{entry.name.lower()})"
-        name = f"`{entry.spec['name']}`" if entry.spec else ""
-        cells = [link, name, _certified(entry), _relaxable(entry), *_figures(entry, group)]
-        cells.append(source(entry.load()))
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, ""]
+def page() -> str:
+    """Return the page."""
+    lines = [*_INTRODUCTION.splitlines(), ""]
+    for group in GROUPS:
+        lines += [f"**{group.title}**" + (f" (of {group.question})" * bool(group.question)), ""]
+        head = ("mechanism", "in a plan", "certified at 1", "relaxable", "error", "bytes", "source")
+        lines += _table(head, [_row(each, group) for each in documented(group.folder)])
+    for group in GROUPS:
+        lines += [f"## {group.title}", ""]
+        for each in documented(group.folder):
+            lines += _section(each)
+    lines += [*_PAPERS.splitlines(), ""]
+    lines += _table(("module", "what", "source"), [_paper(each) for each in papers()])
+    lines += [_CLAIMS, ""]
+    cases = [
+        (case.name, case.source, _amount(case.claimed), _amount(case.true), case.why)
+        for case in published()
+    ]
+    lines += _table(("claim", "source", "claimed", "true", "why"), cases)
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def _certified(entry: Entry) -> str:
-    if entry.spec is not None:
-        return _amount(build(entry.spec, [MICRO], "reference").certified(0) / MICRO)
-    return _amount(entry.example(entry.load())) if entry.example else "of its rungs"
+def documented(folder: str) -> Iterator[type]:
+    """Yield the public classes of a folder whose docstring states their privacy."""
+    package = import_module(f"mechanisms.{folder}")
+    for found in iter_modules(package.__path__, f"{package.__name__}."):
+        for name, each in vars(import_module(found.name)).items():
+            own = inspect.isclass(each) and each.__module__ == found.name and name[0] != "_"
+            if own and "\n    Privacy\n" in (each.__doc__ or ""):
+                yield each
 
 
-def _relaxable(entry: Entry) -> str:
-    if entry.spec is None:
-        text = sections(entry.load())["Relaxation"]
-        return "no" if text.startswith(("None", "Not ")) else "yes"
+def papers() -> list[ModuleType]:
+    """Return the modules that each reproduce a paper."""
+    package = import_module("mechanisms.papers")
+    names = [found.name for found in iter_modules(package.__path__, "mechanisms.papers.")]
+    return [import_module(name) for name in names if name != "mechanisms.papers.claims"]
+
+
+def sections(documented: type | ModuleType) -> dict[str, str]:
+    """Return the sections of a docstring as Markdown, what is before them under the empty name.
+
+    References of a class may be its module's.
+
+    Examples
+    --------
+    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
+    >>> sections(GeneralizedRandomizedResponse)[""]
+    'Report the true category, or with a smaller probability each of the others.'
+    """
+    parts = _UNDERLINED.split(inspect.getdoc(documented) or "")
+    found = {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+    if "References" not in found:
+        found["References"] = _UNDERLINED.split(inspect.getmodule(documented).__doc__ or "")[-1]
+    return {title: _markdown(body.strip()) for title, body in found.items()}
+
+
+def source(documented: type) -> str:
+    """Return who published a mechanism first, where and when.
+
+    Examples
+    --------
+    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
+    >>> source(GeneralizedRandomizedResponse)
+    'S. L. Warner, JASA 60(309), 1965'
+    """
+    text = _SENTENCE.split(" ".join(sections(documented)["References"].split()))[0].rstrip(".")
+    dated = _DATED.match(text)
+    return re.sub(r', "[^"]*"', "", dated[0]) if dated else text
+
+
+def _markdown(text: str) -> str:
+    text = _ROLE.sub(r"`\1`", text).replace("``", "`")
+    return text.replace("**", r"\*\*").replace("<", "&lt;")
+
+
+def _row(each: type, group: Group) -> tuple[str, ...]:
+    link = f"[{each.__name__}](#{each.__name__.lower()})"
+    spec = EXAMPLES[each.__name__]
+    if "name" not in spec:
+        certified = _amount(each(**spec).certified / MICRO)
+        return link, "", certified, "yes", "", "", source(each)
+    made = build(spec, [MICRO], "reference")
+    error = ""
+    if group.question:
+        predicted = ordinal_mean if group.folder == "ordinal" else precision
+        error = f"{predicted(made, 0, group.assumed).standard_error(REPORTS):.3g}"
+    figures = (_amount(made.certified(0) / MICRO), _relaxable(spec), error, str(made.payload_width))
+    return link, f"`{spec['name']}`", *figures, source(each)
+
+
+def _paper(module: ModuleType) -> tuple[str, ...]:
+    found = sections(module)
+    return (
+        f"`{module.__name__.rpartition('.')[2]}`",
+        found[""].split("\n\n")[0],
+        found["References"],
+    )
+
+
+def _relaxable(spec: dict[str, Any]) -> str:
     try:
-        build(entry.spec, [MICRO // 2, MICRO], "reference")
+        build(spec, [MICRO // 2, MICRO], "reference")
     except ParameterError:
         return "no"
     return "yes"
 
 
-def _figures(entry: Entry, group: Group) -> tuple[str, str]:
-    if entry.spec is None:
-        return "", ""
-    made = build(entry.spec, [MICRO], "reference")
-    if not group.question:
-        return "", str(made.payload_width)
-    told = ordinal_mean if group.title == "Ordered values" else precision
-    error = told(made, 0, group.assumed).standard_error(REPORTS)
-    return f"{error:.3g}", str(made.payload_width)
-
-
-def _broken_table() -> list[str]:
-    lines = ["| mechanism | nominal | certified | where |", "|---|---|---|---|"]
-    for entry, where in BROKEN:
-        assert entry.example is not None
-        link = f"[{entry.name}](#{entry.name.lower()})"
-        lines.append(f"| {link} | 1 | {_amount(entry.example(entry.load()))} | {where} |")
-    link = f"[floating-point originals](#{ORIGINALS.name.lower()})"
-    return [*lines, f"| {link} | 1 | infinite | any values |", ""]
-
-
-def _originals_table() -> list[str]:
-    lines = ["| original | variance at 0 | variance at 1 | certified |", "|---|---|---|---|"]
-    for original in originals():
-        made = original(1.0)
-        cells = (original.__name__, f"{made.variance(0.0):.4g}", f"{made.variance(1.0):.4g}")
-        lines.append(f"| {' | '.join(cells)} | {_amount(made.certified_epsilon)} |")
-    return [*lines, ""]
-
-
-def _section(entry: Entry) -> list[str]:
-    made = entry.load()
-    found = sections(made)
-    lines = [f"### {entry.name}", "", found[""], ""]
-    lines += [f"`mechanisms.{entry.path.replace(':', '.')}`", ""]
+def _section(each: type) -> list[str]:
+    found = sections(each)
+    lines = [f"### {each.__name__}", "", found[""], ""]
+    lines += [f"`{each.__module__}.{each.__name__}`", ""]
     for title in SECTIONS:
         if title in found:
             lines += [f"**{title}.** {found[title]}", ""]
     return lines
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    lines = [head, ("---",) * len(head), *rows]
+    return [*(f"| {' | '.join(' '.join(c.split()) for c in cells)} |" for cells in lines), ""]
 
 
 def _amount(epsilon: float) -> str:

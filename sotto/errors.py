@@ -46,13 +46,13 @@ class BrokerError(SottoError):
     """A broker or a topic cannot be used as it is; the message says what to do."""
 
 
-class DrainError(SottoError):
-    """A drain cannot go on; its last commit is intact."""
+class AggregationError(SottoError):
+    """A run cannot go on; its last commit is intact."""
 
 
 __all__ = [
+    "AggregationError",
     "BrokerError",
-    "DrainError",
     "FormatError",
     "ParameterError",
     "PlanError",

@@ -4,7 +4,8 @@ In the README and in docs/: a ``python`` block is executed, and the tests that i
 called; a ``yaml`` block that begins with ``collector:`` is loaded as a plan, and in a ``console``
 block every line that begins with ``$ sotto`` must succeed. The blocks of one document run in
 order in one empty folder; a block may be named by a comment ``<!-- file: NAME -->`` above it,
-which writes it there instead.
+which writes it there instead. Each line of a block under ``<!-- printed -->`` is one that the
+commands above it have printed.
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ import pytest
 
 from sotto.design.spending import Levels, warnings
 from sotto.log.writer import now_ms
-from sotto.plan.collection import load_plan, parse_plan
+from sotto.plan.compile import load_plan, parse_plan
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(
-    r"(?:<!-- file: (?P<file>\S+) -->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",
+    r"(?:<!-- (?:file: (?P<file>\S+)|(?P<printed>printed)) -->\n)?"
+    r"^```(?P<language>\w+)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+
+#: The target of a link to another page, or within one.
+LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -42,6 +47,7 @@ def test_what_the_document_shows_works(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "metrics", raising=False)
     names: dict[str, object] = {"__name__": "__main__"}
+    printed: list[str] = []
     for match in BLOCK.finditer(document.read_text(encoding="utf-8")):
         language, body = match["language"], match["body"]
         if match["file"]:
@@ -55,7 +61,27 @@ def test_what_the_document_shows_works(
             plan.write_text(body, encoding="utf-8")
             load_plan(plan)
         elif language == "console":
-            _run_lines(body, tmp_path)
+            printed += _run_lines(body, tmp_path)
+        elif match["printed"]:
+            assert set(body.splitlines()) <= {*printed}
+
+
+@pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        other = page.parent / name if name else page
+        assert other.exists(), target
+        assert not anchor or anchor in _anchors(other.read_text(encoding="utf-8")), target
+
+
+def test_the_glossary_is_sorted_and_short() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^- \*\*(.+?)\*\*(?: \(.+?\))?: (.+(?:\n  .+)*)", text, re.MULTILINE)
+    words = [word for word, _ in entries]
+    assert len(words) > 50
+    assert words == sorted(words)
+    assert all(meaning.count("\n") < 2 for _, meaning in entries)
 
 
 def test_plans_that_are_shown_are_below_what_is_warned_of_or_say_why_not() -> None:
@@ -76,7 +102,16 @@ def test_plans_that_are_shown_are_below_what_is_warned_of_or_say_why_not() -> No
     assert len(warned) == 3
 
 
-def _run_lines(body: str, folder: Path) -> None:
+def _anchors(text: str) -> set[str]:
+    """Return the anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    bare = [re.sub(r"[^\w\- ]", "", heading).strip().lower() for heading in headings]
+    return {heading.replace(" ", "-") for heading in bare}
+
+
+def _run_lines(body: str, folder: Path) -> list[str]:
+    """Run the commands of a block and return the lines that they print."""
+    printed = [""]
     commands = [line[2:] for line in body.splitlines() if line.startswith("$ sotto ")]
     for command in commands:
         result = subprocess.run(
@@ -89,3 +124,5 @@ def _run_lines(body: str, folder: Path) -> None:
             check=False,
         )
         assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+        printed += [line.rstrip() for line in result.stdout.splitlines()]
+    return printed

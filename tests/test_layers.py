@@ -96,7 +96,7 @@ def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> No
         *("mechanisms.number.numeric.numeric", "mechanisms.ordinal.estimates.ordinal"),
         *("mechanisms.survey.estimates.survey_share", "mechanisms.vector.means.vector_means"),
     }
-    asked = {"pipelines.estimation.items.estimate": set[str](), "the formulas": set[str]()}
+    asked = {"pipelines.aggregation.estimates.estimate": set[str](), "the formulas": set[str]()}
     for module, path in modules():
         for name in imports(path, module):
             if name in asked:
@@ -104,12 +104,20 @@ def test_estimates_are_made_only_where_those_of_few_reports_are_withheld() -> No
             if name in makers and layer(module) in {"pipelines", "sotto.cli"}:
                 asked["the formulas"].add(module)
     assert asked == {
-        "pipelines.estimation.items.estimate": {
-            "pipelines.estimation.rows",
-            "pipelines.estimation.small_groups",
-        },
-        "the formulas": {"pipelines.estimation.items"},
+        "pipelines.aggregation.estimates.estimate": {"pipelines.aggregation.result_rows"},
+        "the formulas": {"pipelines.aggregation.estimates"},
     }
+
+
+def test_nothing_that_ships_imports_the_reproduced_papers() -> None:
+    """Only the audit command and the generator of docs/mechanisms.md may, and they themselves."""
+    users = {
+        module
+        for module, path in modules()
+        if not module.startswith("mechanisms.papers")
+        and any(name.startswith("mechanisms.papers") for name in imports(path, module))
+    }
+    assert users <= {"mechanisms.reference", "sotto.cli.auditing"}
 
 
 def test_seeded_randomness_stays_out_of_what_ships() -> None:

@@ -137,7 +137,7 @@ class Witness:
 
     def _take(self, body: bytes) -> None:
         self.messages += 1
-        for run in decode_message(body).runs:
+        for run in decode_message(body).groups:
             mechanism = self._plan.metrics[run.metric].mechanism
             for row in run.rows:
                 key = (row.pseudonym, run.metric, row.chain, row.level)

@@ -23,8 +23,7 @@ from mechanisms.estimators.frequency import frequencies
 from mechanisms.number.numeric import numeric
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import LadderedMechanism, build
-from sotto.plan.chooser import choose
-from sotto.plan.defaults import Asked
+from sotto.plan.choice import Asked, choose
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 CLIENTS = 10_000

@@ -1,4 +1,4 @@
-"""Run it: ``python -m benchmarks.soak drains``; the exit status says whether everything held."""
+"""Run it: ``python -m benchmarks.soak runs``; the exit status says whether everything held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, number, minutes, what in (
-        ("drains", 220, 45.0, "drains from Kafka under faults"),
+        ("runs", 220, 45.0, "runs from Kafka under faults"),
         ("flink", 40, 30.0, "the streaming job under faults"),
     ):
         command = commands.add_parser(name, help=what)
@@ -41,18 +41,18 @@ def main() -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     # Whoever ends it with a signal leaves no broker behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    plays = {"drains": _drains, "flink": _flink, "steady": _steady}
+    plays = {"runs": _runs, "flink": _flink, "steady": _steady}
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         return plays[args.command](args, args.folder or Path(temporary))
 
 
-def _drains(args: argparse.Namespace, folder: Path) -> int:
-    from benchmarks.soak.drained import Drained
+def _runs(args: argparse.Namespace, folder: Path) -> int:
+    from benchmarks.soak.aggregated import Aggregated
     from benchmarks.soak.injections import CHOICES, SHARES
     from benchmarks.soak.world import World
 
     with World(folder, args.seed, args.rate) as world:
-        return _played(args, Drained(world), schedule(args.seed, _MOST, SHARES, CHOICES))
+        return _played(args, Aggregated(world), schedule(args.seed, _MOST, SHARES, CHOICES))
 
 
 def _flink(args: argparse.Namespace, folder: Path) -> int:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.soak.fleet import Fleet
 from clientsdk.ledger import read_file
+from pipelines.aggregation.audit import audit as audited
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.states import StoredStates
 from sotto.plan.registry import Registry
@@ -50,7 +51,7 @@ def of_state(directory: StateDirectory, registry: Registry) -> dict[bytes, Spent
     manifest = directory.manifest()
     states = StoredStates(directory.files, registry, manifest.key)
     for (period, part), held in manifest.states.items():
-        audit = states.read(period, part, held).audit()
+        audit = audited(states.read(period, part, held))
         names = audit.pseudonym.astype("<u8").tobytes()
         for at in range(len(audit.reason)):
             spent = Spent(period, int(audit.accepted[at]), int(audit.observed[at]))

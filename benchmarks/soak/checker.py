@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from benchmarks.soak.fleet import METRICS, RUNGS, SECOND, SYMBOLS, Fleet
 from pipelines.aggregation import counts
-from pipelines.aggregation.audit import NEWEST
 from pipelines.aggregation.counts import Matrix, WindowKey
+from pipelines.aggregation.rows import NEWEST
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 

@@ -84,7 +84,7 @@ def run(play: Play, planned: Sequence[Injection], faults: int, seconds: float) -
     play : Play
         Running.
     planned : sequence of Injection
-        In this order. Some miss: a drain may be through before it can be killed.
+        In this order. Some miss: a run may be through before it can be killed.
     faults : int
         How many have to hit.
     seconds : float

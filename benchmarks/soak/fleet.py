@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mechanisms.coins import shard_of
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.format import Row, encode_message
 

@@ -13,12 +13,11 @@ from benchmarks.soak.schedule import FaultError
 from benchmarks.soak.stage import wait_until
 from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import FlinkError, JobManager
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.submission import JobFolder, Topics, submit
-from pipelines.estimation.rows import Candidates
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 

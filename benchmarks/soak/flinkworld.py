@@ -11,7 +11,7 @@ from benchmarks.soak.flinkjob import FlinkJob
 from benchmarks.soak.follower import Follower
 from benchmarks.soak.stage import Stage
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import SinkTopic
 
 SLOTS = 2
 #: Milliseconds between checkpoints, and between documents about one thing.

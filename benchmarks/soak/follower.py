@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.sinks.documents import Document, parse
-from pipelines.sources.records import make_consumer
+from pipelines.sources.kafka_reader import make_consumer
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import SinkTopic
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer

@@ -22,7 +22,7 @@ from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
 RUNGS = 3

@@ -18,7 +18,7 @@ class Injection(NamedTuple):
     occurrence : int
         Of a step.
     delay, seconds : float
-        When, after a drain was started, and how long.
+        When, after a run was started, and how long.
     room : int
         Bytes that are left on a disk.
     """

@@ -16,10 +16,9 @@ from benchmarks.soak.trend import trend
 from deploy.flink.rest import FlinkError
 from deploy.kafka.broker import LocalBroker
 from pipelines.sinks.documents import HealthDocument, RejectsDocument, WindowDocument
-from pipelines.sources.records import Partition, Reader
+from pipelines.sources.kafka_reader import PartitionId, Reader
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic
 
 PARTITIONS = 4
 SLOTS = 2
@@ -167,7 +166,7 @@ class Steady:
     def _lag(self, health: dict[str, object]) -> float:
         offsets = health.get("offsets")
         taken = sum(offsets.values()) if isinstance(offsets, dict) else 0
-        partitions = [Partition(str(self._topic), at) for at in range(PARTITIONS)]
+        partitions = [PartitionId(str(self._topic), at) for at in range(PARTITIONS)]
         ends = sum(end for _, end in self._reader.bounds(partitions).values())
         return float(ends - taken) * METRICS / self._rate
 

@@ -19,9 +19,9 @@ from benchmarks.soak.schedule import Injection
 from benchmarks.soak.stage import Stage, wait_until
 from clientsdk.ledger import read_file
 from pipelines.aggregation.counts import Matrix, WindowKey
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.sinks.documents import PeriodDocument, RejectsDocument, WindowDocument
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
 
@@ -193,10 +193,10 @@ class Streamed:
         return Audited(pseudonyms, sum(each[1] for each in found.values()), wrong)
 
     def unlike(self, counted: NDArray[np.int64]) -> int:
-        """Drain the same topic, and return how many devices count otherwise there."""
-        world, path = self._world, self._world.folder / "drained"
+        """Aggregate the same topic, and return how many devices count otherwise there."""
+        world, path = self._world, self._world.folder / "aggregated"
         source = KafkaTopics(Broker.from_file(world.broker.client_file), [world.topic])
-        drain(source, path, [world.fleet.plan])
+        aggregate(source, path, [world.fleet.plan])
         windows = list(checker.windows_of(StateDirectory(path)))
         there, stray = checker.spread(windows, world.fleet, counted.shape[1])
         return stray + int(np.count_nonzero((there != counted).any(axis=(0, 2))))

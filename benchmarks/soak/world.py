@@ -1,23 +1,23 @@
-"""What the fault run of the drains plays in: a stage, and a state directory on its own disk."""
+"""What the fault run of the runs plays in: a stage, and a state directory on its own disk."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
 
-from benchmarks.soak import drains
+from benchmarks.soak import runs
 from benchmarks.soak.disk import disk_at
-from benchmarks.soak.drains import Drain, Orders
+from benchmarks.soak.runs import Orders, Run
 from benchmarks.soak.schedule import FaultError
 from benchmarks.soak.stage import Stage
 from pipelines.storage.directory import StateDirectory
 
-#: Reports that a drain takes at most: so few that a drain commits several times.
+#: Reports that a run takes at most: so few that a run commits several times.
 MAX_REPORTS = 2_000
 
 
 class World(Stage):
-    """A stage, drained into a state directory.
+    """A stage, aggregated into a state directory.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class World(Stage):
         super().__init__(folder, seed, rate)
         self.disk = disk_at(folder / "disk")
         self.state = StateDirectory(folder / "disk" / "state")
-        self._context = drains.server()
+        self._context = runs.server()
 
     def __exit__(
         self,
@@ -41,21 +41,21 @@ class World(Stage):
         if self.disk is not None:
             self.disk.close()
 
-    def drain(
+    def aggregate(
         self,
         step: str = "",
         occurrence: int = 1,
         file_bytes: int = 0,
         max_reports: int = MAX_REPORTS,
-    ) -> Drain:
-        """Start a drain; see :class:`~benchmarks.soak.drains.Orders`."""
-        return Drain(
+    ) -> Run:
+        """Start a run; see :class:`~benchmarks.soak.runs.Orders`."""
+        return Run(
             self._context,
             Orders(
                 str(self.broker.client_file),
                 str(self.topic),
                 str(self.state.path),
-                str(self.folder / "drain.log"),
+                str(self.folder / "run.log"),
                 max_reports,
                 step,
                 occurrence,
@@ -63,17 +63,17 @@ class World(Stage):
             ),
         )
 
-    def drain_to_the_end(self) -> None:
-        """Drain what is there now, with nothing to stop it.
+    def aggregate_to_the_end(self) -> None:
+        """Aggregate what is there now, with nothing to stop it.
 
         Raises
         ------
         FaultError
             It did not come to its end.
         """
-        status = self.drain(max_reports=1_000_000).status()
+        status = self.aggregate(max_reports=1_000_000).status()
         if status:
-            raise FaultError(f"an undisturbed drain ended with {status}: see drain.log")
+            raise FaultError(f"an undisturbed run ended with {status}: see run.log")
 
     @property
     def generation(self) -> int:

@@ -12,8 +12,7 @@ import sqlite3
 from clientsdk.store.schema import NEVER
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
-from sotto.plan.compiled import CompiledPlan
-from sotto.plan.serialization import brought_forward
+from sotto.plan.compiled import CompiledPlan, brought_forward
 
 
 def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from mechanisms.digests import sha256
 from sotto.errors import PlanError, StoreError
-from sotto.plan.serialization import brought_forward
+from sotto.plan.compiled import brought_forward
 
 VERSION = 5
 APPLICATION = 0x534F5454  # "SOTT"

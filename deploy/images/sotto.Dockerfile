@@ -1,4 +1,4 @@
-# The `sotto` command with all that a drain, a sink and an exporter need.
+# The `sotto` command with all that a run, a sink and an exporter need.
 FROM python:3.11.14-slim-bookworm AS build
 
 COPY deploy/images/requirements.lock /build/

@@ -22,7 +22,7 @@ from clientsdk import (
     Publisher,
 )
 from sotto.log.writer import now_ms
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 PLAN = Path(__file__).with_name("plan.yaml")
 #: What `make compose-up` makes: with it reports can be sent, and nothing can be read.

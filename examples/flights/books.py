@@ -9,11 +9,12 @@ from typing import cast
 
 import numpy as np
 
-from pipelines.aggregation.audit import Audit
-from pipelines.sinks.results import PERIODS, QUARANTINE, Results
+from pipelines.aggregation.audit import Audit, audit
+from pipelines.sinks.sql import Results
+from pipelines.sinks.tables import PERIODS, QUARANTINE
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.states import StoredStates
-from sotto.cli.fleet import AuditLine
+from sotto.cli.replay.devices import AuditLine
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
@@ -48,7 +49,7 @@ def audit_of(state_dir: Path, plan: CompiledPlan, period: int) -> dict[str, tupl
     states = StoredStates(directory.files, registry, manifest.key)
     for (number, part), held in manifest.states.items():
         if number == period:
-            found.update(_columns(states.read(number, part, held).audit()))
+            found.update(_columns(audit(states.read(number, part, held))))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.sinks.results import Results
+from pipelines.sinks.sql import Results
 
 from .data import Airport
 from .findings import (

@@ -1,4 +1,4 @@
-"""The whole job: flights to devices, log, drains, estimates, and everything beside the truth."""
+"""The whole job: flights to devices, log, runs, estimates, and everything beside the truth."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import cast
 
 from tqdm import tqdm
 
-from pipelines.bounded.run import drain
-from sotto.cli.fleet import Played
-from sotto.cli.recordings import Columns, Recordings, read_recordings
-from sotto.cli.replaying import Replay, write_audit
+from pipelines.bounded import run
+from sotto.cli.replay.devices import Played
+from sotto.cli.replay.playback import Replay, write_audit
+from sotto.cli.replay.table import Columns, Recordings, read_recordings
 from sotto.errors import ParameterError
-from sotto.plan.collection import Plan, load_plan
+from sotto.plan.compile import Plan, load_plan
 
 from .data import Flights, load_flights, write_events
 from .faults import FaultyNetwork, Misbehaviour, Target, damage
-from .findings import Drain, Timing
+from .findings import Run, Timing
 from .truth import Truth
 
 DAY = 86_400_000
 PLAN = Path(__file__).with_name("plan.yaml")
 #: The window that is watched as rungs arrive, 28 days from 20 June 2013: its number.
 WATCHED = 567
-#: Days after that window's start at which the aggregator drains the log.
+#: Days after that window's start at which the aggregator aggregates the log.
 STOPS = (1, 2, 4, 7, 11, 14, 18, 21, 28, 35, 42, 49, 56)
 #: The budget period in which aircraft misbehave, two a process: the last week of the watched
 #: window. Its state is open, and all its reports delivered, at the last stop.
@@ -142,15 +142,17 @@ def replay(demo: Demo, inputs: Inputs) -> Replayed:
     return Replayed(played, planted, misbehaved, truth)
 
 
-def aggregate(demo: Demo, inputs: Inputs, as_of: int | None) -> Drain:
-    """Drain what had arrived as of a time, or all there is."""
+def aggregate_until(demo: Demo, inputs: Inputs, as_of: int | None) -> Run:
+    """Aggregate what had arrived as of a time, or all there is."""
     plan = inputs.plan.compile()
     # The destinations of the year are looked for once, when all is in.
     candidates = {} if as_of is not None else {plan.fingerprint: inputs.plan.candidates}
-    result = drain(demo.log, demo.state, [plan], demo.database, as_of=as_of, candidates=candidates)
-    return Drain(
+    result = run.aggregate(
+        demo.log, demo.state, [plan], demo.database, as_of=as_of, candidates=candidates
+    )
+    return Run(
         as_of,
-        result.drains,
+        result.runs,
         result.size,
         result.tally.reports,
         result.tally.counted,

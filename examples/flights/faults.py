@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mechanisms.coins import shard_of
-from sotto.log.writer import LogReader, LogWriter, lanes
+from sotto.log.writer import LogReader, LogWriter, partitions
 from sotto.plan.compiled import CompiledPlan
-from sotto.wire.format import HEADER, RUN, Row, decode_message, encode_message
+from sotto.wire.format import GROUP, HEADER, Row, decode_message, encode_message
 from sotto.wire.reasons import Reason
 
 HOUR = 3_600_000
@@ -169,12 +169,12 @@ class FaultyNetwork:
 
 
 def _first_rungs_alone(message: bytes) -> bool:
-    return all(row.level == 0 for run in decode_message(message).runs for row in run.rows)
+    return all(row.level == 0 for run in decode_message(message).groups for row in run.rows)
 
 
 def _row_of(target: Target, message: bytes) -> Row | None:
     """Return a row of the target's metric in the message."""
-    for run in decode_message(message).runs:
+    for run in decode_message(message).groups:
         if run.metric == target.metric:
             return run.rows[0]
     return None
@@ -227,7 +227,7 @@ def _flipped_shard(target: Target, rng: random.Random, message: bytes, sent: int
 
 def _flipped_level(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
     forged = _message(target, _stranger(target, rng, sent))
-    return _flip(forged, HEADER.size + RUN.size, rng.randrange(3, 8))
+    return _flip(forged, HEADER.size + GROUP.size, rng.randrange(3, 8))
 
 
 def _outside_domain(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
@@ -286,7 +286,7 @@ def damage(log: Path, records: int = 40) -> int:
     int
         How many records were damaged.
     """
-    reader = LogReader(lanes(log)[0])
+    reader = LogReader(partitions(log)[0])
     copies = []
     for record in reader.records(0, reader.end()):
         copies.append((record.append, record.body))

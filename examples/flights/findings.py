@@ -121,9 +121,14 @@ class Decoding:
     unlisted: Mapping[str, float]
     airports: Sequence[tuple[float, float]]
 
+    def of(self, fate: Fate) -> list[Destination]:
+        """Return the destinations that met ``fate``, largest first."""
+        met = [stop for stop in self.destinations if stop.fate is fate]
+        return sorted(met, key=lambda stop: -stop.share.kept)
+
     def count(self, fate: Fate) -> int:
         """Return how many destinations met ``fate``."""
-        return sum(destination.fate is fate for destination in self.destinations)
+        return len(self.of(fate))
 
 
 @dataclass(frozen=True)
@@ -248,11 +253,11 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Drain:
+class Run:
     """One stop of the aggregator: it took what had arrived up to a time, then estimated."""
 
     as_of: int | None
-    drains: int
+    runs: int
     size: int
     reports: int
     counted: int
@@ -306,7 +311,36 @@ class Findings:
     agreeing: tuple[int, int]
     quarantine: Sequence[Quarantined]
     planted: Sequence[Planted]
-    drains: Sequence[Drain]
+    runs: Sequence[Run]
     equal_windows: tuple[int, int]
     timings: Sequence[Timing]
     withheld: Sequence[tuple[str, int, str]] = ()
+
+    @property
+    def carrier_names(self) -> list[str]:
+        """The name and code of each airline of ``carriers``."""
+        names = [
+            f"{self.airlines[one.label]} {one.label}" if one.label in self.airlines else one.label
+            for one in self.carriers
+        ]
+        return [name.replace(" Inc.", "").replace(" Co.", "") for name in names]
+
+    @property
+    def spent(self) -> int:
+        """What devices spent in all periods."""
+        return sum(period.spent for period in self.ledger)
+
+    @property
+    def counted(self) -> int:
+        """What the aggregator counted in all periods."""
+        return sum(period.counted for period in self.ledger)
+
+    @property
+    def revoked(self) -> int:
+        """What devices spent under pseudonyms that were revoked."""
+        return sum(period.withheld for period in self.ledger)
+
+    @property
+    def equal_weeks(self) -> int:
+        """In how many periods both ledgers agree, revoked pseudonyms aside."""
+        return sum(period.difference == 0 for period in self.ledger)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sotto.log.writer import LogReader, lanes
+from sotto.log.writer import LogReader, partitions
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Batch, decode
@@ -86,7 +86,7 @@ def read_reports(
 
 
 def _batches(log: Path, registry: Registry) -> Iterator[Batch]:
-    for lane in lanes(log):
+    for lane in partitions(log):
         reader = LogReader(lane)
         for block in reader.blocks(reader.begin(), reader.end()):
             decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)

@@ -12,18 +12,28 @@ import numpy as np
 from scipy.stats import binom
 from tqdm import tqdm
 
-from pipelines.sinks.results import Results
+from pipelines.sinks.sql import Results
 
 from . import books, story
 from .collect import DAY, Collected, Row, decode_destinations, scores
 from .data import load_airlines, load_airports
-from .demo import MISBEHAVIOUR, STOPS, WATCHED, Demo, Inputs, Replayed, aggregate, prepare, replay
+from .demo import (
+    MISBEHAVIOUR,
+    STOPS,
+    WATCHED,
+    Demo,
+    Inputs,
+    Replayed,
+    aggregate_until,
+    prepare,
+    replay,
+)
 from .findings import (
     Comparison,
     Coverage,
-    Drain,
     Findings,
     Release,
+    Run,
     Sharpening,
     Totals,
     WindowSeries,
@@ -37,10 +47,10 @@ WATCHED_METRICS = ("delayed", "dep_delay")
 
 
 @dataclass(frozen=True)
-class Drained:
+class Aggregated:
     """What the aggregator did: its stops, and what it said of the watched window at each."""
 
-    drains: Sequence[Drain]
+    runs: Sequence[Run]
     rows: Sequence[Sequence[Row]]
     audited: dict[str, tuple[int, int, int]]
 
@@ -67,11 +77,11 @@ def run(demo: Demo) -> Findings:
         plan_json, kept = inputs.plan.compile().to_json(), replayed.truth.kept
         waiting = pool.submit(form_opinion, demo.log, plan_json, inputs.flights, kept)
         with demo.stage("aggregate"):
-            drained = drain_all(demo, inputs)
-        story.drains(drained.drains)
+            aggregated = aggregate_all(demo, inputs)
+        story.runs(aggregated.runs)
         with demo.stage("check"):
             opinion = waiting.result()
-            findings = assemble(demo, inputs, replayed, drained, opinion)
+            findings = assemble(demo, inputs, replayed, aggregated, opinion)
     report = demo.out / "report.html"
     write_report(findings, report)
     story.found(findings)
@@ -79,18 +89,18 @@ def run(demo: Demo) -> Findings:
     return findings
 
 
-def drain_all(demo: Demo, inputs: Inputs) -> Drained:
-    """Drain the log at every stop, then to its end."""
-    drains, rows = [], []
+def aggregate_all(demo: Demo, inputs: Inputs) -> Aggregated:
+    """Aggregate the log at every stop, then to its end."""
+    runs, rows = [], []
     audited: dict[str, tuple[int, int, int]] = {}
-    for day in tqdm([*STOPS, None], desc="  drains", unit=" stop"):
+    for day in tqdm([*STOPS, None], desc="  runs", unit=" stop"):
         as_of = None if day is None else WATCHED_START + day * DAY
-        drains.append(aggregate(demo, inputs, as_of))
+        runs.append(aggregate_until(demo, inputs, as_of))
         if day is not None:
             rows.append(_watched_rows(demo))
         if day == STOPS[-1]:
             audited = books.audit_of(demo.state, inputs.plan.compile(), MISBEHAVIOUR)
-    return Drained(drains, rows, audited)
+    return Aggregated(runs, rows, audited)
 
 
 def _watched_rows(demo: Demo) -> list[Row]:
@@ -101,24 +111,38 @@ def _watched_rows(demo: Demo) -> list[Row]:
 
 
 def assemble(
-    demo: Demo, inputs: Inputs, replayed: Replayed, drained: Drained, opinion: Opinion
+    demo: Demo, inputs: Inputs, replayed: Replayed, aggregated: Aggregated, opinion: Opinion
 ) -> Findings:
     """Put everything beside the truth."""
     plan, truth, audit = inputs.plan.compile(), replayed.truth, replayed.played.audit
     collected = Collected.read(truth, demo.database)
     series = _series(collected)
     checked = _checked(collected, series)
-    duplicates = sum(each.duplicates for each in drained.drains)
+    duplicates = sum(each.duplicates for each in aggregated.runs)
     year = collected.windows("dest")[0]
     candidates = inputs.plan.candidates["dest"]
     return Findings(
         totals=_totals(inputs, replayed, opinion),
         sharpening=[
             _sharpening(
-                replayed, drained, opinion, "delayed", "share", "true", "delayed or cancelled", ""
+                replayed,
+                aggregated,
+                opinion,
+                "delayed",
+                "share",
+                "true",
+                "delayed or cancelled",
+                "",
             ),
             _sharpening(
-                replayed, drained, opinion, "dep_delay", "mean", "", "mean departure delay", "min"
+                replayed,
+                aggregated,
+                opinion,
+                "dep_delay",
+                "mean",
+                "",
+                "mean departure delay",
+                "min",
             ),
         ],
         carriers=collected.shares("carrier", WATCHED_START),
@@ -133,11 +157,11 @@ def assemble(
         errors=opinion.errors,
         ledger=books.ledger_periods(plan, audit, replayed.misbehaved, demo.database),
         lifetimes=books.lifetimes(audit),
-        revocations=books.revocations(plan, audit, replayed.misbehaved, drained.audited),
-        agreeing=books.agreeing(audit, drained.audited, MISBEHAVIOUR),
+        revocations=books.revocations(plan, audit, replayed.misbehaved, aggregated.audited),
+        agreeing=books.agreeing(audit, aggregated.audited, MISBEHAVIOUR),
         quarantine=books.quarantined(replayed.planted, demo.database),
         planted=books.planted_faults(replayed.planted, duplicates),
-        drains=drained.drains,
+        runs=aggregated.runs,
         equal_windows=equal_windows(demo.state, plan, opinion),
         timings=demo.timings,
         withheld=collected.withheld(),
@@ -208,7 +232,7 @@ def _coverage(checked: Sequence[tuple[str, Comparison]]) -> list[Coverage]:
 
 def _sharpening(
     replayed: Replayed,
-    drained: Drained,
+    aggregated: Aggregated,
     opinion: Opinion,
     metric: str,
     kind: str,
@@ -217,7 +241,7 @@ def _sharpening(
     unit: str,
 ) -> Sharpening:
     releases = []
-    for day, rows in zip(STOPS, drained.rows, strict=True):
+    for day, rows in zip(STOPS, aggregated.rows, strict=True):
         then = Collected(replayed.truth, rows)
         arrived = np.asarray(opinion.arrived[metric] <= WATCHED_START + day * DAY)
         seen = then.compare(metric, WATCHED_START, kind, item, label, arrived)

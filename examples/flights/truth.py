@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from sotto.cli.fleet import AuditLine, Kept
+from sotto.cli.replay.devices import AuditLine, Kept
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 from .data import Flights

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from mechanisms.chains.symbols import symbol_chain
 from mechanisms.exact import MICRO, to_micro
-from mechanisms.papers.attacks import ATTACKS, least_error
-from mechanisms.papers.estimation import response_share_variance, response_shares
-from mechanisms.papers.noisy_sampling import NoisySampling, compare, noisy_sampling_epsilon
+from mechanisms.papers.gradual_release.attacks import ATTACKS, least_error
+from mechanisms.papers.gradual_release.formulas import response_share_variance, response_shares
+from mechanisms.papers.gradual_release.noisy_sampling import NoisySampling
+from mechanisms.planner.comparison import compare, noisy_sampling_epsilon
 from mechanisms.randomness import Source
 
 #: The first experiment: how many bits are 0 and 1, and the epsilons of the two noises.

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.audit.bounds import Attack, Guesses
-from mechanisms.audit.guessing import PART, best_rule
-from mechanisms.audit.learnt import Seen, views_of
-from mechanisms.audit.pairs import NAME, Pair, column_of, worst_pair
-from mechanisms.audit.suspects import other_pairs
-from mechanisms.audit.views import Reader
+from mechanisms.audit.guessing import PART, best_rule, fair_bits
+from mechanisms.audit.pairs import NAME, Pair, column_of, some_inputs, worst_pair
+from mechanisms.audit.seen import Seen, views_of
+from mechanisms.audit.views import Reader, answers, truths
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
 from mechanisms.registry import LadderedMechanism
+from mechanisms.sampling import uniform_below
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +32,12 @@ _WORST = 0.8
 _OTHERS = 0.25, 0.125
 #: Chains of the search for the suspicious pair, as a part of the trials.
 _SEARCH = 0.5
+#: Inputs that a search compares, fewer where reports are very wide, and those compared again.
+_INPUTS, _AGAIN = 256, 16
+#: Shares of inputs and bits that a search keeps.
+_SHARES = 1 << 21
+#: A share counts if it is so many standard deviations from that of all inputs.
+_FAR = 4.0
 
 
 class Sampler(Protocol):
@@ -59,7 +65,7 @@ def attack(
     pair: Pair | None = None,
     sampler: Sampler | None = None,
 ) -> Attack:
-    """Tell inputs apart from whole chains, as somebody would who sees every rung.
+    """Tell inputs apart from whole chains, as somebody would who sees every level.
 
     Three pairs of inputs are attacked: the one with the largest certified loss, one that a search
     among inputs drawn at random found suspicious, and one at random.
@@ -77,10 +83,9 @@ def attack(
     confidence : float
         In (0, 1), of the bound.
     levels : int, optional
-        The rungs that are released, from the weakest on; all by default.
+        The levels that are released, from the weakest on; all by default.
     pair : Pair, optional
-        The inputs that alone are told apart; by default :func:`.worst_pair` and
-        :func:`.other_pairs`.
+        The inputs that alone are told apart; by default the three pairs.
     sampler : callable, optional
         What is attacked in the place of ``mechanism.randomize``.
 
@@ -105,33 +110,22 @@ def attack(
     shown = mechanism.levels if levels is None else levels
     if not 1 <= shown <= mechanism.levels:
         raise ParameterError(f"levels must lie in [1, {mechanism.levels}], not {shown}")
-    draw = mechanism.randomize if sampler is None else sampler
-    target = Target(mechanism, draw, shown, source)
-    found = _several(target, trials) if pair is None else [target.guesses(pair, trials, 1.0)]
+    target = _Target(mechanism, sampler or mechanism.randomize, shown, source)
+    if pair is not None:
+        found = [target.guesses(pair, trials, 1.0)]
+    else:
+        others = _other_pairs(target, int(_SEARCH * trials))
+        worst = worst_pair(mechanism, shown - 1)
+        found = [target.guesses(worst, trials, _WORST if others else 1.0)]
+        for other, part in zip(others, _OTHERS, strict=False):
+            share = (1 - _WORST) / len(others)
+            found.append(target.guesses(other, max(10, int(part * trials)), share))
     return Attack(tuple(found), target.drawn, confidence)
 
 
-def fair_bits(n: int, source: Source) -> NDArray[np.bool_]:
-    """Return ``(n,)`` independent fair bits."""
-    import numpy as np
-
-    bits: NDArray[np.bool_] = (source.words(n) >> np.uint64(63)).astype(bool)
-    return bits
-
-
 @dataclass
-class Target:
-    """What is attacked, and how many chains were drawn of it.
-
-    Parameters
-    ----------
-    mechanism : LadderedMechanism
-    draw : callable
-        Its sampler.
-    levels : int
-        The rungs that are seen.
-    source : Source
-    """
+class _Target:
+    """A mechanism, its sampler, the levels that are seen, and how many chains were drawn."""
 
     mechanism: LadderedMechanism
     draw: Sampler
@@ -157,8 +151,8 @@ class Target:
         del first, second, keys
         right = guesses = 0
         left = 2 * trials - 2 * part
-        for start in range(0, left, self.block):
-            secrets = fair_bits(min(self.block, left - start), self.source)
+        for start in range(0, left, self._block):
+            secrets = fair_bits(min(self._block, left - start), self.source)
             counts = rule.score(views[name](self._seen(reader, secrets)), secrets)
             right, guesses = right + counts[0], guesses + counts[1]
         return Guesses(right, guesses, name, share)
@@ -169,14 +163,14 @@ class Target:
         """Draw about so many chains, of each value in turn: the values, payloads and ids."""
         import numpy as np
 
-        turns, each = max(1, chains // len(values)), max(1, self.block // (8 * len(values)))
+        turns, each = max(1, chains // len(values)), max(1, self._block // (8 * len(values)))
         for start in range(0, turns, each):
             places = np.tile(np.arange(len(values)), min(each, turns - start))
             column = column_of(values, places)
             yield column, *self._drawn(column, len(places), NAME)
 
     @property
-    def block(self) -> int:
+    def _block(self) -> int:
         """Chains to draw at a time."""
         return max(64, min(_BLOCK, _BYTES // self._row))
 
@@ -185,9 +179,8 @@ class Target:
         return self.mechanism.levels * self.mechanism.payload_width
 
     def _seen(self, reader: Reader, secrets: NDArray[np.bool_]) -> Seen:
-        pair = reader.pair
-        column = pair.column(secrets)
-        return Seen(reader, *self._drawn(column, len(secrets), pair.name))
+        column = reader.pair.column(secrets)
+        return Seen(reader, *self._drawn(column, len(secrets), reader.pair.name))
 
     def _drawn(
         self, column: Any, n: int, name: bytes
@@ -200,12 +193,80 @@ class Target:
         return self.draw(column, chains, names, self.source)[:, : self.levels], chains
 
 
-def _several(target: Target, trials: int) -> list[Guesses]:
-    """Attack the worst pair, and where there are more than two inputs, two other ones."""
-    others = other_pairs(target, int(_SEARCH * trials))
-    worst = worst_pair(target.mechanism, target.levels - 1)
-    found = [target.guesses(worst, trials, _WORST if others else 1.0)]
-    for pair, part in zip(others, _OTHERS, strict=False):
-        share = (1 - _WORST) / len(others)
-        found.append(target.guesses(pair, max(10, int(part * trials)), share))
-    return found
+def _other_pairs(target: _Target, chains: int) -> list[Pair]:
+    """Return a suspicious pair of inputs, and one at random; nothing where there are but two.
+
+    A fault can depend on the input. Chains of many inputs, drawn at random, are compared level by
+    level: bit by bit, or as a whole where a report is one byte; in how a level differs from the
+    next; and in how often a report is what public coins make of its input. The inputs that are
+    farthest from all others are compared again, with more chains, and the two that differ most are
+    attacked. All of this only chooses a pair: the chains of the attack are drawn afterwards.
+    """
+    import numpy as np
+
+    width = target.mechanism.levels * target.mechanism.payload_width
+    count = max(4, min(_INPUTS, _SHARES // (16 * width)))
+    inputs = some_inputs(target.mechanism, count, target.source)
+    if len(inputs) < 3:
+        return []
+    first = uniform_below(len(inputs), target.source)
+    second = (first + 1 + uniform_below(len(inputs) - 1, target.source)) % len(inputs)
+    random = Pair((inputs[first], inputs[second]))
+    if len(inputs) > _AGAIN:
+        chains //= 2
+        far = _differences(*_logs(target, inputs, chains))
+        inputs = [inputs[place] for place in np.argsort(-far, kind="stable")[:_AGAIN]]
+    logs, _ = _logs(target, inputs, chains)
+    table = np.array([_differences(logs, row[None]) for row in logs])
+    one, other = divmod(int(table.argmax()), len(inputs))
+    return [Pair((inputs[one], inputs[other]) if one != other else (inputs[0], inputs[1])), random]
+
+
+def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much reports could tell, summed over the cells of a plane, of the best plane."""
+    import numpy as np
+
+    gaps: NDArray[np.float64] = np.abs(logs - other).max(axis=2)
+    return np.asarray(gaps.sum(axis=2).max(axis=1))
+
+
+def _logs(
+    target: _Target, inputs: Sequence[Any], chains: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the logarithms of the shares of every cell, and of all but it, of reports.
+
+    By input, ``(inputs, planes, 2, cells)``, where shares that chance could have moved are those
+    of all inputs; and of all inputs, ``(1, planes, 2, cells)``.
+    """
+    import numpy as np
+
+    turns, ones = 0, np.zeros(1, dtype=np.int64)
+    for column, payloads, ids in target.columns(inputs, chains):
+        changes = payloads[:, 1:] ^ payloads[:, :-1]
+        found = _tally(np.concatenate([payloads, changes], axis=1), len(inputs))
+        true = truths(target.mechanism, column, ids)[:, None] == answers(target.mechanism, payloads)
+        if true.shape[2]:
+            agreed = true.reshape(-1, len(inputs), *true.shape[1:]).sum(axis=0)
+            room = (0, 0), (0, 0), (0, found.shape[2] - agreed.shape[2])
+            found = np.concatenate([found, np.pad(agreed, room)], axis=1)
+        turns, ones = turns + len(payloads) // len(inputs), ones + found
+    # Half of a one and of a zero more, so that no share is 0 or 1.
+    shares, common = (ones + 0.5) / (turns + 1), (ones.mean(axis=0) + 0.5) / (turns + 1)
+    spread = np.sqrt(common * (1 - common) / turns)
+    shares = np.where(np.abs(shares - common) > _FAR * spread, shares, common)
+    logs = [np.log(np.stack([part, 1 - part], axis=-2)) for part in (shares, common[None])]
+    return logs[0], logs[1]
+
+
+def _tally(planes: NDArray[np.uint8], inputs: int) -> NDArray[np.int64]:
+    """Count set bits, or of planes of one byte its values: ``(inputs, planes, cells)``."""
+    import numpy as np
+
+    n, count, width = planes.shape
+    if width > 1:
+        bits = np.unpackbits(planes, axis=2, bitorder="little")
+        by_turn = bits.reshape(-1, inputs, count, 8 * width)
+        return np.asarray(by_turn.sum(axis=0, dtype=np.int64))
+    rows = count * (np.arange(n) % inputs)[:, None] + np.arange(count)
+    cells = 256 * rows + planes[:, :, 0]
+    return np.bincount(cells.ravel(), minlength=256 * inputs * count).reshape(inputs, count, 256)

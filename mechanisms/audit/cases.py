@@ -1,14 +1,13 @@
-"""Claims about releases that are no ladders: what is claimed, what is true, and a sampler."""
+"""Claims about releases that no plan can ask for: what is claimed, what is true, and a sampler."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from mechanisms.audit.attack import fair_bits
 from mechanisms.audit.bounds import Attack
-from mechanisms.audit.guessing import guess
+from mechanisms.audit.guessing import fair_bits, guess, key_of
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
@@ -64,3 +63,19 @@ def unit(n: int, source: Source) -> NDArray[np.float64]:
     import numpy as np
 
     return (source.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def law_release(one: Sequence[float], other: Sequence[float]) -> Release:
+    """Return what draws from one of two laws of the same outcomes."""
+
+    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        import numpy as np
+
+        drawn = unit(len(secrets), source)
+        outcomes = [
+            np.minimum(np.searchsorted(np.cumsum(law), drawn, side="right"), len(law) - 1)
+            for law in (one, other)
+        ]
+        return {"the outcome": key_of(np.where(secrets, outcomes[1], outcomes[0])[:, None])}
+
+    return release

@@ -1,23 +1,34 @@
-"""Every mechanism of the library, with parameters at which an audit attacks it."""
+"""What the library claims: every mechanism, with parameters at which an audit attacks it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mechanisms.audit.attack import attack
 from mechanisms.audit.bounds import Attack
-from mechanisms.audit.cases import Case
+from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.certificates import certified
+from mechanisms.audit.guessing import key_of, score_key
+from mechanisms.category.grr import GrrLadder, grr_ladder
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.randomness import Source
 from mechanisms.registry import LadderedMechanism, build
 from mechanisms.survey.christofides import cards_of
+from mechanisms.top_item.exponential import ExponentialMechanism
+from mechanisms.top_item.mechanism import SelectionMechanism
+from mechanisms.top_item.permute_and_flip import PermuteAndFlip
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: A parameter of a mechanism.
 Parameter: TypeAlias = object
+#: Periods in which a constant value is reported.
+_PERIODS = 52
 #: What chance may do to a verdict: of all verdicts of an audit together.
 FALSE_ALARM = 1e-6
 
@@ -98,7 +109,7 @@ class Finding:
     Parameters
     ----------
     claimed : int
-        The nominal amount of the last rung that is released.
+        The nominal amount of the last level that is released.
     stated : int
         What the mechanism says that it is certified at, and what is charged.
     certified : int
@@ -140,7 +151,7 @@ class Attacker:
     confidence: float = 0.95
 
     def __call__(self, mechanism: LadderedMechanism, levels: int) -> Attack:
-        """Attack a mechanism whose first ``levels`` rungs are released."""
+        """Attack a mechanism whose first ``levels`` levels are released."""
         return attack(
             mechanism,
             self.source,
@@ -163,7 +174,7 @@ def examine(
     ----------
     mechanism : LadderedMechanism
     levels : int, optional
-        The rungs that are released; all by default.
+        The levels that are released; all by default.
     attacker : Attacker, optional
         Without one nothing is attacked.
 
@@ -192,3 +203,55 @@ def ladder_to(epsilon: float) -> tuple[int, int]:
     """
     micro = to_micro(epsilon)
     return max(1, micro // 2), micro
+
+
+def others() -> list[Case]:
+    """Return what the library has beside the mechanisms of plans: selections, constant values."""
+    ladder = grr_ladder(2, [500_000, 1_000_000, 2_000_000], "audit")
+    constant = Case(
+        f"a constant value, {_PERIODS} linked periods at 0.5 and 1",
+        "Erlingsson et al., CCS 2014",
+        2.0,
+        ladder.certified(2) / MICRO,
+        _periods(ladder),
+        "",
+        4,
+    )
+    return [
+        _selection("exponential mechanism", "McSherry, Talwar 2007", ExponentialMechanism(1.0)),
+        _selection("permute-and-flip", "McKenna, Sheldon 2020", PermuteAndFlip(1.0)),
+        constant,
+    ]
+
+
+def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
+    """Return a selection between neighbours that change both of two scores."""
+    scores = [0, 6], [1, 5]
+
+    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        import numpy as np
+
+        items = [mechanism.select(scores[secret], source) for secret in secrets.tolist()]
+        return {"the item": key_of(np.array(items, dtype=np.int64)[:, None])}
+
+    certified = mechanism.certified / MICRO
+    name = f"{name}, scores (0, 6) and (1, 5)"
+    return Case(name, source, mechanism.epsilon, certified, release, "", 4)
+
+
+def _periods(ladder: GrrLadder) -> Release:
+    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        import numpy as np
+
+        ids = np.zeros((len(secrets), 2), dtype=np.uint64)
+        drawn = ladder.randomize(secrets.astype(np.int64), ids, ids, source)
+        permanent = drawn[:, -1, 0].astype(np.int64)
+        said = np.zeros(len(secrets))
+        for _ in range(_PERIODS):
+            report = permanent
+            for step in reversed(ladder.chain.degradations):  # type: ignore[attr-defined]
+                report = step.apply_many(report, source.words(len(report)))
+            said += 2.0 * report - 1
+        return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}
+
+    return release

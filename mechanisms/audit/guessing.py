@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mechanisms.audit.bounds import Attack, Guesses, lower_limit
 from mechanisms.errors import ParameterError
+from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +34,14 @@ _LESS_SURE = 0.9
 _NEARLY = 0.985
 #: A view has to promise more by this factor than one before it.
 _BETTER = 1.08
+
+
+def fair_bits(n: int, source: Source) -> NDArray[np.bool_]:
+    """Return ``(n,)`` independent fair bits."""
+    import numpy as np
+
+    bits: NDArray[np.bool_] = (source.words(n) >> np.uint64(63)).astype(bool)
+    return bits
 
 
 @dataclass(frozen=True)

@@ -139,9 +139,9 @@ def equidistant_size(points: int, epsilon: float | Fraction) -> int:
     Notes
     -----
     With E = e^ε and h = e^{ε/2}, m1 = ⌊(√(N²E + (E−1)²/4) − N + (E−1)/2)/(E−1)⌋, and i is
-    N/(h+1) + 1 for even N, (√(E(N²−1)+1) − N)/(E−1) + 1 for odd N. As published (see
-    :func:`printed_size`) an even ⌊i⌋ becomes i + 1 instead of i − 1, and the middle is not looked
-    at from ε = 1 on; for a quarter of all sizes and epsilons that is not what the search finds.
+    N/(h+1) + 1 for even N, (√(E(N²−1)+1) − N)/(E−1) + 1 for odd N. As published an even ⌊i⌋
+    becomes i + 1 instead of i − 1, and the middle is not looked at from ε = 1 on; for a quarter of
+    all sizes and epsilons that is not what the search finds.
 
     References
     ----------
@@ -154,32 +154,8 @@ def equidistant_size(points: int, epsilon: float | Fraction) -> int:
     (37, 1)
     """
     _check(points, epsilon)
-    middle = _middle_floor(points, epsilon)
-    return min(_end_size(points, epsilon), middle - (middle + 1) % 2)
-
-
-def printed_size(points: int, epsilon: float | Fraction) -> int:
-    """Return the size as Algorithm 3 was published, which is not always that of the search.
-
-    Where it is larger, some values are served worse than by randomized response; the mechanism
-    is as private as with any other size.
-
-    References
-    ----------
-    S. Zhang et al., "Bipartite Randomized Response Mechanism for Local Differential Privacy",
-    Algorithm 3 and Theorem 1.
-
-    Examples
-    --------
-    >>> printed_size(4, 0.05), equidistant_size(4, 0.05)
-    (2, 1)
-    """
-    _check(points, epsilon)
-    end = _end_size(points, epsilon)
-    if epsilon >= 1:
-        return end
-    i = _middle_floor(points, epsilon)
-    return min(end, i if i % 2 else i + 1)
+    middle = middle_floor(points, epsilon)
+    return min(end_size(points, epsilon), middle - (middle + 1) % 2)
 
 
 def _check(points: int, epsilon: float | Fraction) -> None:
@@ -188,7 +164,7 @@ def _check(points: int, epsilon: float | Fraction) -> None:
     check_epsilon(epsilon)
 
 
-def _end_size(points: int, epsilon: float | Fraction) -> int:
+def end_size(points: int, epsilon: float | Fraction) -> int:
     """Return m1, the size of the first and the last point."""
     gap, root = math.expm1(epsilon), math.exp(epsilon / 2)
     whole = math.hypot(points * root, gap / 2) + points
@@ -200,8 +176,8 @@ def _end_size(points: int, epsilon: float | Fraction) -> int:
     return _last(holds, int(guess), 1, points)
 
 
-def _middle_floor(points: int, epsilon: float | Fraction) -> int:
-    """Return ⌊i⌋, of the middle point or points."""
+def middle_floor(points: int, epsilon: float | Fraction) -> int:
+    """Return ⌊i⌋, of the middle point or points; see :func:`equidistant_size`."""
     odd = points % 2
     root = math.exp(epsilon / 2)
     if odd:

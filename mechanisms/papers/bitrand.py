@@ -1,18 +1,26 @@
-"""BitRand: randomized response to all bits of a vector, and to its label, as published."""
+"""BitRand: randomized response to all bits of a vector, and to its label, as published.
+
+References
+----------
+"Bit-aware Randomized Response for Local Differential Privacy in Federated Learning" (BitRand),
+submitted to ICLR 2022, equations 1 to 3, Theorems 2 and 3, Algorithm 1.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mechanisms.audit.cases import Case, Release, Views
+from mechanisms.audit.guessing import score_key
 from mechanisms.category.grr import GrrLadder, grr_ladder
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
-from mechanisms.papers.encoding import MAX_ENCODED_BITS, SignMagnitude
 from mechanisms.randomness import Source
 from mechanisms.single import CategoryMechanism
 
@@ -21,8 +29,93 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _CONTEXT = decimal_context(60)
+#: Bits of an encoded number, at most: magnitudes stay exact in floats.
+MAX_ENCODED_BITS = 52
 #: Vectors have at most so many features, and a nominal amount is at most so much.
 MAX_FEATURES, MAX_NOMINAL = 1 << 20, 700
+
+
+@dataclass(frozen=True)
+class SignMagnitude:
+    """One sign bit, m integer bits and l − m − 1 fraction bits.
+
+    Parameters
+    ----------
+    bits : int
+        In [2, 52], the number l of bits.
+    integer_bits : int
+        In [0, bits − 1], the number m of bits before the point.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Notes
+    -----
+    Bit 0 is one for numbers that are not negative; bit i ≥ 1 is ⌊2^(i−m) |x|⌋ mod 2, of weight
+    2^(m−i). Magnitudes are clipped to ``limit`` and rounded toward zero.
+
+    Examples
+    --------
+    >>> encoding = SignMagnitude(bits=6, integer_bits=2)
+    >>> bits = encoding.encode([2.5, -1.125])
+    >>> bits.tolist()
+    [[1, 1, 0, 1, 0, 0], [0, 0, 1, 0, 0, 1]]
+    >>> encoding.decode(bits).tolist()
+    [2.5, -1.125]
+    """
+
+    bits: int
+    integer_bits: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.bits <= MAX_ENCODED_BITS:
+            raise ParameterError(f"bits must lie in [2, {MAX_ENCODED_BITS}], not {self.bits}")
+        if not 0 <= self.integer_bits < self.bits:
+            raise ParameterError(
+                f"integer_bits must lie in [0, {self.bits - 1}], not {self.integer_bits}"
+            )
+
+    @property
+    def step(self) -> float:
+        """The weight of the last bit."""
+        return 2.0 ** (self.integer_bits - self.bits + 1)
+
+    @property
+    def limit(self) -> float:
+        """The largest magnitude."""
+        return 2.0**self.integer_bits - self.step
+
+    def encode(self, values: ArrayLike) -> NDArray[np.uint8]:
+        """Return the bits of finite numbers: shape (...) in, (..., bits) ``uint8`` out."""
+        import numpy as np
+
+        given = np.asarray(values, dtype=np.float64)
+        if not np.isfinite(given).all():
+            raise ParameterError("numbers must be finite")
+        magnitudes = np.minimum(np.abs(given), self.limit)
+        points = np.floor(magnitudes / self.step).astype(np.int64)
+        shifts = np.arange(self.bits - 2, -1, -1)
+        out = np.empty((*given.shape, self.bits), dtype=np.uint8)
+        out[..., 0] = given >= 0
+        out[..., 1:] = points[..., None] >> shifts & 1
+        return out
+
+    def decode(self, bits: ArrayLike) -> NDArray[np.float64]:
+        """Return the numbers of bits: shape (..., bits) in, (...) ``float64`` out.
+
+        Bits need not be 0 or 1: decoding unbiased estimates of independent bits gives an unbiased
+        estimate of the number, since no bit occurs twice in a product.
+        """
+        import numpy as np
+
+        given = np.asarray(bits, dtype=np.float64)
+        if given.ndim == 0 or given.shape[-1] != self.bits:
+            raise ParameterError(f"bits must have shape (..., {self.bits}), not {given.shape}")
+        weights = 2.0 ** (self.integer_bits - np.arange(1, self.bits))
+        decoded: NDArray[np.float64] = (2 * given[..., 0] - 1) * (given[..., 1:] @ weights)
+        return decoded
 
 
 def log_alpha(epsilon: float, features: int, bits: int) -> float:
@@ -117,24 +210,10 @@ class FeatureRandomizedResponse:
     worst output; its condition is met by every α down to 0, which is no noise at all.
     No plan can choose this mechanism.
 
-    Relaxation
-    ----------
-    None in general: the loss of a low bit is not monotone in ε.
-
     Utility
     -------
     A debiased bit has variance p q/(p−q)². Where q > ½ (``inverted_bits``) a bit is reported
     inverted more often than not, which decoding as published takes as it comes.
-
-    Use
-    ---
-    To compare with the paper only; :class:`~mechanisms.vector.sampled_vector.SampledVector` is
-    certified.
-
-    References
-    ----------
-    "Bit-aware Randomized Response for Local Differential Privacy in Federated
-    Learning" (BitRand), submitted to ICLR 2022, equation 2, Theorem 2, Algorithm 1.
 
     Examples
     --------
@@ -279,24 +358,6 @@ class LabelRandomizedResponse(CategoryMechanism):
     generalized randomized response and exactly ε-LDP for the label; the features are another
     matter.
 
-    Relaxation
-    ----------
-    As generalized randomized response, whose ladder it is.
-
-    Utility
-    -------
-    As :class:`~mechanisms.category.grr.GeneralizedRandomizedResponse`.
-
-    Use
-    ---
-    For labels beside randomized features; with many labels and a small epsilon
-    :class:`~mechanisms.category.unary.OptimizedUnaryEncoding` has less noise.
-
-    References
-    ----------
-    "Bit-aware Randomized Response for Local Differential Privacy in Federated
-    Learning" (BitRand), submitted to ICLR 2022, equation 3, Theorem 3.
-
     Examples
     --------
     >>> label = LabelRandomizedResponse(epsilon=1.0, labels=10)
@@ -308,6 +369,44 @@ class LabelRandomizedResponse(CategoryMechanism):
 
     def _build(self, micro: int) -> GrrLadder:
         return grr_ladder(self.labels, [micro], "")
+
+
+def claims() -> list[Case]:
+    """Return the claims of Theorem 2, for a number and for a vector of a thousand."""
+    published = [FeatureRandomizedResponse(1.0, features, 10, 5) for features in (1, 1000)]
+    return [
+        Case(
+            f"f-RR, 10 bits, r = {frr.features}",
+            "BitRand, Theorem 2",
+            frr.epsilon,
+            frr.certified_epsilon,
+            _reports(frr),
+            "the proof bounds the reciprocal ratio",
+            max(1, frr.features // 10),
+        )
+        for frr in published
+    ]
+
+
+def _reports(frr: FeatureRandomizedResponse) -> Release:
+    """Return what reports one of two vectors of which all bits differ."""
+
+    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        import numpy as np
+
+        # How much a bit of 1 speaks for the second vector: ln(p/q) where it is set there.
+        losses = np.array(frr_losses(frr.epsilon, frr.features, frr.bits))
+        ends = np.array([0.0, -frr.encoding.limit])
+        signs = 2.0 * frr.encoding.encode(ends[1:])[0] - 1
+        scores, block = np.empty(len(secrets)), max(1, 2**22 // (frr.features * frr.bits))
+        for start in range(0, len(secrets), block):
+            part = secrets[start : start + block].astype(np.int64)
+            values = np.repeat(ends[part][:, None], frr.features, axis=1)
+            bits = frr.randomize(values, source)
+            scores[start : start + block] = -((2.0 * bits - 1) * signs * losses).sum(axis=(1, 2))
+        return {"what is likelier": score_key(np.sign(scores)), "all bits": score_key(scores)}
+
+    return release
 
 
 def _check(epsilon: float, features: int, bits: int) -> None:

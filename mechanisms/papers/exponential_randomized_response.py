@@ -1,15 +1,22 @@
-"""Exponential randomized response, as published: not private, kept for comparison and audits.
+"""Exponential randomized response (ERR), as published: not private.
 
 Its proof supposes that the set of "true" candidates is the same for neighbours. It is not, and the
 loss grows without bound in the number of items: about εn/2 along a staircase of scores.
+
+References
+----------
+G. Munilla Garrido, F. Matthes, "Exponential Randomized Response: Boosting Utility in
+Differentially Private Selection", Lemma 1, Algorithm 3, equations 3, 12, 13, 15 and 16.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, product
 from math import exp, expm1, fsum, inf, log, log1p
 
+from mechanisms.audit.cases import Case, law_release
 from mechanisms.errors import ParameterError
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
@@ -44,23 +51,10 @@ class ExponentialRandomizedResponse:
     pair and :meth:`worst_loss` that of a finite domain. With p = 1 it is infinite. Neither the
     bound on the disclosure risk (Theorem 2) nor monotonicity (Lemma 2) holds.
 
-    Relaxation
-    ----------
-    None; no plan can choose it.
-
     Utility
     -------
     Expected error Σ (q* − q_r) P(r); for scores (v, …, v, 0) equations 15 and 16. Below that of
     the exponential mechanism if a single item is near the best (Theorem 3).
-
-    Use
-    ---
-    Never for privacy. :class:`.PermuteAndFlip` is what it was to improve on.
-
-    References
-    ----------
-    G. Munilla Garrido, F. Matthes, "Exponential Randomized Response: Boosting Utility in
-    Differentially Private Selection", Lemma 1, Algorithm 3.
 
     Examples
     --------
@@ -260,3 +254,106 @@ def published_risk_bound(worlds: int, epsilon: float) -> float:
     """Return the bound of equation 3, true of what is ε-differentially private."""
     bound: float = 1 / (1 + (worlds - 1) * exp(-epsilon))
     return bound
+
+
+@dataclass(frozen=True)
+class WorstCaseErrors:
+    """Expected errors for scores (v, …, v, 0).
+
+    Parameters
+    ----------
+    exponential : float
+        Of the exponential mechanism, equation 12.
+    permute_and_flip : float
+        Of permute-and-flip, equation 13.
+    randomized_response : float
+        Of exponential randomized response, which is not private, equations 15 and 16 (where k−1
+        is a misprint for n−1).
+    """
+
+    exponential: float
+    permute_and_flip: float
+    randomized_response: float
+
+
+def worst_case_errors(
+    n: int, v: float, p: float, epsilon: float, sensitivity: float = 1
+) -> WorstCaseErrors:
+    """Return the expected errors for n − 1 scores of v and one of 0.
+
+    Parameters
+    ----------
+    n : int
+        At least 1.
+    v : float
+        At most 0.
+    p : float
+        In [0, 1], of exponential randomized response alone.
+    epsilon : float
+        Finite, at least 0.
+    sensitivity : float
+        Positive, Δ.
+
+    Returns
+    -------
+    WorstCaseErrors
+        To the last digits also where the probability of v vanishes or n is large.
+
+    Examples
+    --------
+    >>> errors = worst_case_errors(5, -3.0, 0.5, 1.0)
+    >>> round(errors.exponential, 6), round(errors.permute_and_flip, 6)
+    (1.414813, 1.071898)
+    >>> round(errors.randomized_response, 6)
+    0.707406
+    """
+    response = ExponentialRandomizedResponse(p, epsilon, sensitivity)
+    if not n >= 1:
+        raise ParameterError(f"n must be at least 1, not {n}")
+    if not -inf < v <= 0:
+        raise ParameterError(f"v must be finite and at most 0, not {v}")
+    exponent = exponents([v, 0.0], epsilon, sensitivity)[0]
+    chance = exp(exponent)
+    wrong = (n - 1) * chance / (1 + (n - 1) * chance)
+    near = len(response.candidates([0.0, v])) == 2 and n > 1
+    random = p * (n - 1) / n if near else 0.0
+    return WorstCaseErrors(
+        exponential=-v * wrong,
+        permute_and_flip=-v * _missed(n, exponent),
+        randomized_response=-v * ((1 - p) * wrong + random),
+    )
+
+
+def _missed(n: int, exponent: float) -> float:
+    """Return 1 − (1 − (1 − x)^n)/(n x) with x = e^exponent, without cancellation."""
+    if exponent == 0:
+        return (n - 1) / n
+    chance = exp(exponent)
+    if n * chance > 1:
+        kept = log(-expm1(exponent)) if exponent > -1 else log1p(-chance)
+        return 1 + expm1(n * kept) / (n * chance)
+    # The binomial series; each term is at most a third of the one before.
+    term, total, degree = (n - 1) / 2 * chance, 0.0, 2
+    while abs(term) > 1e-18 * total:
+        total += term
+        term *= -(n - degree) / (degree + 1) * chance
+        degree += 1
+    return total
+
+
+def claims() -> list[Case]:
+    """Return the claims of Theorem 1 for neighbours with other near-best items."""
+    small, large = (ExponentialRandomizedResponse(0.5, epsilon) for epsilon in (0.1, 1.0))
+    cases = [("scores (2, 0) and (1, 0)", small, ([2, 0], [1, 0]))]
+    cases += [(f"a staircase of {n}", large, staircase(n)) for n in (10, 100)]
+    return [
+        Case(
+            f"ERR, p = 1/2, {what}",
+            "ERR, Theorem 1",
+            err.epsilon,
+            err.loss(one, other),
+            law_release(err.pmf(one), err.pmf(other)),
+            "neighbours have other near-best items",
+        )
+        for what, err, (one, other) in cases
+    ]

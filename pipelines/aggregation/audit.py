@@ -8,23 +8,17 @@ fresh randomization of the value and costs that rung again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import astuple, dataclass
+from operator import add
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.aggregation.groups import opens
+from pipelines.aggregation.rows import NEWEST, opens
+from pipelines.aggregation.state import State
 from sotto.errors import ParameterError
 from sotto.wire.reasons import Reason
-
-if TYPE_CHECKING:
-    from pipelines.aggregation.state import State
-
-#: Of a mask of rungs: the newest one, counted from one; 0 for none.
-NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
-#: Of a mask of rungs: how many they are.
-RUNGS = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +66,16 @@ class Totals:
     def revoked(self) -> int:
         """Revoked pseudonyms, for either reason."""
         return self.over_budget + self.equivocation
+
+    def plus(self, other: Totals) -> Totals:
+        """Return the audit of this and another set of pseudonyms, with none in common."""
+        one, two = self.numbers, other.numbers
+        return Totals(*map(add, one[:-2], two[:-2]), *map(max, one[-2:], two[-2:]))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers, in the order of the fields."""
+        return astuple(self)
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArr
     return entry.astype(np.intp), cost, (elsewhere & new_chain).astype(np.int64)
 
 
-def total(state: State) -> Totals:
+def totals(state: State) -> Totals:
     """Return the audit of a state, summed up."""
     found = _costs(state)
     accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]

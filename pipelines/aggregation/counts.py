@@ -1,8 +1,9 @@
 """Counts of a window: one vector a rung, kept on disk in pages; merging is addition.
 
-Everything that is estimated comes from these. They are keyed (plan fingerprint, metric, window
+Everything that is estimated comes from these. :func:`changes` makes them of rows that start or
+stop counting. They are keyed (plan fingerprint, metric, window
 start); the vectors of a window's rungs are the rows of one matrix, which adds to another like
-any matrix. A *page* holds the windows that start in one budget period, so that a drain rewrites
+any matrix. A *page* holds the windows that start in one budget period, so that a run rewrites
 the few pages that it touches and never the history. Each window carries its *revision*: the
 generation that changed it last, by which a database that fell behind finds what it missed.
 
@@ -12,6 +13,7 @@ metric u16, start i64, revision u64, rungs u16, length u32, 6 B of zeros) and th
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.registry import LadderedMechanism
+from pipelines.aggregation.rows import Rows, opens
+from pipelines.aggregation.state import Catalog
 from sotto.errors import FormatError
 
 KIND = b"counts"
@@ -181,3 +186,106 @@ def merge(
             raise FormatError(f"counts of metric {key.metric} would be negative")
         merged[key] = Window(revision, counts)
     return merged
+
+
+#: Changes of count vectors by (registered metric, start of the window in ms, level).
+Deltas: TypeAlias = dict[tuple[int, int, int], NDArray[np.int64]]
+
+#: Cells of count vectors that are made at a time, but always at least one vector.
+PASS_CELLS = 1 << 22
+
+_LEVELS = 8
+
+
+def changes(catalog: Catalog, plus: Rows, *minus: Rows) -> Deltas:
+    """Add up rows that count from now on and take off those that no longer do.
+
+    Parameters
+    ----------
+    catalog : Catalog
+        The registered metrics.
+    plus, *minus : Rows
+        Of one shard and period.
+
+    Returns
+    -------
+    dict
+        ``(count_length,)`` int64 vectors by (metric, window start, level); none that is all zero.
+    """
+    parts = (plus, *minus)
+    metric = np.concatenate([part.metric for part in parts])
+    if not metric.size:
+        return {}
+    event = np.concatenate([part.event for part in parts])
+    level = np.concatenate([part.level for part in parts])
+    window = event // catalog.windows[metric]
+    # Counted from the first event, so that keys stay within 64 bits whatever the lengths.
+    since = window - (event.min() // catalog.windows)[metric]
+    key = (metric * (since.max() + 1) + since) * _LEVELS + level
+    order = np.argsort(key)
+    new = opens(key[order])
+    group, at = np.cumsum(new) - 1, order[np.flatnonzero(new)]
+    starts = (window[at] * catalog.windows[metric[at]]).tolist()
+    metrics, levels = metric[at].tolist(), level[at].tolist()
+    deltas: Deltas = {}
+    for groups in _passes(catalog, metric[at]):
+        first, end = np.searchsorted(group, [groups.start, groups.stop]).tolist()
+        vectors = _difference(
+            catalog.mechanisms[metrics[groups.start]],
+            parts,
+            order[first:end],
+            group[first:end] - groups.start,
+        )
+        for number in np.flatnonzero(vectors.any(axis=1)).tolist():
+            each = groups.start + number
+            deltas[metrics[each], starts[each], levels[each]] = vectors[number]
+    return deltas
+
+
+def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
+    """Cut groups, given the metric of each, ascending, into pieces that are counted together."""
+    cuts = [*np.flatnonzero(opens(metric)).tolist(), len(metric)]
+    for first, end in itertools.pairwise(cuts):
+        size = max(PASS_CELLS // catalog.mechanisms[int(metric[first])].count_length, 1)
+        for at in range(first, end, size):
+            yield slice(at, min(at + size, end))
+
+
+def _difference(
+    mechanism: LadderedMechanism,
+    parts: tuple[Rows, ...],
+    at: NDArray[np.intp],
+    group: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Count rows of one metric by group: those of the first part less those of the others.
+
+    ``at`` numbers the rows of all parts one after another. They are never joined, since the
+    payloads of one may be much wider than another's.
+    """
+    groups, first = int(group[-1]) + 1, 0
+    counts = np.zeros((groups, mechanism.count_length), dtype=np.int64)
+    for number, part in enumerate(parts):
+        own = (at >= first) & (at < first + len(part))
+        if own.any():
+            some = _counts(mechanism, part, at[own] - first, group[own], groups)
+            (np.subtract if number else np.add)(counts, some, out=counts)
+        first += len(part)
+    return counts
+
+
+def _counts(
+    mechanism: LadderedMechanism,
+    rows: Rows,
+    at: NDArray[np.intp],
+    group: NDArray[np.int64],
+    groups: int,
+) -> NDArray[np.int64]:
+    """Count the rows ``at`` by group."""
+    counts: NDArray[np.int64] = mechanism.accumulate(
+        rows.payload.take(at, axis=0)[:, : mechanism.payload_width],
+        rows.chain.take(at, axis=0),
+        rows.pseudonym.take(at, axis=0),
+        group,
+        groups,
+    )
+    return counts

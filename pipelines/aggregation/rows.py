@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.coins import shards_of
-from pipelines.aggregation.groups import opens
-from pipelines.aggregation.parts import Parts
 from sotto.errors import FormatError, ParameterError
-from sotto.plan.registry import Registry
-from sotto.wire.decode import Batch
+
+#: Of a mask of rungs: the newest one, counted from one; 0 for none.
+NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
+
+
+#: Of a mask of rungs: how many they are.
+RUNGS = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
+
 
 _MAGIC = b"SOTTOROW"
 _VERSION = 1
@@ -206,87 +209,48 @@ def padded_width(width: int) -> int:
     return max(width, _NARROW)
 
 
-def rows_of(
-    batches: Sequence[Batch],
-    registry: Registry,
-    *,
-    countable: bool = True,
-    parts: Parts | None = None,
-) -> list[Rows]:
-    """Sort decoded batches into rows of one shard, budget period and padded width each.
-
-    Parameters
-    ----------
-    batches : sequence of Batch
-        As decoded; of any metrics, shards and periods.
-    registry : Registry
-        Gives the number of shards and the length of a budget period.
-    countable : bool
-        False for batches that were decoded but came too late or from the future.
-    parts : Parts, optional
-        Shards that are in one part of a period come together, and the part's number takes the
-        place of theirs.
-
-    Returns
-    -------
-    list of Rows
-        Ascending by shard, then period, then padded width: one for all payloads of up to 64 B and
-        one for each width above. Rows of each keep the order of the batches.
-    """
-    alike: dict[int, list[Rows]] = {}
-    for batch in batches:
-        if len(batch.level):
-            own = alike.setdefault(padded_width(batch.payload.shape[1]), [])
-            own.append(_of_batch(batch, countable))
-    found = [
-        rows
-        for width in sorted(alike)
-        for rows in _by_place(Rows.concat(alike[width]), registry, parts)
-    ]
-    return sorted(found, key=lambda rows: (rows.shard, rows.period))
-
-
-def _by_place(everything: Rows, registry: Registry, parts: Parts | None) -> list[Rows]:
-    """Cut rows, at least one, by shard and period."""
-    shards = shards_of(everything.pseudonym, registry.shards).astype(np.int64)
-    periods = everything.event // registry.period
-    if parts is not None:
-        shards = parts.place(shards, periods)
-    first, last = int(periods.min()), int(periods.max())
-    if (last - first + 1) * registry.shards <= 2**16:
-        # Numpy sorts 16-bit integers in linear time.
-        group = shards * (last - first + 1) + (periods - first)
-        order = np.argsort(group.astype(np.uint16), kind="stable")
-    else:
-        # The product of the two may exceed 64 bits.
-        order = np.lexsort((periods, shards))
-    cuts = np.flatnonzero(opens(shards[order], periods[order]))[1:]
-    return [
-        replace(everything.select(at), shard=int(shards[at[0]]), period=int(periods[at[0]]))
-        for at in np.split(order, cuts)
-    ]
-
-
-def _of_batch(batch: Batch, countable: bool) -> Rows:
-    """Return a batch as rows whose shard and period are still to be found."""
-    n = len(batch.level)
-    return Rows(
-        shard=0,
-        period=0,
-        widths={batch.metric: batch.payload.shape[1]},
-        metric=np.full(n, batch.metric, dtype=np.uint16),
-        level=batch.level,
-        pseudonym=batch.pseudonym,
-        chain=batch.chain,
-        event=batch.event,
-        append=batch.append,
-        countable=np.full(n, countable),
-        payload=batch.payload,
-    )
-
-
 def _by_metric(widths: Mapping[int, int]) -> NDArray[np.int64]:
     """Return the widths as an array indexed by registered id."""
     table = np.zeros(max(widths, default=0) + 1, dtype=np.int64)
     table[list(widths)] = list(widths.values())
     return table
+
+
+def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell where, in columns sorted together, a combination of values is for the first time.
+
+    Parameters
+    ----------
+    *ordered : (n,) arrays
+        At least one.
+
+    Returns
+    -------
+    (n,) bool
+
+    Examples
+    --------
+    >>> opens(np.array([3, 3, 4]), np.array([1, 2, 2])).tolist()
+    [True, True, True]
+    >>> opens(np.array([3, 3, 4])).tolist()
+    [True, False, True]
+    """
+    first = np.zeros(len(ordered[0]), dtype=np.bool_)
+    first[:1] = True
+    for column in ordered:
+        first[1:] |= column[1:] != column[:-1]
+    return first
+
+
+def one_of_each(keys: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Return for every different key the place of one that has it, ascending by key.
+
+    Much faster than :func:`numpy.unique` with ``return_index``, which sorts stably.
+
+    Examples
+    --------
+    >>> one_of_each(np.array([7, 5, 6])).tolist()
+    [1, 2, 0]
+    """
+    order = np.argsort(keys)
+    return order[opens(keys[order])]

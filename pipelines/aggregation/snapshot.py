@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.aggregation.audit import NEWEST
-from pipelines.aggregation.keyed import EXACT_BYTES
+from pipelines.aggregation.rows import NEWEST
+from pipelines.aggregation.table import EXACT_BYTES
 from sotto.errors import FormatError
 from sotto.wire.reasons import Reason
 

@@ -14,18 +14,18 @@ its width otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.aggregation.audit import Audit, ChainRecord, Totals, audit, chains_of, total
-from pipelines.aggregation.catalog import Catalog, catalog_of
-from pipelines.aggregation.keyed import EXACT_BYTES, KEY_BYTES, payload_tags
+from mechanisms.registry import LadderedMechanism
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.snapshot import LAYOUT, Snapshot, StoredMetric
-from pipelines.aggregation.table import Pool, Table
+from pipelines.aggregation.table import EXACT_BYTES, KEY_BYTES, Pool, Table, payload_tags
 from sotto.errors import FormatError, ParameterError, PlanError
 from sotto.plan.registry import Registry
 
@@ -56,7 +56,7 @@ class State:
         What the state is of.
     key : bytes
         16 random bytes, the same for a whole deployment: see
-        :func:`pipelines.aggregation.keyed.new_key`.
+        :func:`pipelines.aggregation.table.new_key`.
 
     Attributes
     ----------
@@ -151,18 +151,6 @@ class State:
         """Let nothing of the entries ``ids`` count any more, of pseudonyms just revoked."""
         for name in ("counted", "append", "slot"):
             self.entries[name][ids] = 0
-
-    def audit(self) -> Audit:
-        """Return what each pseudonym costs, as counted and as seen."""
-        return audit(self)
-
-    def totals(self) -> Totals:
-        """Return the audit in few numbers."""
-        return total(self)
-
-    def chains(self, pseudonym: bytes) -> list[ChainRecord]:
-        """Return the chains of one pseudonym of 16 bytes, for a person who asks."""
-        return chains_of(self, pseudonym)
 
     def to_bytes(self) -> bytes:
         """Return the state as versioned bytes with a checksum."""
@@ -259,3 +247,75 @@ def _dtypes(names: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
 def _pairs(table: Table, ids: NDArray[np.integer]) -> NDArray[np.uint64]:
     """Return the 16-byte ids of entries as ``(n, 2)``."""
     return np.stack([table["low"][ids], table["high"][ids]], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """Columns over the M registered metrics of a deployment.
+
+    Attributes
+    ----------
+    certified : (M, 9) int64
+        Micro-epsilon that a chain costs whose newest rung is the k-th, counted from one; column 0
+        is zero: no rung, no cost.
+    levels : (M,) uint8
+        Number of rungs.
+    windows : (M,) int64
+        Length of the estimation window, ms.
+    widths : (M,) int64
+        Bytes of a payload.
+    wide : tuple of int
+        The widths above 4, ascending: payloads that do not fit into their tag.
+    identities : tuple of (bytes, int)
+        Plan fingerprint and the metric's index in that plan: what an id stands for elsewhere.
+    mechanisms : tuple of LadderedMechanism
+        What accumulates the payloads.
+    """
+
+    certified: NDArray[np.int64]
+    levels: NDArray[np.uint8]
+    windows: NDArray[np.int64]
+    widths: NDArray[np.int64]
+    wide: tuple[int, ...]
+    identities: tuple[tuple[bytes, int], ...]
+    mechanisms: tuple[LadderedMechanism, ...]
+
+    @property
+    def rungs(self) -> int:
+        """The largest number of rungs of a metric."""
+        return int(self.levels.max(initial=0))
+
+    def widths_of(self, metric: NDArray[np.uint16]) -> dict[int, int]:
+        """Return the payload bytes of every metric that occurs among these."""
+        present = np.flatnonzero(np.bincount(metric))
+        return dict(zip(present.tolist(), self.widths[present].tolist(), strict=True))
+
+    def wide_rows(self, metric: NDArray[np.uint16]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield, of rows of these metrics, each width above 4 that occurs and the rows of it."""
+        for width in sorted({*self.widths_of(metric).values()}):
+            if width > EXACT_BYTES:
+                yield width, np.flatnonzero(self.widths[metric] == width)
+
+    def shape_of(self, metric: int) -> tuple[int, int]:
+        """Return a metric's number of rungs and payload bytes."""
+        return int(self.levels[metric]), int(self.widths[metric])
+
+
+@lru_cache(maxsize=16)
+def catalog_of(registry: Registry) -> Catalog:
+    """Return the catalog of a registry, built once."""
+    metrics = [registered.metric for registered in registry.metrics]
+    mechanisms = tuple(metric.mechanism for metric in metrics)
+    certified = np.zeros((len(metrics), 9), dtype=np.int64)
+    for row, mechanism in zip(certified, mechanisms, strict=True):
+        row[1 : mechanism.levels + 1] = [mechanism.certified(k) for k in range(mechanism.levels)]
+    widths = np.array([mechanism.payload_width for mechanism in mechanisms], dtype=np.int64)
+    return Catalog(
+        certified=certified,
+        levels=np.array([mechanism.levels for mechanism in mechanisms], dtype=np.uint8),
+        windows=np.array([metric.window for metric in metrics], dtype=np.int64),
+        widths=widths,
+        wide=tuple(sorted({int(width) for width in widths if width > EXACT_BYTES})),
+        identities=tuple((r.fingerprint, r.metric.index) for r in registry.metrics),
+        mechanisms=mechanisms,
+    )

@@ -39,26 +39,20 @@ from apache_beam.transforms.userstate import (
 )
 from apache_beam.utils.timestamp import Timestamp
 
+from pipelines.aggregation.audit import totals as audited_totals
 from pipelines.aggregation.counts import Matrix, WindowKey, pack_matrix
-from pipelines.aggregation.keyed import new_key
+from pipelines.aggregation.quarantine import Rejects
+from pipelines.aggregation.quarantine import rejected as late_rejects
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.shard import step_blocks
 from pipelines.aggregation.state import State
-from pipelines.aggregation.step import Rejects
+from pipelines.aggregation.step import Tally, step_blocks
+from pipelines.aggregation.table import new_key
 from pipelines.beam.plans import fingerprints_of, numbering_of
-from pipelines.beam.reading import (
-    NOTES,
-    numbered,
-    period_and_shard,
-    rejected,
-)
+from pipelines.beam.reading import NOTES, numbered, period_and_shard, rejected
 from pipelines.beam.stream import Stream, closing_time, moment, next_settling
-from pipelines.storage.quarantine import rejected as late_rejects
-from pipelines.storage.written import Tally, numbers_of
 from sotto.clocks import now_ms
-from sotto.plan.compiled import CompiledMetric
+from sotto.plan.compiled import CompiledMetric, canonical
 from sotto.plan.registry import Registry
-from sotto.plan.serialization import canonical, metric_document
 from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
@@ -89,7 +83,7 @@ def window_group(plan: str, metric: CompiledMetric) -> bytes:
 
     They do not depend on which of the versions are known.
     """
-    said = canonical({"plan": plan, **metric_document(metric)})
+    said = canonical({"plan": plan, **metric.document()})
     return hashlib.sha256(said).digest()[:_GROUP]
 
 
@@ -398,9 +392,9 @@ class Count(beam.DoFn):
             return head
         registry = self.stream.plans.numbered(bytes.fromhex(head.numbering))
         state = self._restored(period, shard, head, registry, log, snapshot)
-        totals = state.totals()
+        totals = audited_totals(state)
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
-        packed = SHARD.pack(shard, *numbers_of(totals))
+        packed = SHARD.pack(shard, *totals.numbers)
         yield beam.pvalue.TaggedOutput(AUDITS, (PERIOD.pack(period), packed))
         now = (head.size + head.logged, totals.chains, totals.pseudonyms)
         told = (0, 0, 0) if closed else now

@@ -44,17 +44,16 @@ from pipelines.aggregation.counts import (
     matrix_bytes,
     unpack_matrix,
 )
+from pipelines.aggregation.result_rows import joined, rows_of_windows
+from pipelines.aggregation.step import Tally
 from pipelines.beam.counting import OPEN, PERIOD, SHARD, changed
 from pipelines.beam.stream import Stream, closing_time, moment
-from pipelines.estimation.rows import joined, rows_of_windows
 from pipelines.sinks.documents import (
     health_document,
     period_document,
     rejects_document,
     window_document,
 )
-from pipelines.storage.manifest import add_totals
-from pipelines.storage.written import Tally
 from sotto.clocks import now_ms
 from sotto.errors import FormatError
 
@@ -360,7 +359,7 @@ class Periods(_Documents):
             "period_start": period * registry.period,
             "period_end": (period + 1) * registry.period,
             "closed": closed,
-            **asdict(reduce(add_totals, totals)),
+            **asdict(reduce(Totals.plus, totals)),
         }
         return period_document(self.stream.job, row, revision)
 

@@ -20,15 +20,15 @@ import apache_beam as beam
 
 from pipelines.beam.counting import AUDITS, Count
 from pipelines.beam.documents import Health, Periods, Windows
-from pipelines.beam.partitions import Partitions
 from pipelines.beam.reading import NOTES, REJECTED, discover_dofn, read_dofn
 from pipelines.beam.stream import Stream
+from pipelines.sources.base import Source
 
 Keyed: TypeAlias = tuple[bytes, bytes]
 
 
 def build(
-    pipeline: beam.Pipeline, stream: Stream, sources: Sequence[Partitions]
+    pipeline: beam.Pipeline, stream: Stream, sources: Sequence[Source]
 ) -> tuple[beam.PCollection[Keyed], beam.PCollection[bytes]]:
     """Lay the graph into a pipeline.
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.aggregation.rows import Rows
-from pipelines.estimation.rows import Candidates
 from pipelines.storage import files
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
 from sotto.errors import PlanError
 from sotto.plan.registry import Registry
@@ -114,12 +114,12 @@ def load_since(folder: Path) -> dict[bytes, int]:
 
     Raises
     ------
-    DrainError
+    AggregationError
         The note is damaged.
     """
     path = folder / _SINCE
     try:
-        value = load(path.read_bytes(), str(path), FORMAT)
+        value = load_document(path.read_bytes(), str(path), FORMAT)
     except FileNotFoundError:
         return {}
     return {bytes.fromhex(plan): came for plan, came in value["since"].items()}
@@ -128,7 +128,7 @@ def load_since(folder: Path) -> dict[bytes, int]:
 def keep_since(folder: Path, since: Mapping[bytes, int]) -> None:
     """Note when plans came; to be done before the plans are there."""
     came = {plan.hex(): time for plan, time in since.items()}
-    files.replace(folder / _SINCE, dump({"format": FORMAT, "since": came}))
+    files.replace(folder / _SINCE, dump_document({"format": FORMAT, "since": came}))
 
 
 def numbering_of(registry: Registry) -> bytes:

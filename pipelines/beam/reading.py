@@ -23,16 +23,15 @@ from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorP
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from pipelines.aggregation.blocks import arrivals
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.decode import arrivals
 from pipelines.aggregation.rows import Rows, padded_width
-from pipelines.beam.partitions import GoneError, OpenPartition, Partitions
+from pipelines.aggregation.step import Tally
 from pipelines.beam.plans import numbering_of
 from pipelines.beam.stream import Stream, moment
-from pipelines.sources.base import TRUST
-from pipelines.storage import quarantine
-from pipelines.storage.written import Tally
+from pipelines.sources.base import TRUST, GoneError, Partition, Source
 from sotto.clocks import now_ms
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import EARLIEST, Block
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
@@ -130,12 +129,12 @@ class _Tail(OffsetRestrictionTracker):
 class _Offsets(RestrictionProvider):
     """A partition from its first record on, without an end or up to where it ends now."""
 
-    def __init__(self, partitions: Partitions, bounded: bool) -> None:
-        self._partitions = partitions
+    def __init__(self, source: Source, bounded: bool) -> None:
+        self._source = source
         self._bounded = bounded
 
     def initial_restriction(self, element: str) -> OffsetRange:
-        partition = self._partitions.open(element)
+        partition = self._source.partition(element)
         try:
             first, end = partition.bounds()
             return OffsetRange(first, max(first, end) if self._bounded else _END)
@@ -201,7 +200,7 @@ class _Names(RestrictionProvider):
         """Look for nothing more when the pipeline is drained."""
 
 
-def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
+def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
     """Return the splittable DoFn that tells the names of partitions, given anything.
 
     It goes on looking for new ones. The watermark is the time of its last look: a partition that
@@ -223,7 +222,7 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
         ) -> Iterator[Any]:
             now = now_ms()
             seen = tracker.current_restriction()
-            new = tuple(name for name in partitions.names() if name not in seen)
+            new = tuple(name for name in source.names() if name not in seen)
             tracker.try_claim(new)
             for name in new:
                 yield TimestampedValue(name, moment(estimator.get_estimator_state().watermark))
@@ -237,7 +236,7 @@ def discover_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
 class _Held:
     """A partition that a worker has open: the position after its last record, and since when."""
 
-    def __init__(self, name: str, partition: OpenPartition) -> None:
+    def __init__(self, name: str, partition: Partition) -> None:
         self._name = name
         self.partition = partition
         self.moved = time.monotonic()
@@ -274,7 +273,7 @@ class _Held:
         self._asked = now
         _, end = self.partition.bounds()
         if end < position:
-            raise DrainError(
+            raise AggregationError(
                 f"{self._name} ends at offset {end}, but {position} have been read: the broker "
                 "has lost what it had confirmed, or the topic was made again; start it anew"
             )
@@ -304,14 +303,14 @@ class Gathered:
             self.first = int(block.append[0])
 
 
-def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
+def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
     """Return the splittable DoFn that reads partitions, given their names.
 
     Its main output are pairs of bytes: period and shard, and rows with their numbering; beside it
     are packed rejects, and notes for the job's health.
     """
-    given_back = partitions.given_back
-    offsets = beam.DoFn.RestrictionParam(_Offsets(partitions, stream.bounded))
+    requeued = source.requeued
+    offsets = beam.DoFn.RestrictionParam(_Offsets(source, stream.bounded))
     times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Read(beam.DoFn):
@@ -334,7 +333,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             clock = estimator.get_estimator_state()
             try:
                 # Absent while it is in use: a call that fails leaves no odd connection behind.
-                held = self._held.pop(name, None) or _Held(name, partitions.open(name))
+                held = self._held.pop(name, None) or _Held(name, source.partition(name))
             except GoneError:
                 # Only that of a partition that was read to its end follows the wall clock.
                 if not clock.append < clock.watermark:
@@ -362,7 +361,7 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             gathered, end = Gathered(), time.monotonic() + READ_SECONDS
             append, idle, ours, ahead = clock.append, False, True, False
             while at < restriction.stop and gathered.size < READ_BYTES and time.monotonic() < end:
-                block = held.partition.read(at, restriction.stop, append)
+                block = held.partition.poll(at, restriction.stop, append)
                 idle = block is None
                 if block is None:
                     break
@@ -379,15 +378,15 @@ def read_dofn(stream: Stream, partitions: Partitions) -> beam.DoFn:
             if at != restriction.start:
                 held.moved = time.monotonic()
             now = now_ms()
-            time_of = max(now if given_back else gathered.first, clock.watermark)
+            time_of = max(now if requeued else gathered.first, clock.watermark)
             yield from _elements(gathered, numbering_of(registry), moment(time_of))
             if held.must_note(at, idle):
                 note: dict[str, object] = {"offsets": {name: at}}
-                if not given_back and append != EARLIEST:
+                if not requeued and append != EARLIEST:
                     note["clock"] = append
                 yield _tagged(NOTES, (b"", json.dumps(note).encode()), moment(time_of))
             watermark = max(clock.watermark, append)
-            if given_back:
+            if requeued:
                 watermark = max(watermark, now)
             elif idle and held.idle_for(stream.idle, at):
                 watermark = max(watermark, now - stream.idle)

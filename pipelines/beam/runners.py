@@ -28,7 +28,7 @@ from apache_beam.runners.portability import job_server
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 
 _EMBEDDED = "fnapi"
 #: Runners that download what they run with, unless an option says where that is.
@@ -120,7 +120,7 @@ class Runner:
 
         Examples
         --------
-        >>> said = "Traceback ...\\nsotto.errors.DrainError: no log [while running 'Read']"
+        >>> said = "Traceback ...\\nsotto.errors.AggregationError: no log [while running 'Read']"
         >>> Runner().reason(RuntimeError(f"Error received from SDK harness: {said}\\n at java"))
         'no log'
         """
@@ -170,7 +170,7 @@ def _add_those_of(endpoint: str, timeout: int, parser: argparse.ArgumentParser) 
         asked = beam_job_api_pb2.DescribePipelineOptionsRequest()
         described = service.DescribePipelineOptions(asked, timeout=timeout).options
     except (grpc.RpcError, grpc.FutureTimeoutError) as error:
-        raise DrainError(f"no job server answers at {endpoint} (--job_endpoint)") from error
+        raise AggregationError(f"no job server answers at {endpoint} (--job_endpoint)") from error
     for option in described:
         flag = option.type == beam_job_api_pb2.PipelineOptionType.BOOLEAN
         with suppress(argparse.ArgumentError):  # Beam's Python has it too.

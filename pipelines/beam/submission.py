@@ -20,33 +20,27 @@ import apache_beam as beam
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.graph import build
-from pipelines.beam.partitions import (
-    LogPartitions,
-    Partitions,
-    ReportTopics,
-    RequeueTopic,
-)
 from pipelines.beam.plans import PlansFolder, keep_since, load_since
 from pipelines.beam.runners import Runner
 from pipelines.beam.stream import Stream
-from pipelines.beam.writing import (
-    DocumentsToDatabase,
-    DocumentsToTopic,
-    RejectsToFolder,
-    RejectsToTopic,
-)
-from pipelines.estimation.rows import Candidates
-from pipelines.sources.base import EmbeddedLog
+from pipelines.beam.writing import Write
+from pipelines.sinks.base import Sink
+from pipelines.sinks.kafka import DocumentsSink, RejectsSink
+from pipelines.sinks.quarantine import RejectsFolder
+from pipelines.sinks.sql import SqlSink
+from pipelines.sources.base import Source
+from pipelines.sources.kafka import ReportEpochs, RequeueTopic
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
-from pipelines.storage.intent import dump, load
+from pipelines.storage.files import dump_document, load_document
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -91,21 +85,21 @@ class Topics:
             for kind in ("estimates", "quarantine"):
                 found.check_sink(SinkTopic(self.name, kind), stay)
 
-    def sources(self) -> list[Partitions]:
+    def sources(self) -> list[Source]:
         """Return what is read."""
         first = min(topic.epoch for topic in self.topics)
         return [
-            ReportTopics(self.broker, self.name, first),
+            ReportEpochs(self.broker, self.name, first),
             RequeueTopic(self.broker, str(SinkTopic(self.name, "requeue"))),
         ]
 
-    def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
+    def sinks(self, job: str) -> tuple[Sink, Sink]:
         """Return what writes documents, and what writes rejects."""
         estimates = str(SinkTopic(self.name, "estimates"))
         rejected = str(SinkTopic(self.name, "quarantine"))
         return (
-            DocumentsToTopic(self.broker, estimates),
-            RejectsToTopic(self.broker, rejected, job),
+            DocumentsSink(self.broker, estimates),
+            RejectsSink(self.broker, rejected, job),
         )
 
 
@@ -132,19 +126,19 @@ class Log:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is none.
         """
         EmbeddedLog(self.path).open(registry)
 
-    def sources(self) -> list[Partitions]:
+    def sources(self) -> list[Source]:
         """Return what is read."""
-        return [LogPartitions(str(self.path.resolve()))]
+        return [EmbeddedLog(self.path.resolve())]
 
-    def sinks(self, job: str) -> tuple[beam.DoFn, beam.DoFn]:
+    def sinks(self, job: str) -> tuple[Sink, Sink]:
         """Return what writes documents, and what writes rejects."""
         folder = str(self.quarantine.resolve())
-        return DocumentsToDatabase(self.database, job), RejectsToFolder(folder)
+        return SqlSink(self.database, job), RejectsFolder(folder)
 
 
 @dataclass(frozen=True)
@@ -183,11 +177,11 @@ class JobFolder:
 
         Raises
         ------
-        DrainError
+        AggregationError
             The folder is damaged.
         """
         try:
-            value = load(self._file.read_bytes(), str(self._file), FORMAT)
+            value = load_document(self._file.read_bytes(), str(self._file), FORMAT)
         except FileNotFoundError:
             return None
         return Job(value["name"])
@@ -211,7 +205,7 @@ class JobFolder:
 
         Raises
         ------
-        DrainError
+        AggregationError
             It has been submitted since, by somebody else.
         """
         job = Job(secrets.token_hex(8)) if before is None or anew else before
@@ -220,14 +214,16 @@ class JobFolder:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.job() != before:
-                raise DrainError(f"the job in {self.path} has just been submitted by somebody else")
+                raise AggregationError(
+                    f"the job in {self.path} has just been submitted by somebody else"
+                )
             if before is None or anew:
                 # All of these are there from the first.
                 keep_since(self.path / "plans", {})
                 self.plans.keep(plans, candidates)
             else:
                 self.keep(plans, candidates)
-            files.replace(self._file, dump({"format": FORMAT, **asdict(job)}))
+            files.replace(self._file, dump_document({"format": FORMAT, **asdict(job)}))
         finally:
             os.close(lock)
         return job
@@ -246,7 +242,7 @@ class JobFolder:
             if before is None:
                 self._file.unlink()
             else:
-                files.replace(self._file, dump({"format": FORMAT, **asdict(before)}))
+                files.replace(self._file, dump_document({"format": FORMAT, **asdict(before)}))
 
 
 def submit(
@@ -294,7 +290,7 @@ def submit(
     goes_on = any(each.partition("=")[0] in _GOING_ON for each in options)
     before = folder.job()
     if before is not None and not (goes_on or anew):
-        raise DrainError(
+        raise AggregationError(
             f"the job in {folder.path} has run before: without its state it would count everything "
             "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
             "which counts from the beginning under a new name"
@@ -305,7 +301,7 @@ def submit(
             "under the job's name of before, would never be published under a new name"
         )
     if goes_on and before is None:
-        raise DrainError(
+        raise AggregationError(
             f"no job has run from {folder.path}: --savepoint_path goes with the folder of the job "
             "whose state it is, which holds the name of what that has published"
         )
@@ -315,8 +311,8 @@ def submit(
     pipeline = runner.pipeline(f"sotto-{job.name}")
     documents, rejects = build(pipeline, stream, io.sources())
     to_documents, to_rejects = io.sinks(job.name)
-    documents | "Write documents" >> beam.ParDo(to_documents)
-    rejects | "Write rejects" >> beam.ParDo(to_rejects)
+    documents | "Write documents" >> beam.ParDo(Write(to_documents))
+    rejects | "Write rejects" >> beam.ParDo(Write(to_rejects))
     try:
         return pipeline.run()
     except Exception:

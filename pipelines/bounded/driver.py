@@ -1,37 +1,44 @@
 """Commits under the lock of a state directory, whatever is taken: a log's records or others.
 
-A commit (:mod:`pipelines.storage.directory`) is: intent, then the job's files, then the manifest,
-then the
-projection into the database. What a process that was killed had undertaken is done first by the
-next one.
+A commit makes one generation, in this order; in brackets, what a crash before the step leaves.
+
+1. :meth:`Driver.begin` makes the *intent* durable: which ranges of the log, or which messages of
+   quarantine, the generation takes. [The last commit.]
+2. A job writes states, counts and quarantine into the folder of its attempt. [An intent, and files
+   that nobody reads. From here on the next process removes those and does the same intent again,
+   however far the log has grown.]
+3. What the job's summary lists is moved to the names at which it counts, then made durable.
+4. The *manifest* that names it is written, made durable and renamed: this is the commit.
+5. What is no longer named is removed, the intent too. [The new generation, and some files too many,
+   which the next process removes.]
+6. Results are projected into the database, in one transaction that says which generation they are
+   of. [A database that is behind: the next process projects what it lacks.]
+7. What has changed is published, if to anywhere. [As with the database.]
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 
+from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.job import Job, run
-from pipelines.estimation.rows import Candidates
-from pipelines.requeue.withheld import Withheld
-from pipelines.sinks.projection import projection
-from pipelines.sinks.publishing import Publish
-from pipelines.sinks.results import Results
-from pipelines.sources.base import Ranges, Source
-from pipelines.storage.directory import StateDirectory
+from pipelines.sinks.committed import projection
+from pipelines.sinks.kafka import Publish
+from pipelines.sinks.sql import Results
+from pipelines.sources.base import BoundedSource, Ranges
+from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent, WorkItem
-from pipelines.storage.last_run import LastDrain
 from pipelines.storage.manifest import Terms, advance
-from pipelines.storage.plan_names import check_plans
-from pipelines.storage.written import Written
-from sotto.errors import BrokerError, DrainError
+from pipelines.storage.output import JobOutput
+from pipelines.storage.quarantine_files import QuarantineFiles
+from sotto.errors import AggregationError, BrokerError
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry, names_of
 
-#: What a checkpoint is told of a commit that is projected, in order.
+#: What a checkpoint is called with in a commit that is projected, in order.
 STEPS = (
     "intent.json written",
     "intent.json renamed",
@@ -60,9 +67,9 @@ class Driver:
     results : Results
         What is committed is projected there.
     checkpoint : callable
-        Told of every step of a commit; tests stop the process there.
+        Called after every step of a commit; tests stop the process there.
     publish : Publish, optional
-        What is committed is published by it, if by anything.
+        Publishes what is committed.
     runner : Runner
         Of the jobs.
     elsewhere : str, optional
@@ -77,7 +84,7 @@ class Driver:
 
     Raises
     ------
-    DrainError
+    AggregationError
         The directory cannot be used, or a plan is missing.
     PlanError
         A plan has another fingerprint than one of its name and version had before.
@@ -103,9 +110,8 @@ class Driver:
         self._to_topic = publish
         self.runner = runner
         self.manifest = directory.open(elsewhere)
-        self._noted = _noted(directory.path)
-        self._names = names_of(registry.plans)
-        check_plans(self.manifest, registry)
+        self._last = _last_run(directory)
+        self.manifest.check_plans(registry)
         directory.plans.keep(registry.plans, candidates)
         began = time.monotonic()
         restated = self._restate()
@@ -114,46 +120,82 @@ class Driver:
             self.note(time.monotonic() - began)
         self._publish()
 
-    def undertaken(self) -> Intent | None:
-        """Return what an interrupted process has left to do."""
+    def interrupted(self) -> Intent | None:
+        """Return what an interrupted process was to do, if one was."""
         return self.directory.intent(self.manifest)
 
     def begin(self, intent: Intent) -> None:
-        """Undertake an intent; from here on a restart does the same."""
-        self.directory.begin(intent, self.checkpoint)
+        """Make an intent durable; from here on a restart does the same."""
+        self.directory.write_intent(intent, self.checkpoint)
+        self.checkpoint("begun")
 
-    def commit(self, intent: Intent, source: Source | None) -> Written:
+    def commit(self, intent: Intent, source: BoundedSource | None) -> JobOutput:
         """Do what an intent says, commit and project it.
 
         Parameters
         ----------
         intent : Intent
-        source : Source or None
+            One that has begun.
+        source : BoundedSource or None
             Of the ranges; none is needed for what is taken from quarantine.
 
         Raises
         ------
-        DrainError, BrokerError
-            It was not committed, or not projected; it is undertaken still, or committed.
+        AggregationError, BrokerError
+            It was not committed, and a restart does it again; or it was, and not projected.
         """
         began = time.monotonic()
         ranges, items = self._taken(intent, source)
         job = Job.of(ranges, self.directory.files, self.registry, self.manifest, intent)
-        written = _run(job, items, self.runner)
+        output = self._run(job, items)
         self.checkpoint("written")
-        job.files.place(job.attempt, written.files)
+        job.files.place(job.attempt, output.files)
         self.checkpoint("placed")
-        self._advance(intent, written)
+        self._advance(intent, output)
         self._project()
         self.note(time.monotonic() - began)
         self._publish()
-        return written
+        return output
 
-    def _advance(self, intent: Intent, written: Written) -> None:
-        """Commit what is written for an intent."""
-        manifest = advance(self.manifest, intent, written, Terms.of(self.registry))
+    def _taken(
+        self, intent: Intent, source: BoundedSource | None
+    ) -> tuple[Ranges, tuple[WorkItem, ...]]:
+        """Return where the reports of an intent are, and which ranges of it."""
+        if not intent.requeue:
+            assert source is not None
+            if not self.runner.embedded:
+                # What was kept for a job in this process, others cannot use.
+                source.close()
+            return source, intent.items
+        known = names_of(self.registry.plans)
+        missing = sorted({each.plan for each in intent.requeue} - known.keys())
+        if missing:
+            raise AggregationError(
+                "an interrupted requeue takes reports of plans that are missing: "
+                + ", ".join(missing)
+            )
+        withheld = QuarantineFiles(self.directory.files, intent.requeue)
+        return withheld, withheld.items
+
+    def _run(self, job: Job, items: tuple[WorkItem, ...]) -> JobOutput:
+        """Run a job; whatever stops it becomes an :class:`AggregationError`."""
+        try:
+            return run(job, items, self.runner)
+        except (AggregationError, BrokerError):
+            raise
+        except Exception as error:
+            # Beam raises what a stage raised again, as the same or as another exception.
+            reason = self.runner.reason(error)
+            raise AggregationError(f"the run was not committed: {reason}") from error
+
+    def _advance(self, intent: Intent, output: JobOutput) -> None:
+        """Commit what is in its place for an intent."""
+        manifest = advance(self.manifest, intent, output, Terms.of(self.registry))
         manifest = manifest.with_plans(self.registry.plans)
-        self.directory.commit(manifest, self.checkpoint)
+        self.directory.files.sync(manifest)
+        self.checkpoint("synced")
+        self.directory.write_manifest(manifest, self.checkpoint)
+        self.checkpoint("committed")
         self.manifest = manifest
         self.directory.collect(manifest)
         self.checkpoint("collected")
@@ -162,57 +204,29 @@ class Driver:
         """Commit that a plan asks for another number of reports than before, if one does.
 
         A generation without reports raises the revision of its windows, so that what is published
-        of them is newer than what was. Where something is undertaken, its commit does that.
+        of them is newer than what was. Where a commit was interrupted, finishing it does that.
         """
         manifest = self.manifest
-        if not manifest.must_restate(self.registry.plans) or self.undertaken() is not None:
+        if not manifest.must_restate(self.registry.plans) or self.interrupted() is not None:
             return False
-        self._advance(Intent(manifest.generation + 1, manifest.clock, ()), Written())
+        self._advance(Intent(manifest.generation + 1, manifest.clock, ()), JobOutput())
         return True
 
-    def _taken(self, intent: Intent, source: Source | None) -> tuple[Ranges, tuple[WorkItem, ...]]:
-        """Return what an intent takes, and of what."""
-        if not intent.requeue:
-            assert source is not None
-            if not self.runner.embedded:
-                # What was kept for a job in this process, others cannot use.
-                source.close()
-            return source, intent.items
-        missing = sorted({each.plan for each in intent.requeue} - self._names.keys())
-        if missing:
-            raise DrainError(
-                "an interrupted requeue takes reports of plans that are missing: "
-                + ", ".join(missing)
-            )
-        withheld = Withheld(self.directory.files, intent.requeue)
-        return withheld, withheld.items
-
     def note(self, seconds: float | None = None) -> None:
-        """Leave a note for those who watch; ``seconds`` of a drain that is finished now."""
+        """Leave a note for those who watch; ``seconds`` of a run that is finished now."""
         generation, now = self.manifest.generation, now_ms()
-        note = LastDrain(generation, now, None if seconds is None else now, seconds)
-        if seconds is None and self._noted is not None and self._noted.generation == generation:
-            note = replace(self._noted, looked=now)
+        note = LastRun(generation, now, None if seconds is None else now, seconds)
+        if seconds is None and self._last is not None and self._last.generation == generation:
+            note = replace(self._last, looked=now)
         note.leave(self.directory.path)
-        self._noted = note
-
-    def _publish(self) -> None:
-        """Bring the topic of estimates to what is committed, if it can be reached."""
-        if self._to_topic is None or self.unpublished:
-            return
-        try:
-            self._to_topic(self.directory, self.manifest, self.registry, self.candidates)
-        except BrokerError as error:
-            self.unpublished = str(error)
-        else:
-            self.checkpoint("published")
+        self._last = note
 
     def _project(self) -> None:
         """Bring the database to what is committed, if it is behind."""
         manifest = self.manifest
         since = self.results.projected(manifest.state)
         if since > manifest.generation:
-            raise DrainError(
+            raise AggregationError(
                 f"the database has generation {since}, but the state directory only "
                 f"{manifest.generation}: one of them was restored from a copy"
             )
@@ -231,21 +245,21 @@ class Driver:
             )
             self.checkpoint("projected")
 
+    def _publish(self) -> None:
+        """Bring the topic of estimates to what is committed, if it can be reached."""
+        if self._to_topic is None or self.unpublished:
+            return
+        try:
+            self._to_topic(self.directory, self.manifest, self.registry, self.candidates)
+        except BrokerError as error:
+            self.unpublished = str(error)
+        else:
+            self.checkpoint("published")
 
-def _noted(state_dir: Path) -> LastDrain | None:
-    """Return the last drain's note; one that is damaged is as good as none."""
+
+def _last_run(directory: StateDirectory) -> LastRun | None:
+    """Return the last run's note; one that is damaged is as good as none."""
     try:
-        return LastDrain.of(state_dir)
-    except (OSError, DrainError):
+        return LastRun.of(directory.path)
+    except (OSError, AggregationError):
         return None
-
-
-def _run(job: Job, items: tuple[WorkItem, ...], runner: Runner) -> Written:
-    """Run a job; whatever stops it becomes a :class:`DrainError`."""
-    try:
-        return run(job, items, runner)
-    except (DrainError, BrokerError):
-        raise
-    except Exception as error:
-        # Beam raises what a stage raised again, as the same or as another exception.
-        raise DrainError(f"the drain was not committed: {runner.reason(error)}") from error

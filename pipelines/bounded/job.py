@@ -1,4 +1,4 @@
-"""The Beam graph of one drain: adapters around decode, step and addition; no formula lives here.
+"""The Beam graph of one run: adapters around decode, step and addition; no formula lives here.
 
 ::
 
@@ -12,14 +12,13 @@
 Everything that a stage leaves behind goes to files in the folder of the driver's attempt, each
 under a name that no other writer has, so that a part of the job may run again, or twice at the
 same time. Which of them count, and where, comes back as one file too, the summary
-(:class:`~pipelines.storage.written.Written`); nothing passes through Python lists. What a part
-writes
-depends on what it is given alone, in whatever order that comes: any runner makes the same files.
-What cannot succeed however often it is tried, such as a damaged state, is in the summary too: as an
-exception, an engine would try it again and again.
+(:class:`~pipelines.storage.output.JobOutput`); nothing passes through Python lists. What a part
+writes depends on what it is given alone, in whatever order that comes: any runner makes the same
+files. What cannot succeed however often it is tried, such as a damaged state, is in the summary
+too: as an exception, an engine would try it again and again.
 
 Work items, not reports, go into the graph. Reports cross it as packed blocks, and what is grouped
-is kept in memory: hence drains of bounded size.
+is kept in memory: hence runs of bounded size.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from typing import Any, TypeAlias
 
 import apache_beam as beam
 
-from pipelines.aggregation import counts
-from pipelines.aggregation.blocks import arrivals
+from pipelines.aggregation import counts, quarantine
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.parts import Parts
+from pipelines.aggregation.decode import Parts, arrivals
+from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.sources.base import Ranges
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.files import AnyPath, Buffer
 from pipelines.storage.intent import Intent, WorkItem
 from pipelines.storage.manifest import Manifest
+from pipelines.storage.output import JobOutput, StoredState
 from pipelines.storage.states import StoredStates, Taken
-from pipelines.storage.written import Held, Tally, Written
-from sotto.errors import BrokerError, DrainError, FormatError, SottoError
+from sotto.errors import AggregationError, BrokerError, FormatError, SottoError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Reject
@@ -70,7 +69,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Job:
-    """What the stages of one drain need to know; crosses Beam pickled.
+    """What the stages of one run need to know; crosses Beam pickled.
 
     Parameters
     ----------
@@ -103,7 +102,7 @@ class Job:
     generation: int
     key: bytes
     first_open: int | None
-    states: Mapping[tuple[int, int], Held]
+    states: Mapping[tuple[int, int], StoredState]
     parts: Parts
     pages: Mapping[int, int]
 
@@ -138,8 +137,7 @@ class Job:
     def step(self, period: int, part: int, blocks: Iterable[bytes]) -> Taken:
         """Take packed rows into the committed state of a part of a period, or into a new one."""
         states = StoredStates(self.files, self.registry, self.key)
-        held = self.states.get((period, part))
-        return states.step(period, part, held, blocks, self.generation)
+        return states.step(period, part, self.states.get((period, part)), blocks, self.generation)
 
     def page(self, page: int) -> dict[WindowKey, Window]:
         """Return a committed page of counts, or an empty one."""
@@ -149,25 +147,19 @@ class Job:
         with files.committed(path):
             return counts.unpack_page(files.load(path, counts.KIND))
 
-    def write(self, target: str, parts: Sequence[Buffer]) -> Written:
-        """Write a file of the attempt; return that it is to count as ``target``, folder and name.
-
-        Raises
-        ------
-        DrainError
-            The folder is not here.
-        """
+    def write(self, target: str, parts: Sequence[Buffer]) -> JobOutput:
+        """Write a file of the attempt; return at which name, ``target``, it counts."""
         folder = self.files.attempt(self.attempt)
         name = f"{target.replace('/', '.')}.{_random_name()}"
         try:
             files.create(folder / name, parts)
         except FileNotFoundError as error:
-            raise DrainError(
+            raise AggregationError(
                 f"{folder} is not here: all workers must reach that under this name"
             ) from error
-        return Written(files={target: name})
+        return JobOutput(files={target: name})
 
-    def written(self, patience: float = 0.0) -> Written:
+    def output(self, patience: float = 0.0) -> JobOutput:
         """Return what the job has written.
 
         Parameters
@@ -177,27 +169,27 @@ class Job:
 
         Raises
         ------
-        DrainError
-            It does not say, or a part of it has failed.
+        AggregationError
+            There is no summary, or a part of the job has failed.
         """
         folder, deadline = self.files.attempt(self.attempt), time.monotonic() + patience
         while (found := self._summary(folder)) is None:
             if time.monotonic() >= deadline:
-                raise DrainError(
+                raise AggregationError(
                     f"the job has left nothing in {folder}: all workers must reach that under "
                     "this name"
                 )
             time.sleep(1)
         if found.failed:
-            raise DrainError(found.failed)
+            raise AggregationError(found.failed)
         return found
 
-    def _summary(self, folder: AnyPath) -> Written | None:
+    def _summary(self, folder: AnyPath) -> JobOutput | None:
         """Return a whole summary; there are several where the last stage ran twice, or died."""
         for path in files.listed(folder):
             if path.name.startswith(f"{_SUMMARY}."):
                 with suppress(FormatError):
-                    return Written.from_json(bytes(files.load(path, _SUMMARY.encode())))
+                    return JobOutput.from_json(bytes(files.load(path, _SUMMARY.encode())))
         return None
 
 
@@ -210,17 +202,17 @@ def _registry(plans: tuple[bytes, ...]) -> Registry:
     return Registry([CompiledPlan.from_json(plan) for plan in plans])
 
 
-def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> Written:
+def run(job: Job, items: Iterable[WorkItem], runner: Runner = EMBEDDED) -> JobOutput:
     """Run the graph over work items; return what it has written, which is not in its place yet."""
     files.make_folder(job.files.attempt(job.attempt))
     pipeline = runner.pipeline(f"sotto-aggregate-{job.generation}")
     build(pipeline, job, items, spread=not runner.embedded)
     runner.run(pipeline)
-    return job.written(0.0 if runner.embedded else PATIENCE)
+    return job.output(0.0 if runner.embedded else PATIENCE)
 
 
 def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, spread: bool) -> None:
-    """Lay the graph of a drain into a pipeline; ``spread`` items over workers if there are some."""
+    """Lay the graph of a run into a pipeline; ``spread`` items over workers if there are some."""
     read = (
         pipeline
         | "Work items" >> beam.Create([tuple(item) for item in items], reshuffle=spread)
@@ -251,7 +243,7 @@ def build(pipeline: beam.Pipeline, job: Job, items: Iterable[WorkItem], *, sprea
 
 
 class _Stage(beam.DoFn):
-    """A stage that knows its job, and says what has failed for good."""
+    """A stage that knows its job, and reports what has failed for good."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -262,20 +254,20 @@ class _Stage(beam.DoFn):
         except BrokerError:
             raise
         except SottoError as error:
-            yield self.done(Written(failed=str(error)))
+            yield self.done(JobOutput(failed=str(error)))
 
     def work(self, element: Any) -> Iterator[Any]:
         """Yield what comes of an element."""
         raise NotImplementedError
 
-    def done(self, part: Written) -> Any:
+    def done(self, part: JobOutput) -> Any:
         """Return a part of the summary as an output."""
         return beam.pvalue.TaggedOutput(_DONE, (_ALONE, part.to_json()))
 
     def rejected(self, rejects: list[Reject]) -> Iterator[Any]:
         """Yield what the stage adds to the quarantine, and to its numbers in the summary."""
         if rejects:
-            yield self.done(Written(rejects=quarantine.numbers(rejects)))
+            yield self.done(JobOutput(rejects=quarantine.numbers(rejects)))
             yield beam.pvalue.TaggedOutput(_PARTS, (_QUARANTINE, quarantine.pack(rejects)))
 
 
@@ -285,11 +277,11 @@ class Read(_Stage):
 
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
-        for block in self.job.source.lane(name).blocks(start, end, floor):
+        for block in self.job.source.partition(name).blocks(start, end, floor):
             found = arrivals(block, self.job.registry, self.job.first_open, self.job.parts)
             for rows in found.rows:
                 yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()
-            yield self.done(Written(tally=Tally(reports=found.reports)))
+            yield self.done(JobOutput(tally=Tally(reports=found.reports)))
             yield from self.rejected(found.rejects)
 
 
@@ -300,12 +292,12 @@ class Step(_Stage):
     def work(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Any]:
         key, blocks = element
         period, part = _STATE_KEY.unpack(key)
-        stepped, held, target, content = self.job.step(period, part, blocks)
-        written = self.job.write(target, content)
+        stepped, stored, target, content = self.job.step(period, part, blocks)
+        output = self.job.write(target, content)
         for window, changes in stepped.changes.items():
             yield window.to_bytes(), counts.pack_matrix(changes)
-        states = {(period, part): held}
-        yield self.done(replace(written, states=states, tally=stepped.tally))
+        states = {(period, part): stored}
+        yield self.done(replace(output, states=states, tally=stepped.tally))
         yield from self.rejected(stepped.rejects)
 
 
@@ -350,15 +342,15 @@ class WriteFiles(_Stage):
         key, parts = element
         if key == _QUARANTINE:
             target = f"quarantine/{self.job.generation}"
-            content = files.sealed(quarantine.KIND, quarantine.combine(parts))
+            content = files.with_checksum(quarantine.KIND, quarantine.combine(parts))
             yield self.done(self.job.write(target, content))
         else:
             (page,) = _PAGE_KEY.unpack(key.removeprefix(_PAGE))
             target = f"counts/{page}.{self.job.generation}"
-            content = files.sealed(counts.KIND, self._page(page, parts))
+            content = files.with_checksum(counts.KIND, self._page(page, parts))
             yield self.done(replace(self.job.write(target, content), pages=frozenset([page])))
 
-    def done(self, part: Written) -> Keyed:
+    def done(self, part: JobOutput) -> Keyed:
         """Return a part of the summary, which is this stage's only output."""
         return _ALONE, part.to_json()
 
@@ -379,8 +371,8 @@ class WriteSummary(beam.DoFn):
 
     def process(self, element: tuple[bytes, Iterable[bytes]]) -> None:
         _, parts = element
-        whole = Written.sum(Written.from_json(part) for part in parts)
+        whole = JobOutput.sum(JobOutput.from_json(part) for part in parts)
         # Where the attempt's folder is gone, so is the driver: nobody needs the job any more. As
         # an exception, an engine would try it again and again, on slots that others wait for.
-        with suppress(DrainError):
-            self.job.write(_SUMMARY, files.sealed(_SUMMARY.encode(), whole.to_json()))
+        with suppress(AggregationError):
+            self.job.write(_SUMMARY, files.with_checksum(_SUMMARY.encode(), whole.to_json()))

@@ -1,48 +1,55 @@
-"""The driver on one machine: drains a log, or topics, to the end, one bounded drain at a time.
+"""Aggregates a log, or topics, to the end: one bounded run after another, on one machine.
 
-A drain commits (:mod:`pipelines.storage.directory`): intent, then the job's files, then the
-manifest, then
-the projection into the database. A process that is killed anywhere leaves the last commit; the
-next drain goes on from there, first with what the interrupted one had undertaken.
+Each run commits a generation (:mod:`pipelines.bounded.driver`). A process that is killed anywhere
+leaves the last commit; the next one goes on from there, first with what the interrupted run was to
+do.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import URL
 
+from pipelines.aggregation.result_rows import Candidates
+from pipelines.aggregation.step import Tally
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded.driver import Driver
-from pipelines.estimation.rows import Candidates
-from pipelines.sinks.publishing import Publish
-from pipelines.sinks.results import Results, of_state
-from pipelines.sources.base import TRUST, Source, source_of
+from pipelines.sinks.kafka import Publish
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sources.base import TRUST, BoundedSource
 from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import source_of
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import Checkpoint
 from pipelines.storage.intent import Intent
-from pipelines.storage.written import Tally, Written
-from sotto.errors import DrainError, FormatError
+from pipelines.storage.output import JobOutput
+from sotto.errors import AggregationError, FormatError
 from sotto.log.writer import now_ms
 from sotto.plan.compiled import CompiledPlan
 
-#: Reports that one drain takes at most.
+#: Of glibc's ``malloc.h``.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_LARGEST = 2**31 - 1
+
+#: Reports that one run takes at most.
 MAX_REPORTS = 1_000_000
 
 
 @dataclass(frozen=True)
-class DrainResult:
-    """What draining a log came to.
+class RunResult:
+    """What aggregating a log came to.
 
     Parameters
     ----------
     generation : int
         The last one committed.
-    drains : int
+    runs : int
         How many were committed.
     size : int
         How much of the source was taken, in its unit.
@@ -57,11 +64,11 @@ class DrainResult:
     unit : str
         ``bytes`` of a log or ``messages`` of topics.
     unpublished : str
-        Why results could not be published, if so: all is committed, and the next drain tries again.
+        Why results could not be published, if so: all is committed, and the next run tries again.
     """
 
     generation: int
-    drains: int = 0
+    runs: int = 0
     size: int = 0
     tally: Tally = field(default_factory=Tally)
     rejects: dict[str, int] = field(default_factory=dict)
@@ -70,32 +77,32 @@ class DrainResult:
     unit: str = "bytes"
     unpublished: str = ""
 
-    def plus(self, intent: Intent, written: Written) -> DrainResult:
-        """Return this with one more drain."""
-        both = Written.sum([Written(rejects=self.rejects, tally=self.tally), written])
+    def plus(self, intent: Intent, written: JobOutput) -> RunResult:
+        """Return this with one more run."""
+        both = JobOutput.sum([JobOutput(rejects=self.rejects, tally=self.tally), written])
         return replace(
             self,
             generation=intent.generation,
-            drains=self.drains + 1,
+            runs=self.runs + 1,
             size=self.size + intent.size,
             tally=both.tally,
             rejects=dict(both.rejects),
         )
 
 
-#: Told, before the first drain and after each, how much is taken, and how much will be at the end.
+#: Called with how much is taken, and how much will be at the end.
 Progress = Callable[[int, int], None]
 
 
-def drain(
-    log: str | os.PathLike[str] | Source,
+def aggregate(
+    log: str | os.PathLike[str] | BoundedSource,
     state_dir: str | os.PathLike[str],
     plans: Sequence[CompiledPlan] = (),
     database: str | URL | None = None,
     as_of: int | None = None,
     max_reports: int = MAX_REPORTS,
-    progress: Progress | None = None,
-    checkpoint: Checkpoint | None = None,
+    progress: Progress = lambda done, total: None,
+    checkpoint: Checkpoint = lambda step: None,
     *,
     candidates: Candidates | None = None,
     publish: Publish | None = None,
@@ -104,16 +111,16 @@ def drain(
     stop: Callable[[], bool] = lambda: False,
     trust: int = TRUST,
     clock: Callable[[], int] = now_ms,
-) -> DrainResult:
+) -> RunResult:
     """Take all of a log up to its ends of now into state, counts and estimates.
 
     Parameters
     ----------
-    log : path or Source
+    log : path or BoundedSource
         The directory of an embedded log, or another source:
-        :class:`~pipelines.sources.topic.KafkaTopics`.
+        :class:`~pipelines.sources.kafka.KafkaTopics`.
     state_dir : path
-        Made if it does not exist. One drain at a time works on it.
+        Made if it does not exist. One run at a time works on it.
     plans : sequence of CompiledPlan
         Plans and versions of one collector whose reports the log may hold, besides those that
         the state directory has. What is given once it keeps.
@@ -122,23 +129,23 @@ def drain(
     as_of : int, optional
         Take only what was appended up to then, ms.
     max_reports : int
-        At most so many a drain; bounds memory.
+        At most so many a run; bounds memory.
     progress : callable, optional
-        Told of every drain.
+        Called before the first run and after each with how much is taken, and how much will be.
     checkpoint : callable, optional
-        Told of every step of a commit; tests stop the process there.
+        Called after every step of a commit; tests stop the process there.
     candidates : mapping, optional
         Strings to look for, by plan fingerprint and metric; kept like plans.
     publish : Publish, optional
-        Publishes what is committed: :class:`~pipelines.sinks.publishing.EstimatesTopic`,
-        :class:`~pipelines.sinks.quarantine_topic.QuarantineTopic`.
+        Publishes what is committed: :class:`~pipelines.sinks.kafka.EstimatesTopic`,
+        :class:`~pipelines.sinks.kafka.QuarantineTopic`.
     runner : Runner
         Of the jobs: the embedded one, or that of any options of Beam's.
     elsewhere : str, optional
         Folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it
         under that name. Fixed when the state directory is made.
     stop : callable
-        Asked after every drain; draining ends where it says so.
+        Asked after every run; aggregating ends where it says so.
     trust : int
         Without ``as_of``, records appended more than so many ms after now are left.
     clock : callable
@@ -146,65 +153,82 @@ def drain(
 
     Raises
     ------
-    DrainError
-        It cannot go on. The last commit is intact, and another drain goes on from there.
+    AggregationError
+        It cannot go on. The last commit is intact, and another run goes on from there.
     BrokerError
         So it is, for a broker.
     PlanError
         The plans are not of one collector.
 
-    Examples
-    --------
-    See ``tests/pipelines/test_drain.py``; the command is ``sotto aggregate``.
+    Notes
+    -----
+    The command is ``sotto aggregate``.
     """
     if max_reports < 1:
-        raise DrainError(f"max_reports {max_reports} must be at least 1")
+        raise AggregationError(f"max_reports {max_reports} must be at least 1")
     source = source_of(log)
-    directory = StateDirectory(state_dir)
-    registry, _ = directory.plans.with_given(plans, {})
+    registry, _ = StateDirectory(state_dir).plans.with_given(plans, {})
     registry.require_signatures()
     source.open(registry)
+    session = opened(state_dir, plans, candidates, database, checkpoint, publish, runner, elsewhere)
+    with closing(source), session as (driver, seconds):
+        trusted = clock() + trust if as_of is None else None
+        result = _aggregate(driver, source, as_of, trusted, max_reports, progress, stop)
+        return replace(result, seconds=seconds(), unit=source.unit)
+
+
+@contextmanager
+def opened(
+    state_dir: str | os.PathLike[str],
+    plans: Sequence[CompiledPlan],
+    candidates: Candidates | None,
+    database: str | URL | None,
+    checkpoint: Checkpoint,
+    publish: Publish | None = None,
+    runner: Runner = EMBEDDED,
+    elsewhere: str | None = None,
+    wait: float = 0.0,
+) -> Iterator[tuple[Driver, Callable[[], float]]]:
+    """Hold a state directory and its results; give their driver, and seconds since the start.
+
+    The parameters are those of :func:`aggregate`, and ``wait`` the seconds to wait for the lock.
+    """
     began = time.monotonic()
-    with directory.lock(), Results(database or of_state(directory.path)) as results:
+    directory = StateDirectory(state_dir)
+    with directory.lock(wait), Results(database or of_state(directory.path)) as results:
         try:
-            note = checkpoint or _ignore
-            # Before the lock was held, another process may have added plans.
+            # Under the lock: another process may have added plans.
             registry, strings = directory.plans.with_given(plans, candidates or {})
-            driver = Driver(directory, registry, strings, results, note, publish, runner, elsewhere)
-            trusted = clock() + trust if as_of is None else None
-            result = _drain(driver, source, as_of, trusted, max_reports, progress or _ignore, stop)
+            registry.require_signatures()
+            driver = Driver(
+                directory, registry, strings, results, checkpoint, publish, runner, elsewhere
+            )
+            yield driver, lambda: time.monotonic() - began
         except (OSError, FormatError) as error:
-            raise DrainError(f"the drain was not finished: {error}") from error
-        finally:
-            source.close()
-    return replace(result, seconds=time.monotonic() - began, unit=source.unit)
+            raise AggregationError(f"the run was not finished: {error}") from error
 
 
-def _ignore(*_: object) -> None:
-    pass
-
-
-def _drain(
+def _aggregate(
     driver: Driver,
-    source: Source,
+    source: BoundedSource,
     as_of: int | None,
     trusted: int | None,
     max_reports: int,
     progress: Progress,
     stop: Callable[[], bool],
-) -> DrainResult:
-    """Finish what was undertaken, then take the log to its end of now."""
-    result = DrainResult(driver.manifest.generation)
-    undertaken = driver.undertaken()
-    if undertaken is not None:
-        if as_of is not None and undertaken.clock is not None and as_of < undertaken.clock:
-            raise DrainError(
-                f"as of {as_of} ms is before {undertaken.clock} ms, up to which an "
-                "interrupted drain has undertaken to count"
+) -> RunResult:
+    """Finish an interrupted run, then take the log to its end of now."""
+    result = RunResult(driver.manifest.generation)
+    interrupted = driver.interrupted()
+    if interrupted is not None:
+        if as_of is not None and interrupted.clock is not None and as_of < interrupted.clock:
+            raise AggregationError(
+                f"as of {as_of} ms is before {interrupted.clock} ms, up to which an "
+                "interrupted run has begun to count"
             )
-        if undertaken.items:
-            source.check(undertaken.ends, undertaken.marks)
-        result = result.plus(undertaken, driver.commit(undertaken, source))
+        if interrupted.items:
+            source.check(interrupted.ends, interrupted.marks)
+        result = result.plus(interrupted, driver.commit(interrupted, source))
     frozen = FrozenLog(source, driver.manifest, as_of, trusted)
     total = result.size + frozen.size
     progress(result.size, total)
@@ -216,3 +240,22 @@ def _drain(
     driver.note()
     ahead = () if trusted is None else frozen.ahead
     return replace(result, ahead=ahead, unpublished=driver.unpublished)
+
+
+def keep_freed_memory() -> bool:
+    """Let this process keep memory that it frees, for the next time that it needs some.
+
+    Every run needs the same large buffers as the one before. By default the C library gives each
+    of them back to the system when it is freed and asks for fresh, zeroed pages the next time,
+    which costs more than copying reports into them does. The process stays as large as it ever
+    was, so this is for a command to decide, not for a library within somebody's process.
+
+    Returns
+    -------
+    bool
+        Whether the C library knows how; only glibc does.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, _LARGEST))

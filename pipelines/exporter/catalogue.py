@@ -1,4 +1,4 @@
-"""Every metric that is exposed: name, type, labels and meaning; documented in the same words."""
+"""Every metric that is exposed: name, labels and meaning; ``docs/operations.md`` repeats it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,10 @@ class Described:
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
-def _described(*entries: Described) -> dict[str, Described]:
-    return {entry.name: entry for entry in entries}
-
-
-#: By name, in the order in which they are exposed.
-CATALOGUE = _described(
+_ALL = (
     Described(
         "sotto_source_status",
-        "1 for what a source is now, 0 for what it is not: ok, missing, damaged or unreadable.",
+        "1 for the current status of a source, else 0: ok, missing, damaged or unreadable.",
         ("source", "status"),
     ),
     Described("sotto_exporter_read_seconds", "How long the last reading of all sources took."),
@@ -49,24 +44,24 @@ CATALOGUE = _described(
         "sotto_exporter_deadline_exceeded_total",
         "Scrapes answered with an older reading, or none, since a new one took too long.",
     ),
-    Described("sotto_drain_generation", "Generation of the last drain committed."),
+    Described("sotto_run_generation", "Generation of the last aggregation run."),
     Described(
-        "sotto_drain_undertaken",
-        "1 while a drain is under way, or was interrupted and is to be finished; else 0.",
+        "sotto_run_in_progress",
+        "1 while a run is in progress, or was interrupted and must be finished; else 0.",
     ),
     Described(
-        "sotto_drain_duration_seconds",
-        "How long the last drain took, from its intent to the projection of its results.",
+        "sotto_run_duration_seconds",
+        "How long the last run took, from its intent to the projection of its results.",
     ),
-    Described("sotto_drain_finished_timestamp_seconds", "When the last drain was finished."),
-    Described("sotto_drain_age_seconds", "How long ago the last drain was finished."),
+    Described("sotto_run_finished_timestamp_seconds", "When the last run finished."),
+    Described("sotto_run_age_seconds", "How long ago the last run finished."),
     Described(
-        "sotto_drain_look_age_seconds",
-        "How long ago the job has last looked for more, whether or not it found any.",
+        "sotto_run_check_age_seconds",
+        "How long ago the job last checked for new records, whether or not it found any.",
     ),
     Described(
         "sotto_clock_timestamp_seconds",
-        "The log's clock as the job has it: the latest append time taken, up to which all is.",
+        "The job's clock: the append time up to which all records have been read.",
     ),
     Described("sotto_database_generation", "Generation of the results in the database."),
     Described(
@@ -74,15 +69,15 @@ CATALOGUE = _described(
         "By how many generations the database is behind what is committed.",
     ),
     Described("sotto_database_bytes", "Size of the SQLite file and its journal."),
-    Described("sotto_lag_bytes", "Bytes of the log that the job has not taken."),
+    Described("sotto_lag_bytes", "Bytes of the log that the job has not read."),
     Described(
         "sotto_lag_records",
-        "Records of the log that the job has not taken; extrapolated where a lane has many.",
+        "Records that the job has not read; extrapolated where a partition has many.",
     ),
     Described(
-        "sotto_lag_seconds", "Age of the oldest record that the job has not taken; 0 for none."
+        "sotto_lag_seconds", "Age of the oldest record that the job has not read; 0 for none."
     ),
-    Described("sotto_lag_lanes", "Lanes of the log with records that the job has not taken."),
+    Described("sotto_lag_partitions", "Partitions with records that the job has not read."),
     Described(
         "sotto_partition_offset",
         "Offset of the record that a streaming job reads next, by partition.",
@@ -98,7 +93,7 @@ CATALOGUE = _described(
         "How long ago the newest document of the topic of estimates was published.",
     ),
     Described(
-        "sotto_sink_lag_records", "Records of the topic of estimates that no sink has taken."
+        "sotto_sink_lag_records", "Records of the topic of estimates that the sink has not written."
     ),
     Described(
         "sotto_state_bytes",
@@ -111,12 +106,12 @@ CATALOGUE = _described(
     Described("sotto_reports_duplicates_total", "Reports that had been seen before."),
     Described(
         "sotto_reports_rejected_total",
-        "Reports in quarantine, or once there; what is not decodable counts as one.",
+        "Reports rejected; a message that cannot be decoded counts as one.",
         ("reason",),
     ),
     Described(
         "sotto_reports_requeued_total",
-        "Reports that were rejected, and taken again once their plan was loaded.",
+        "Reports that were rejected, and requeued once their plan was loaded.",
         ("reason",),
     ),
     Described(
@@ -125,9 +120,9 @@ CATALOGUE = _described(
         _METRIC,
     ),
     Described(
-        "sotto_reports_by_rung",
-        "Reports that count, by the rung that they are of; 0 is the weakest.",
-        (*_METRIC, "rung"),
+        "sotto_reports_by_level",
+        "Reports that count, by level; 0 is the weakest.",
+        (*_METRIC, "level"),
     ),
     Described(
         "sotto_period_allowed_epsilon",
@@ -145,7 +140,7 @@ CATALOGUE = _described(
     ),
     Described(
         "sotto_period_spent_epsilon",
-        "Certified loss summed over pseudonyms: accepted is counted, observed is all that came.",
+        "Certified loss summed over pseudonyms, of the reports accepted or of all observed.",
         ("period", "audit"),
     ),
     Described(
@@ -192,3 +187,6 @@ CATALOGUE = _described(
         "Estimates of newest windows that are not, to keep the number of series bounded.",
     ),
 )
+
+#: By name, in the order in which they are exposed.
+CATALOGUE = {each.name: each for each in _ALL}

@@ -1,4 +1,4 @@
-"""What is committed in a state directory, read without its lock beside a drain under way."""
+"""What is committed in a state directory, read without its lock, also during a run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipelines.aggregation.audit import Totals
-from pipelines.exporter.sources import MissingError
+from pipelines.aggregation.step import Tally
+from pipelines.sources.base import MissingError
 from pipelines.storage import files
-from pipelines.storage.directory import StateDirectory
+from pipelines.storage.directory import LastRun, StateDirectory
 from pipelines.storage.files import AnyPath
-from pipelines.storage.last_run import LastDrain
 from pipelines.storage.manifest import Manifest, add_rows
-from pipelines.storage.written import Tally
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -39,8 +38,8 @@ class Committed:
     clock : int or None
         Milliseconds.
     undertaken : bool
-        Whether a drain on top of it has begun.
-    last : LastDrain or None
+        Whether a run on top of it has begun.
+    last : LastRun or None
     lanes : mapping
         Lane to the position up to which it is taken.
     size : mapping
@@ -51,13 +50,13 @@ class Committed:
     periods : tuple of Period
         Oldest first.
     registry : Registry or None
-        None before the first drain.
+        None before the first run.
     """
 
     generation: int
     clock: int | None
     undertaken: bool
-    last: LastDrain | None
+    last: LastRun | None
     lanes: Mapping[str, int]
     size: Mapping[str, int]
     tally: Tally
@@ -74,12 +73,12 @@ def committed(state_dir: Path) -> Committed:
     ------
     MissingError
         Nothing is.
-    DrainError, FileNotFoundError
+    AggregationError, FileNotFoundError
         It is damaged; or was replaced meanwhile.
     """
     directory = StateDirectory(state_dir)
     if not (state_dir / "MANIFEST.json").exists():
-        raise MissingError(f"{state_dir} holds no drain")
+        raise MissingError(f"{state_dir} holds no run")
     manifest = directory.manifest()
     registry = _registry(directory, manifest)
     return Committed(
@@ -109,11 +108,11 @@ def _built(plans: tuple[CompiledPlan, ...]) -> Registry:
     return Registry(plans)
 
 
-def _last(state_dir: Path) -> LastDrain | None:
-    """Return the last drain's note; it is no part of what is committed, and may be damaged."""
+def _last(state_dir: Path) -> LastRun | None:
+    """Return the last run's note; it is no part of what is committed, and may be damaged."""
     try:
-        return LastDrain.of(state_dir)
-    except DrainError:
+        return LastRun.of(state_dir)
+    except AggregationError:
         return None
 
 
@@ -122,7 +121,7 @@ def _files(directory: StateDirectory, manifest: Manifest) -> dict[str, list[AnyP
         "states": [
             path
             for key, held in manifest.states.items()
-            for path in directory.files.pieces(*key, held)
+            for path in directory.files.state(*key, held)
         ],
         "counts": [directory.page(page, made) for page, made in manifest.pages.items()],
         "quarantine": [directory.quarantine(entry.generation) for entry in manifest.quarantine],

@@ -1,25 +1,32 @@
-"""A database of results, of which nothing but reading in one transaction is asked."""
+"""A database of results: reports, budgets and the newest windows, read in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import sqlalchemy as sql
 from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from pipelines.exporter.projected import Projected, projected, projected_generation, sunk
-from pipelines.exporter.sources import ATTEMPTS, MissingError, UnreadableError
-from sotto.errors import DrainError
+from pipelines.aggregation.audit import Totals
+from pipelines.exporter.committed import Period
+from pipelines.exporter.readings import ATTEMPTS, UnreadableError
+from pipelines.sinks.documents import WINDOW_KEY
+from pipelines.sinks.sql import first_line
+from pipelines.sinks.tables import ESTIMATES, HEALTH, META, OFFSETS, PERIODS, QUARANTINE, WINDOWS
+from pipelines.sources.base import MissingError
+from sotto.errors import AggregationError
 
-#: How long PostgreSQL is waited for, s.
+#: How long PostgreSQL may take to answer, s.
 _PATIENCE = 3
 #: By which a server that has gone without a word is noticed, as libpq takes it.
-_NOTICED = {
+_KEEPALIVE = {
     "tcp_user_timeout": 5000,
     "keepalives_idle": 3,
     "keepalives_interval": 2,
@@ -27,6 +34,104 @@ _NOTICED = {
 }
 #: Series that an estimate makes: its value, standard error and two ends.
 SERIES = 4
+#: Numbers of a job's health.
+NUMBERS = ("reports", "duplicates", "chains", "pseudonyms", "state_bytes")
+
+
+class MetricKey(NamedTuple):
+    """A metric of a plan's version."""
+
+    plan: str
+    version: int
+    metric: str
+
+
+@dataclass(frozen=True)
+class NewestWindow:
+    """The newest window of a metric that has reports: its ends in ms, and how many it has.
+
+    ``withheld`` is whether these are too few for estimates to be published.
+    """
+
+    start: int
+    end: int
+    reports: int
+    withheld: bool
+
+
+@dataclass(frozen=True)
+class EstimateRow:
+    """An estimate of a newest window; None for what the reports do not determine."""
+
+    metric: MetricKey
+    kind: str
+    item: str
+    unit: str
+    method: str
+    value: float
+    standard_error: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class SinkState:
+    """What a sink's database has besides.
+
+    Parameters
+    ----------
+    taken : mapping
+        Topic and partition to the offset that the sink reads next.
+    health : mapping
+        The job's health, as it reports it: numbers, or None for what it does not know.
+    offsets : mapping or None
+        Partition to the offset that the job reads next, as it reports it; None for no report yet.
+    """
+
+    taken: Mapping[tuple[str, int], int]
+    health: Mapping[str, int | None]
+    offsets: Mapping[str, int] | None
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A reading of a database.
+
+    Parameters
+    ----------
+    generation : int
+    lineage : str or None
+    clock : int or None
+        Milliseconds.
+    levels : mapping
+        Metric to the reports that count, by level.
+    windows : mapping
+        Metric to its newest window.
+    estimates : tuple of EstimateRow
+        Of the newest windows, the first of every metric first.
+    omitted : int
+        Estimates beyond the limit.
+    rejected, requeued : mapping
+        Reports by reason: all that were rejected, and those requeued since, where that is known.
+    periods : tuple of Period
+    size : int or None
+        Bytes of a SQLite database.
+    sink : SinkState or None
+        Where a sink writes the database.
+    """
+
+    generation: int
+    lineage: str | None
+    clock: int | None
+    levels: Mapping[MetricKey, tuple[int, ...]]
+    windows: Mapping[MetricKey, NewestWindow]
+    estimates: tuple[EstimateRow, ...]
+    omitted: int
+    rejected: Mapping[str, int]
+    requeued: Mapping[str, int]
+    periods: tuple[Period, ...]
+    size: int | None = None
+    sink: SinkState | None = None
 
 
 class Database:
@@ -41,27 +146,26 @@ class Database:
 
     Raises
     ------
-    DrainError
+    AggregationError
         It is no database that can be used here.
     """
 
     def __init__(self, url: str | sql.URL, max_series: int) -> None:
         try:
             self._url = sql.make_url(url)
-            dialect = self._url.get_dialect()
-            dialect.import_dbapi()
+            self._url.get_dialect().import_dbapi()
         except (SQLAlchemyError, ImportError) as error:
-            raise DrainError(f"the database cannot be used: {error}") from error
+            raise AggregationError(f"the database cannot be used: {error}") from error
         sqlite = self._url.get_backend_name() == "sqlite"
         name = self._url.database or ":memory:"
         if sqlite and ":memory:" in name:
-            raise DrainError("results are not kept in memory: the database must be a file")
+            raise AggregationError("results are not kept in memory: the database must be a file")
         self._file = Path(name) if sqlite else None
         self._most = max_series // SERIES
         self._last: Projected | None = None
 
     def read(self) -> Projected:
-        """Return what the database says; what has not changed since the last call is not read.
+        """Return a reading; what has not changed since the last call is not read again.
 
         Raises
         ------
@@ -69,7 +173,7 @@ class Database:
             There is none, or none with results.
         UnreadableError
             It cannot be read now.
-        DrainError
+        AggregationError
             It is damaged.
         """
         try:
@@ -83,16 +187,21 @@ class Database:
                     return found
             raise UnreadableError("the database changes all the time")
         except OperationalError as error:
-            raise UnreadableError(_first_line(error)) from error
+            raise UnreadableError(first_line(error)) from error
         except (DatabaseError, SQLAlchemyError) as error:
-            raise DrainError(_first_line(error)) from error
+            raise AggregationError(first_line(error)) from error
 
     def _read(self, connection: sql.Connection) -> Projected:
-        generation, lineage = projected_generation(connection)
+        if not sql.inspect(connection).has_table(META.name):
+            raise MissingError("the database has no results")
+        found = connection.execute(sql.select(META)).first()
+        if found is None:
+            raise MissingError("the database has no results yet")
         last = self._last
-        if last is None or (last.generation, last.lineage) != (generation, lineage):
-            last = projected(connection, self._most)
-        return replace(last, size=self._size(), sunk=sunk(connection))
+        now = (found.projected_generation, found.lineage)
+        if last is None or (last.generation, last.lineage) != now:
+            last = _projected(connection, *now, found.clock, self._most)
+        return replace(last, size=self._size(), sink=_sink(connection))
 
     @property
     def _journal(self) -> Path:
@@ -120,7 +229,7 @@ class Database:
     def _engine(self) -> sql.Engine:
         if self._file is None:
             options = f"-c statement_timeout={_PATIENCE * 1000}"
-            wait = {"connect_timeout": _PATIENCE, "options": options, **_NOTICED}
+            wait = {"connect_timeout": _PATIENCE, "options": options, **_KEEPALIVE}
             postgres = self._url.get_backend_name() == "postgresql"
             engine = sql.create_engine(
                 self._url, poolclass=NullPool, connect_args=wait if postgres else {}
@@ -145,6 +254,112 @@ class Database:
         return sum(path.stat().st_size for path in present)
 
 
-def _first_line(error: Exception) -> str:
-    # What follows are the statement and its parameters.
-    return str(error).splitlines()[0]
+def _projected(
+    connection: sql.Connection, generation: int, lineage: str | None, clock: int | None, most: int
+) -> Projected:
+    levels, windows = _windows(connection)
+    estimates, omitted = _estimates(connection, most)
+    return Projected(
+        generation=generation,
+        lineage=lineage,
+        clock=clock,
+        levels=levels,
+        windows=windows,
+        estimates=estimates,
+        omitted=omitted,
+        rejected=_by_reason(connection, QUARANTINE.c.rows),
+        requeued=_by_reason(connection, QUARANTINE.c.requeued),
+        periods=_periods(connection),
+    )
+
+
+def _sink(connection: sql.Connection) -> SinkState | None:
+    """Return what a sink's database has besides; None for that of aggregation runs."""
+    if not sql.inspect(connection).has_table(OFFSETS.name):
+        return None
+    taken = {
+        (row.topic, row.partition): row.next for row in connection.execute(sql.select(OFFSETS))
+    }
+    newest = sql.select(HEALTH.c.document).order_by(HEALTH.c.revision.desc())
+    health = connection.execute(newest).scalar() or {}
+    numbers = {name: health.get(name) for name in NUMBERS}
+    return SinkState(
+        taken,
+        {name: n if type(n) is int else None for name, n in numbers.items()},
+        health.get("offsets"),
+    )
+
+
+def _windows(
+    connection: sql.Connection,
+) -> tuple[dict[MetricKey, tuple[int, ...]], dict[MetricKey, NewestWindow]]:
+    """Return reports by level over all windows, and the newest window, of every metric."""
+    about = ("window_start", "window_end", "n", "reports_by_level", "withheld")
+    columns = [WINDOWS.c[name] for name in (*MetricKey._fields, *about)]
+    levels: dict[MetricKey, list[int]] = {}
+    newest: dict[MetricKey, NewestWindow] = {}
+    query = sql.select(*columns).order_by(*columns[:4])
+    for plan, version, metric, start, end, number, by_level, why in connection.execute(query):
+        key = MetricKey(plan, version, metric)
+        before = levels.setdefault(key, [0] * len(by_level))
+        levels[key] = [one + other for one, other in zip(before, by_level, strict=True)]
+        newest[key] = NewestWindow(start, end, number, why is not None)
+    return {key: tuple(numbers) for key, numbers in levels.items()}, newest
+
+
+def _estimates(connection: sql.Connection, most: int) -> tuple[tuple[EstimateRow, ...], int]:
+    """Return estimates of the newest windows, and how many there are beyond ``most``."""
+    metric = [WINDOWS.c[name] for name in WINDOW_KEY[:-1]]
+    newest = (
+        sql.select(*metric, sql.func.max(WINDOWS.c.window_start).label("window_start"))
+        .group_by(*metric)
+        .subquery()
+    )
+    same = [ESTIMATES.c[name] == newest.c[name] for name in WINDOW_KEY]
+    joined = ESTIMATES.join(newest, sql.and_(*same))
+    names = (*MetricKey._fields, "kind", "item", "unit", "method")
+    numbers = ("value", "standard_error", "low", "high")
+    order = ("position", *WINDOW_KEY[:-1], "kind", "item")
+    known = ESTIMATES.c.value.is_not(None)
+    chosen = (
+        sql.select(*(ESTIMATES.c[name] for name in (*names, *numbers)))
+        .select_from(joined)
+        .where(known)
+        .order_by(*(ESTIMATES.c[name] for name in order))
+        .limit(most)
+    )
+    rows = tuple(
+        EstimateRow(
+            MetricKey(row.plan, row.version, row.metric),
+            row.kind,
+            row.item,
+            row.unit or "",
+            row.method or "unbiased",
+            row.value,
+            row.standard_error,
+            row.low,
+            row.high,
+        )
+        for row in connection.execute(chosen)
+    )
+    number = sql.select(sql.func.count()).select_from(joined).where(known)
+    return rows, connection.execute(number).scalar_one() - len(rows)
+
+
+def _by_reason(connection: sql.Connection, numbers: sql.Column[int]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    query = sql.select(QUARANTINE.c.reason, numbers).where(numbers.is_not(None))
+    for reason, rows in connection.execute(query):
+        total[reason] += rows
+    return dict(sorted(total.items()))
+
+
+def _periods(connection: sql.Connection) -> tuple[Period, ...]:
+    names = Totals.__dataclass_fields__
+    query = sql.select(
+        PERIODS.c.period_start, PERIODS.c.closed, *(PERIODS.c[name] for name in names)
+    ).order_by(PERIODS.c.period_start)
+    return tuple(
+        Period(start, closed, Totals(*totals))
+        for start, closed, *totals in connection.execute(query)
+    )

@@ -1,65 +1,64 @@
-"""Samples of the catalogue's metrics, made from readings."""
+"""Samples of the catalogue's metrics, made from a snapshot of all sources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.committed import Committed, Period
-from pipelines.exporter.documents import Documents
-from pipelines.exporter.lag import Lag
-from pipelines.exporter.projected import Projected, Sunk
-from pipelines.exporter.sources import Source, Status
-from pipelines.sinks.quarantine_records import CURABLE
+from pipelines.exporter.database import Projected, SinkState
+from pipelines.exporter.lag import Documents, Lag
+from pipelines.exporter.readings import Reading, Status
+from pipelines.sinks.quarantine import CURABLE
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
-#: The newest budget periods of which something is said; others vanish from the exposition.
+#: The newest budget periods that are exposed; older ones vanish from the exposition.
 PERIODS_EXPOSED = 8
+T = TypeVar("T")
+
 #: A micro-epsilon, a millisecond.
 _MICRO, _MILLI = 1e6, 1e3
 
 
 @dataclass(frozen=True)
-class Reading:
-    """All sources at one time; None for those that are not asked for.
+class Snapshot:
+    """Readings of all sources at one time; None for sources that were not configured.
 
     Parameters
     ----------
     at : int
-        When it was read, ms of the wall clock.
+        When they were read, ms of the wall clock.
     seconds : float
         How long it took.
-    state : Source of Committed, optional
-    database : Source of Projected, optional
-    log : Source of Lag, optional
-    documents : Source of Documents, optional
+    state, database, log, documents : Reading, optional
     registry : Registry, optional
-        The plans, where no state directory says which.
+        The plans, where no state directory has them.
     """
 
     at: int
     seconds: float
-    state: Source[Committed] | None = None
-    database: Source[Projected] | None = None
-    log: Source[Lag] | None = None
-    documents: Source[Documents] | None = None
+    state: Reading[Committed] | None = None
+    database: Reading[Projected] | None = None
+    log: Reading[Lag] | None = None
+    documents: Reading[Documents] | None = None
     registry: Registry | None = None
 
     @property
-    def sources(self) -> dict[str, Source[object]]:
-        """The sources asked for, by name."""
+    def readings(self) -> dict[str, Reading[Any]]:
+        """The readings of configured sources, by name."""
         named = {
             "state": self.state,
             "database": self.database,
             "log": self.log,
             "documents": self.documents,
         }
-        return {name: Source(s.status, s.value, s.problem) for name, s in named.items() if s}
+        return {name: reading for name, reading in named.items() if reading is not None}
 
 
 class Samples:
@@ -86,12 +85,12 @@ class Samples:
             yield family
 
 
-def families(reading: Reading | None, now: int, exceeded: int) -> Iterator[Metric]:
-    """Yield the metrics of a reading.
+def families(snapshot: Snapshot | None, now: int, exceeded: int) -> Iterator[Metric]:
+    """Yield the metrics of a snapshot.
 
     Parameters
     ----------
-    reading : Reading or None
+    snapshot : Snapshot or None
         None if there has been none in time.
     now : int
         Milliseconds of the wall clock, to which ages are counted.
@@ -100,52 +99,65 @@ def families(reading: Reading | None, now: int, exceeded: int) -> Iterator[Metri
     """
     samples = Samples()
     samples.add("sotto_exporter_deadline_exceeded_total", exceeded)
-    if reading is not None:
-        samples.add("sotto_exporter_read_seconds", reading.seconds)
-        samples.add("sotto_exporter_read_age_seconds", _age(reading.at, now))
-        for name, source in reading.sources.items():
+    if snapshot is not None:
+        samples.add("sotto_exporter_read_seconds", snapshot.seconds)
+        samples.add("sotto_exporter_read_age_seconds", _age(snapshot.at, now))
+        for name, reading in snapshot.readings.items():
             for status in Status:
-                samples.add("sotto_source_status", status == source.status, name, status)
-        _of_reading(samples, reading, now)
+                samples.add("sotto_source_status", status == reading.status, name, status)
+        _job(samples, snapshot, now)
+        _streams(samples, snapshot, now)
     yield from samples.families()
 
 
-def _of_reading(samples: Samples, reading: Reading, now: int) -> None:
-    state = reading.state.value if reading.state else None
-    database = reading.database.value if reading.database else None
-    lag = reading.log.value if reading.log else None
+def _value(reading: Reading[T] | None) -> T | None:
+    return None if reading is None else reading.value
+
+
+def _job(samples: Samples, snapshot: Snapshot, now: int) -> None:
+    """Add what state directory and database say."""
+    state, database = _value(snapshot.state), _value(snapshot.database)
     if state is not None:
         _state(samples, state, now)
     if database is not None:
         _database(samples, database)
-        samples.add(
-            "sotto_database_behind_generations",
-            None if state is None else max(state.generation - database.generation, 0),
-        )
-    sunk = database.sunk if database and state is None else None
-    if sunk is not None:
-        _sunk(samples, sunk)
-    registry = state.registry if state else reading.registry
+        behind = None if state is None else max(state.generation - database.generation, 0)
+        samples.add("sotto_database_behind_generations", behind)
+    sink = database.sink if database and state is None else None
+    if sink is not None:
+        _sink(samples, sink)
+    registry = state.registry if state else snapshot.registry
     if registry is not None:
         _plans(samples, registry)
     # What is committed is ahead of what is projected, if anything.
     newest = state or database
-    if newest is not None:
-        clock = None if newest.clock is None else newest.clock / _MILLI
-        samples.add("sotto_clock_timestamp_seconds", clock)
-        samples.add("sotto_drain_generation", None if sunk else newest.generation)
-        for reason in Reason:
-            rows = newest.rejected.get(reason.label, 0)
-            samples.add("sotto_reports_rejected_total", rows, reason.label)
-        # A streaming job cannot tell.
-        none = 0 if state or newest.requeued else None
-        for reason in CURABLE:
-            again = newest.requeued.get(reason.label, none)
-            samples.add("sotto_reports_requeued_total", again, reason.label)
-        _periods(samples, newest.periods, registry)
+    if newest is None:
+        return
+    clock = None if newest.clock is None else newest.clock / _MILLI
+    samples.add("sotto_clock_timestamp_seconds", clock)
+    samples.add("sotto_run_generation", None if sink else newest.generation)
+    for reason in Reason:
+        rows = newest.rejected.get(reason.label, 0)
+        samples.add("sotto_reports_rejected_total", rows, reason.label)
+    # A streaming job does not know it.
+    none = 0 if state or newest.requeued else None
+    for reason in CURABLE:
+        requeued = newest.requeued.get(reason.label, none)
+        samples.add("sotto_reports_requeued_total", requeued, reason.label)
+    _periods(samples, newest.periods, registry)
+
+
+def _streams(samples: Samples, snapshot: Snapshot, now: int) -> None:
+    """Add what the log or topics, and the topic of estimates, say."""
+    lag, documents = _value(snapshot.log), _value(snapshot.documents)
     if lag is not None:
-        _lag(samples, lag, now)
-    documents = reading.documents.value if reading.documents else None
+        samples.add("sotto_lag_bytes", lag.size)
+        samples.add("sotto_lag_records", lag.records)
+        samples.add("sotto_lag_partitions", lag.lagging)
+        for partition, progress in lag.partitions.items():
+            samples.add("sotto_partition_offset", progress.offset, partition)
+            samples.add("sotto_partition_lag_records", progress.records, partition)
+        samples.add("sotto_lag_seconds", 0.0 if lag.oldest is None else _age(lag.oldest, now))
     if documents is not None:
         age = None if documents.newest is None else _age(documents.newest, now)
         samples.add("sotto_document_age_seconds", age)
@@ -158,13 +170,13 @@ def _age(then: int, now: int) -> float:
 
 def _state(samples: Samples, state: Committed, now: int) -> None:
     add = samples.add
-    add("sotto_drain_undertaken", state.undertaken)
+    add("sotto_run_in_progress", state.undertaken)
     if state.last is not None:
-        add("sotto_drain_look_age_seconds", _age(state.last.looked, now))
-        add("sotto_drain_duration_seconds", state.last.seconds)
+        add("sotto_run_check_age_seconds", _age(state.last.looked, now))
+        add("sotto_run_duration_seconds", state.last.seconds)
         if state.last.finished is not None:
-            add("sotto_drain_finished_timestamp_seconds", state.last.finished / _MILLI)
-            add("sotto_drain_age_seconds", _age(state.last.finished, now))
+            add("sotto_run_finished_timestamp_seconds", state.last.finished / _MILLI)
+            add("sotto_run_age_seconds", _age(state.last.finished, now))
     for part, size in state.size.items():
         add("sotto_state_bytes", size, part)
     live = [period.totals for period in state.periods if not period.closed]
@@ -174,9 +186,9 @@ def _state(samples: Samples, state: Committed, now: int) -> None:
     add("sotto_reports_duplicates_total", state.tally.duplicates)
 
 
-def _sunk(samples: Samples, sunk: Sunk) -> None:
-    """Add what a streaming job says of itself, under the names that drains have for it."""
-    health = sunk.health
+def _sink(samples: Samples, sink: SinkState) -> None:
+    """Add a streaming job's health, under the names that aggregation runs have for it."""
+    health = sink.health
     samples.add("sotto_reports_read_total", health["reports"])
     samples.add("sotto_reports_duplicates_total", health["duplicates"])
     samples.add("sotto_state_chains", health["chains"])
@@ -196,10 +208,10 @@ def _database(samples: Samples, database: Projected) -> None:
     add = samples.add
     add("sotto_database_generation", database.generation)
     add("sotto_database_bytes", database.size)
-    for key, rungs in database.rungs.items():
-        add("sotto_reports_accepted", sum(rungs), *key)
-        for rung, reports in enumerate(rungs):
-            add("sotto_reports_by_rung", reports, *key, rung)
+    for key, levels in database.levels.items():
+        add("sotto_reports_accepted", sum(levels), *key)
+        for level, reports in enumerate(levels):
+            add("sotto_reports_by_level", reports, *key, level)
     for key, window in database.windows.items():
         add("sotto_estimate_window_reports", window.reports, *key)
         add("sotto_estimate_window_withheld", window.withheld, *key)
@@ -234,16 +246,6 @@ def _periods(samples: Samples, periods: tuple[Period, ...], registry: Registry |
             add("sotto_period_spent_max_epsilon", most / _MICRO, name, audit)
             ratio = None if budget is None else most / _MICRO / budget
             add("sotto_period_spent_max_ratio", ratio, name, audit)
-
-
-def _lag(samples: Samples, lag: Lag, now: int) -> None:
-    samples.add("sotto_lag_bytes", lag.size)
-    samples.add("sotto_lag_records", lag.records)
-    samples.add("sotto_lag_lanes", lag.lanes)
-    for partition, progress in lag.partitions.items():
-        samples.add("sotto_partition_offset", progress.offset, partition)
-        samples.add("sotto_partition_lag_records", progress.records, partition)
-    samples.add("sotto_lag_seconds", 0.0 if lag.oldest is None else _age(lag.oldest, now))
 
 
 def _day(time: int) -> str:

@@ -14,12 +14,11 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from pipelines.exporter.committed import Committed, committed
-from pipelines.exporter.database import Database
-from pipelines.exporter.documents import Documents, WatchedDocuments
-from pipelines.exporter.families import Reading, families
-from pipelines.exporter.lag import Lag, Watched, WatchedStream
-from pipelines.exporter.projected import Sunk
-from pipelines.exporter.sources import MissingError, Source, Status, read
+from pipelines.exporter.database import Database, SinkState
+from pipelines.exporter.families import Snapshot, families
+from pipelines.exporter.lag import Documents, Lag, Watched, WatchedDocuments, WatchedStream
+from pipelines.exporter.readings import Reading, Status, read
+from pipelines.sources.base import MissingError
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
@@ -38,8 +37,8 @@ class Readers:
     database : Database, optional
         Results.
     log : Watched or WatchedStream, optional
-        The log or the topics that the job takes: drains, as the state directory says, or a
-        streaming job, as its health in the database does.
+        The log or the topics that the job reads: aggregation runs, as the state directory says, or
+        a streaming job, as its health in the database does.
     documents : WatchedDocuments, optional
         The topic of estimates from which the database is written.
     registry : Registry, optional
@@ -60,24 +59,19 @@ class Readers:
         self._documents = documents
         self._registry = registry
 
-    def read(self) -> Reading:
-        """Read all sources, whatever state they are in."""
-        *_, reading = self.readings()
-        return reading
-
-    def readings(self, before: Reading | None = None) -> Iterator[Reading]:
+    def readings(self, before: Snapshot | None = None) -> Iterator[Snapshot]:
         """Read all sources; yield what is known once the broker is asked, and when it has answered.
 
         Parameters
         ----------
-        before : Reading, optional
-            What is said of the broker meanwhile: it may take long not to answer.
+        before : Snapshot, optional
+            Exposed of the broker meanwhile: it may take long not to answer.
         """
         began, at = time.monotonic(), now_ms()
         path, database = self._state, self._database
         state = None if path is None else read(lambda: committed(path))
         results = None if database is None else read(database.read)
-        known = Reading(
+        known = Snapshot(
             at,
             time.monotonic() - began,
             state,
@@ -89,35 +83,35 @@ class Readers:
         yield known
         if self._log is None and self._documents is None:
             return
-        sunk = results.value.sunk if results and results.value else None
-        lag = None if self._log is None else _lag(self._log, state, sunk)
-        documents = None if self._documents is None else _documents(self._documents, sunk)
+        sink = results.value.sink if results and results.value else None
+        lag = None if self._log is None else _lag(self._log, state, sink)
+        documents = None if self._documents is None else _documents(self._documents, sink)
         seconds = time.monotonic() - began
         yield replace(known, seconds=seconds, log=lag, documents=documents)
 
 
 def _lag(
-    log: Watched | WatchedStream, state: Source[Committed] | None, sunk: Sunk | None
-) -> Source[Lag]:
+    log: Watched | WatchedStream, state: Reading[Committed] | None, sink: SinkState | None
+) -> Reading[Lag]:
     """Return what is not taken; all there is if nothing is committed yet."""
     if isinstance(log, WatchedStream):
-        return read(lambda: log.lag(_offsets(sunk)))
+        return read(lambda: log.lag(_offsets(sink)))
     if state is None or state.status not in (Status.OK, Status.MISSING):
-        return Source(Status.UNREADABLE, problem="it is not known what of it is taken")
+        return Reading(Status.UNREADABLE, problem="it is not known how much of it is read")
     if state.value is None:
         return read(lambda: log.lag({}, None))
     taken, registry = state.value.lanes, state.value.registry
     return read(lambda: log.lag(taken, registry))
 
 
-def _offsets(sunk: Sunk | None) -> Mapping[str, int]:
-    if sunk is None or sunk.offsets is None:
-        raise MissingError("the database does not say yet how far a job has read")
-    return sunk.offsets
+def _offsets(sink: SinkState | None) -> Mapping[str, int]:
+    if sink is None or sink.offsets is None:
+        raise MissingError("the database does not have yet how far a job has read")
+    return sink.offsets
 
 
-def _documents(topic: WatchedDocuments, sunk: Sunk | None) -> Source[Documents]:
-    return read(lambda: topic.read(sunk.taken if sunk else {}))
+def _documents(topic: WatchedDocuments, sink: SinkState | None) -> Reading[Documents]:
+    return read(lambda: topic.read(sink.taken if sink else {}))
 
 
 class Health(Collector):
@@ -138,7 +132,7 @@ class Health(Collector):
 
     def __init__(
         self,
-        readers: Callable[[Reading | None], Iterable[Reading]],
+        readers: Callable[[Snapshot | None], Iterable[Snapshot]],
         fresh: float = 5.0,
         deadline: float | None = None,
         clock: Callable[[], int] = now_ms,
@@ -149,7 +143,7 @@ class Health(Collector):
         self._clock = clock
         self._lock = threading.Lock()
         self._under_way: threading.Event | None = None
-        self._reading: Reading | None = None
+        self._reading: Snapshot | None = None
         self._read_at = 0.0
         self._exceeded = 0
 
@@ -183,17 +177,17 @@ class Health(Collector):
             for reading in self._readers(self._reading):
                 with self._lock:
                     before, self._reading = self._reading, reading
-                _tell(before, reading)
+                _log_changes(before, reading)
         finally:
             with self._lock:
                 self._under_way, self._read_at = None, time.monotonic()
             done.set()
 
 
-def _tell(before: Reading | None, after: Reading) -> None:
-    """Log what sources have become."""
-    known = {} if before is None else before.sources
-    for name, source in after.sources.items():
+def _log_changes(before: Snapshot | None, after: Snapshot) -> None:
+    """Log the sources whose status has changed."""
+    known = {} if before is None else before.readings
+    for name, reading in after.readings.items():
         was = known[name].status if name in known else Status.OK
-        if was != source.status:
-            _LOG.warning("%s", ": ".join(filter(None, (name, source.status, source.problem))))
+        if was != reading.status:
+            _LOG.warning("%s", ": ".join(filter(None, (name, reading.status, reading.problem))))

@@ -1,28 +1,32 @@
-"""What of a log, or of topics, a job has not taken; found without a lock, and without taking it."""
+"""What a job has not read of its log or topics, and a sink of its topic: found without a lock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pipelines.exporter.sources import MissingError
-from pipelines.sources.base import Lane, Source
-from pipelines.sources.records import Partition, Reader
-from sotto.kafka.admin import connected
-from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import ReportTopic
-from sotto.log.reader import EARLIEST, LogReader, lanes
+from pipelines.sources.base import BoundedSource, MissingError, Partition
+from pipelines.sources.kafka import KafkaPartition, PartitionName, ReportEpochs, RequeueTopic
+from pipelines.sources.kafka_reader import Reader
+from sotto.errors import BrokerError
+from sotto.kafka.brokers import Broker, make_client
+from sotto.kafka.topics import ReportTopic, SinkTopic
+from sotto.log.reader import EARLIEST, LogReader, partitions
 from sotto.plan.registry import Registry
 
-#: So many bytes are looked at, over all lanes; the number of records beyond is extrapolated.
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+#: Bytes that are read over all partitions; the number of records beyond is extrapolated.
 LOOK_BYTES = 32 << 20
 _LEAST_LOOK = 256 << 10
 #: The same of topics, whose records take longer to read than a log's index.
 TOPIC_LOOK_BYTES = 4 << 20
+#: How long a broker may take to describe the topic of estimates, in seconds.
+PATIENCE = 5.0
 
 
 class Progress(NamedTuple):
@@ -31,9 +35,9 @@ class Progress(NamedTuple):
     Attributes
     ----------
     offset : int
-        Of the record that it takes next.
+        Of the record that it reads next.
     records : int
-        That it has not taken.
+        That it has not read.
     """
 
     offset: int
@@ -42,47 +46,59 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Lag:
-    """What is not taken.
+    """What has not been read.
 
     Parameters
     ----------
     size : int or None
         Bytes; None where nobody counts them.
     records : int
-        Extrapolated where a lane has too many to look at.
-    lanes : int
-        Lanes that have any of it.
+        Extrapolated where a partition has too many to read.
+    lagging : int
+        Partitions that have any of it.
     oldest : int or None
         Append time of the oldest record, ms; None for none.
     partitions : mapping of str to Progress
-        By partition, ``TOPIC/NUMBER``; of streaming jobs alone, which read each partition apart.
+        By partition, ``TOPIC/NUMBER``; of streaming jobs alone.
     """
 
     size: int | None = 0
     records: int = 0
-    lanes: int = 0
+    lagging: int = 0
     oldest: int | None = None
     partitions: Mapping[str, Progress] = field(default_factory=dict)
 
+    @classmethod
+    def sum(cls, parts: Sequence[Lag]) -> Lag:
+        """Return the lag of several partitions together."""
+        sizes = [each.size for each in parts if each.size is not None]
+        times = [each.oldest for each in parts if each.oldest is not None]
+        return cls(
+            size=sum(sizes) if len(sizes) == len(parts) else None,
+            records=sum(each.records for each in parts),
+            lagging=sum(each.lagging for each in parts),
+            oldest=min(times, default=None),
+        )
+
 
 class Watched(Protocol):
-    """What a job drains, as it looks from outside."""
+    """What aggregation runs read, seen from outside."""
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        """Return what is beyond the positions up to which lanes are taken.
+        """Return what is beyond the positions up to which partitions are read.
 
         Parameters
         ----------
         taken : mapping
-            Lane to position.
+            Partition to position.
         registry : Registry or None
-            The plans of the job's last drain.
+            The plans of the last run.
 
         Raises
         ------
         MissingError
-            There is nothing to look at yet.
-        DrainError, BrokerError
+            There is nothing to read yet.
+        AggregationError, BrokerError
             It cannot be known.
         """
         ...
@@ -102,17 +118,17 @@ class WatchedLog:
         self._ends: dict[str, int] = {}
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        """Return what is beyond the positions up to which lanes are taken."""
+        """Return what is beyond the positions up to which partitions are read."""
         if not self.path.is_dir():
             raise MissingError(f"there is no log in {self.path}")
-        found = lanes(self.path)
+        found = partitions(self.path)
         look = max(LOOK_BYTES // max(len(found), 1), _LEAST_LOOK)
-        return total([self._of_lane(lane, taken.get(lane.name, 0), look) for lane in found])
+        return Lag.sum([self._of(path, taken.get(path.name, 0), look) for path in found])
 
-    def _of_lane(self, lane: Path, taken: int, look: int) -> Lag:
-        reader = LogReader(lane)
-        end = reader.end(max(taken, self._ends.get(lane.name, 0)))
-        self._ends[lane.name] = end
+    def _of(self, path: Path, taken: int, look: int) -> Lag:
+        reader = LogReader(path)
+        end = reader.end(max(taken, self._ends.get(path.name, 0)))
+        self._ends[path.name] = end
         start = max(taken, reader.begin())
         if end <= start:
             return Lag()
@@ -132,49 +148,31 @@ class WatchedTopics:
     """Topics whose lag is read again and again; their records are counted, not their bytes.
 
     Offsets are not records: where a transaction ended, was aborted, or a topic was compacted,
-    there are offsets without any, which no drain ever takes. So records are read to be counted,
-    up to a limit.
+    there are offsets without any, which nobody ever reads. So records are read to be counted, up
+    to a limit.
 
     Parameters
     ----------
-    source : Source
+    source : BoundedSource
         The topics, for this alone.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: BoundedSource) -> None:
         self._source = source
-        self._opened: Registry | None = None
 
     def lag(self, taken: Mapping[str, int], registry: Registry | None) -> Lag:
-        """Return what is beyond the positions up to which lanes are taken."""
-        if registry is None:
-            raise MissingError("nothing has been drained, so that the plans are not known")
-        try:
-            if self._opened is not registry:
-                self._source.open(registry)
-                self._opened = registry
-            found = self._source.lanes(taken)
-            look = TOPIC_LOOK_BYTES // max(len(found), 1)
-            return total([self._of_lane(lane, taken, look) for lane in found])
-        finally:
-            # A connection that idles between two scrapes would outlive what it leads to.
-            self._source.close()
-
-    def _of_lane(self, lane: Lane, taken: Mapping[str, int], look: int) -> Lag:
-        start = taken.get(lane.name, lane.first())
-        end = lane.end(start)
-        # What a frozen lane has read is kept for a job that reads it again, and there is none.
-        blocks = self._source.lane(lane.name).blocks(start, end, EARLIEST)
-        looked = (
-            _Looked(
-                block.end,
-                len(block.append) + len(block.corrupt),
-                len(block.buffer),
-                int(block.append[0]) if len(block.append) else None,
-            )
-            for block in blocks
-        )
-        return _behind(looked, start, end, look)
+        """Return what is beyond the positions up to which partitions are read."""
+        # A connection that idles between two scrapes would outlive the broker's.
+        with closing(self._source):
+            self._source.open(registry)
+            frozen = self._source.partitions(taken)
+            lags = []
+            for each in frozen:
+                first, end = each.bounds()
+                # What a frozen partition reads would be kept for a job to read again.
+                partition = self._source.partition(each.name)
+                lags.append(_lag_of(partition, taken.get(each.name, first), end, len(frozen)))
+        return Lag.sum(lags)
 
 
 class WatchedStream:
@@ -184,13 +182,15 @@ class WatchedStream:
     ----------
     broker : Broker
     topics : sequence of ReportTopic
-        Epochs of one name. What is given back is read by the job as well.
+        Epochs of one name. The job reads later ones and the requeue topic as well.
     """
 
     def __init__(self, broker: Broker, topics: Sequence[ReportTopic]) -> None:
         self._broker = broker
-        self._topics = topics
-        self._requeue = str(SinkTopic(topics[0].name, "requeue"))
+        self._name = topics[0].name
+        first = min(topic.epoch for topic in topics)
+        self._reports = ReportEpochs(broker, self._name, first)
+        self._requeued = RequeueTopic(broker, str(SinkTopic(self._name, "requeue")))
 
     def lag(self, taken: Mapping[str, int]) -> Lag:
         """Return what is beyond the offsets up to which the job has read.
@@ -199,69 +199,41 @@ class WatchedStream:
         ----------
         taken : mapping
             Partition, ``TOPIC@ID/NUMBER``, to the offset of the record that is read next, as the
-            job's health says it.
+            job's health reports it.
 
         Raises
         ------
         MissingError
-            A topic is not there.
+            There is no topic.
         BrokerError
             The broker does not answer.
         """
-        with connected(self._broker) as found:
-            ids = {str(topic): found.id_of(str(topic)) for topic in self._topics}
-            requeue = found.id_of(self._requeue)
-        if missing := [topic for topic, id in ids.items() if not id]:
-            raise MissingError(f"there is no topic {missing[0]}")
-        names = {
-            f"{topic}@{ids[str(topic)]}/{number}": Partition(str(topic), number)
-            for topic in self._topics
-            for number in range(topic.partitions)
-        }
-        for name in taken:
-            given_back, _, number = name.rpartition("/")
-            if given_back == f"{self._requeue}@{requeue}":
-                names[name] = Partition(self._requeue, int(number))
+        reports = self._reports.names()
+        if not reports:
+            raise MissingError(f"there is no topic of reports called {self._name}")
+        names = [PartitionName.parse(each) for each in (*reports, *self._requeued.names())]
+        lags, partitions = [], {}
         with closing(Reader(self._broker)) as reader:
-            bounds = reader.bounds(list(names.values()))
-            look = TOPIC_LOOK_BYTES // len(names)
-            lags, partitions = [], {}
-            for name, partition in names.items():
-                first, end = bounds[partition]
-                start = max(taken.get(name, 0), first)
-                lag = _behind(_looked(reader, partition, start, end), start, end, look)
+            bounds = reader.bounds([name.partition for name in names])
+            for name in names:
+                first, end = bounds[name.partition]
+                start = max(taken.get(str(name), 0), first)
+                lag = _lag_of(KafkaPartition(name, reader, True), start, end, len(names))
                 lags.append(lag)
-                partitions[f"{partition.topic}/{partition.number}"] = Progress(start, lag.records)
-        return replace(total(lags), partitions=partitions)
+                partitions[f"{name.topic}/{name.number}"] = Progress(start, lag.records)
+        return replace(Lag.sum(lags), partitions=partitions)
 
 
-class _Looked(NamedTuple):
-    """What one look at a partition has found: up to where, and what there is."""
-
-    end: int
-    records: int
-    size: int
-    oldest: int | None
-
-
-def _looked(reader: Reader, partition: Partition, start: int, end: int) -> Iterator[_Looked]:
-    for piece in reader.pieces(partition, start, end, keep=False):
-        if piece is None:
-            # Deleted since its bounds were asked for; the next reading knows others.
-            return
-        oldest = int(piece.times[0]) if len(piece.times) else None
-        yield _Looked(piece.end, len(piece.times), len(piece.data), oldest)
-
-
-def _behind(looked: Iterator[_Looked], start: int, end: int, look: int) -> Lag:
-    """Count records between two offsets; beyond so many bytes their number is extrapolated."""
+def _lag_of(partition: Partition, start: int, end: int, partitions: int) -> Lag:
+    """Count the records of a partition between two offsets, up to its share of bytes."""
     at, records, size, oldest = start, 0, 0, None
-    for found in looked:
-        at = found.end
-        records += found.records
-        size += found.size
-        oldest = found.oldest if oldest is None else oldest
-        if records and size >= look:
+    for block in partition.blocks(start, end, EARLIEST):
+        at = block.end
+        records += len(block.append) + len(block.corrupt)
+        size += len(block.buffer)
+        if oldest is None and len(block.append):
+            oldest = int(block.append[0])
+        if records and size >= TOPIC_LOOK_BYTES // partitions:
             break
     if not records:
         return Lag(None)
@@ -270,13 +242,88 @@ def _behind(looked: Iterator[_Looked], start: int, end: int, look: int) -> Lag:
     return Lag(None, records, 1, oldest)
 
 
-def total(behind: Sequence[Lag]) -> Lag:
-    """Return what is not taken of several lanes together."""
-    sizes = [one.size for one in behind if one.size is not None]
-    times = [one.oldest for one in behind if one.oldest is not None]
-    return Lag(
-        size=sum(sizes) if len(sizes) == len(behind) else None,
-        records=sum(one.records for one in behind),
-        lanes=sum(one.lanes for one in behind),
-        oldest=min(times, default=None),
-    )
+@dataclass(frozen=True)
+class Documents:
+    """A topic of estimates.
+
+    Parameters
+    ----------
+    newest : int or None
+        When the broker took the newest document, ms; None for none.
+    behind : int
+        Offsets beyond those that the sink has written.
+    """
+
+    newest: int | None
+    behind: int
+
+
+class WatchedDocuments:
+    """A topic of estimates that is described again and again.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : SinkTopic
+        Of the kind ``estimates``.
+    """
+
+    def __init__(self, broker: Broker, topic: SinkTopic) -> None:
+        self._broker = broker
+        self._topic = str(topic)
+
+    def read(self, taken: Mapping[tuple[str, int], int]) -> Documents:
+        """Return the age of the newest document and what the sink has not written.
+
+        Parameters
+        ----------
+        taken : mapping
+            Topic and partition to the offset that the sink reads next.
+
+        Raises
+        ------
+        MissingError
+            The topic does not exist.
+        BrokerError
+            The broker does not answer.
+        """
+        from kafka import TopicPartition
+        from kafka.admin import OffsetSpec
+
+        with _admin(self._broker) as admin:
+            if self._topic not in admin.list_topics():
+                raise MissingError(f"there is no topic {self._topic}")
+            (described,) = admin.describe_topics([self._topic])
+            wanted = [TopicPartition(self._topic, at) for at in range(len(described["partitions"]))]
+            first, end, newest = (
+                admin.list_partition_offsets(dict.fromkeys(wanted, spec))
+                for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST, OffsetSpec.MAX_TIMESTAMP)
+            )
+        times = [newest[each][1] for each in wanted if newest[each][1] >= 0]
+        behind: Iterable[int] = (
+            end[each][0] - max(taken.get((self._topic, each.partition), 0), first[each][0])
+            for each in wanted
+        )
+        return Documents(max(times, default=None), sum(max(each, 0) for each in behind))
+
+
+@contextmanager
+def _admin(broker: Broker) -> Iterator[KafkaAdminClient]:
+    """Connect for a few requests; a connection that idles would outlive the broker's.
+
+    Raises
+    ------
+    BrokerError
+        The broker does not answer, or refuses.
+    """
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    options = {"client_id": "sotto-exporter", "request_timeout_ms": int(PATIENCE * 1000)}
+    admin = make_client(KafkaAdminClient, broker, PATIENCE, **options)
+    try:
+        yield admin
+    except KafkaError as error:
+        raise BrokerError(f"the broker does not do what it is asked: {error}") from error
+    finally:
+        admin.close()

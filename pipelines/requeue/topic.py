@@ -13,15 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipelines.sinks.quarantine_records import Record, check_reasons, parse, plan_of, requeue_record
-from pipelines.sources.records import PATIENCE
-from pipelines.sources.whole_topics import records
+from pipelines.sinks.quarantine import Record, check_reasons, parse, plan_of, requeue_record
+from pipelines.sources.kafka_reader import PATIENCE, read_to_end
 from sotto.errors import BrokerError, FormatError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.producers import end_producer, make_producer
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import MAX_BATCH
+from sotto.kafka.topics import MAX_BATCH, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
@@ -166,10 +164,10 @@ class RequeueTopics:
             target = topics.check_sink(self.target, self._stay).partitions
         back = {
             (dict(record.headers).get("job"), record.key)
-            for record in records(self._broker, str(self.target), target)
+            for record in read_to_end(self._broker, str(self.target), target)
         }
         seen: set[tuple[bytes, bytes]] = set()
-        for record in records(self._broker, str(self.origin), origin, progress):
+        for record in read_to_end(self._broker, str(self.origin), origin, progress):
             try:
                 entry = parse(record.key, record.value, record.headers)
             except FormatError:

@@ -1,8 +1,11 @@
-"""The documents of a topic of estimates: canonical JSON, one key each, the newest counts.
+"""The documents of a topic of estimates: canonical JSON, one key each; the newest revision counts.
 
-Drains and streaming jobs write them, sinks read them; ``docs/formats.md`` has every field. A
-document is a function of what it is about, so that publishing it twice changes nothing: of one
-job, a consumer keeps the document of a key that has the highest revision.
+Aggregation runs and streaming jobs publish them, sinks read them; ``docs/formats.md`` describes
+every field. A document is a function of what it is about, so publishing it twice changes nothing:
+of each job and key, a consumer keeps the document with the highest revision.
+
+Only what every database can store is accepted: whoever may write to a topic must not be able to
+stop those who read it.
 """
 
 from __future__ import annotations
@@ -10,35 +13,134 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypeAlias, get_args
 
-from pipelines.sinks.fields import (
-    COMMON,
-    ESTIMATE,
-    FLOATS,
-    HEALTH,
-    KEYS,
-    KINDS,
-    LATER,
-    PANES,
-    PERIOD,
-    SCHEMA,
-    WINDOW,
-    as_float,
-    natural,
-    require,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
 )
+from typing_extensions import TypedDict
+
 from sotto.errors import FormatError
+
+SCHEMA = 1
+
+#: When a window was published: before its end by the log's clock, as the clock passed it, after.
+Pane: TypeAlias = Literal["early", "on_time", "late"]
+PANES: tuple[str, ...] = get_args(Pane)
 
 Row: TypeAlias = Mapping[str, object]
 
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-@dataclass(frozen=True)
-class Document:
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("no database takes NUL as text")
+    return text
+
+
+_Text: TypeAlias = Annotated[str, AfterValidator(_storable)]
+_Int64: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_Natural: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
+_Small: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
+_Rows: TypeAlias = dict[_Text, _Natural]
+
+
+class Window(TypedDict):
+    """A row of the table ``windows``, without its revision."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+
+    collector: _Text
+    plan: _Text
+    version: _Small
+    metric: _Text
+    window_start: _Int64
+    window_end: _Int64
+    type: _Text
+    mechanism: _Text
+    n: _Natural
+    reports_by_level: list[_Natural]
+    # Documents did not have these at first.
+    minimum_reports: NotRequired[_Natural | None]
+    withheld: NotRequired[_Text | None]
+
+
+class Estimate(TypedDict):
+    """A row of the table ``estimates``, without the columns of its window."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+
+    kind: _Text
+    item: _Text
+    position: _Small
+    value: float | None
+    standard_error: float | None
+    low: float | None
+    high: float | None
+    display: float | None
+    detection_floor: float | None
+    p_value: float | None
+    n: _Natural
+    reports_by_level: list[_Natural]
+    significant: bool | None
+    confounded_with: list[_Text] | None
+    unit: _Text | None
+    method: _Text | None
+    withheld: NotRequired[_Text | None]
+
+
+class Period(TypedDict):
+    """A row of the table ``periods``."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+
+    collector: _Text
+    period_start: _Int64
+    period_end: _Int64
+    closed: bool
+    pseudonyms: _Natural
+    chains: _Natural
+    accepted: _Natural
+    observed: _Natural
+    most_accepted: _Natural
+    most_observed: _Natural
+    over_budget: _Natural
+    equivocation: _Natural
+
+
+class Health(TypedDict):
+    """The state of a job: what its reports came to, what it holds, and how far it has read."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+
+    reports: _Int64 | None
+    counted: _Int64 | None
+    superseded: _Int64 | None
+    duplicates: _Int64 | None
+    revoked: _Int64 | None
+    state_bytes: _Int64 | None
+    chains: _Int64 | None
+    pseudonyms: _Int64 | None
+    clock: _Int64 | None
+    offsets: _Rows | None
+
+
+#: The columns that name a window, and those that its estimates repeat.
+WINDOW_KEY = ("collector", "plan", "version", "metric", "window_start")
+_REPEATED = (*WINDOW_KEY, "window_end")
+
+
+class Document(BaseModel):
     """What all documents have.
 
-    Parameters
+    Attributes
     ----------
     job : str
         Random name of the deployment that made it.
@@ -46,66 +148,112 @@ class Document:
         At least 1; higher than that of every earlier document of the job with this key.
     """
 
-    job: str
-    revision: int
+    model_config = ConfigDict(frozen=True, **_STRICT)
+    key_names: ClassVar[tuple[str, ...]] = ("collector",)
+
+    schema_: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
+    job: Annotated[_Text, Field(min_length=1)]
+    revision: Annotated[int, Field(ge=1, lt=2**63)]
+
+    @property
+    def key(self) -> bytes:
+        """The key of its record."""
+        kind = getattr(self, "kind")  # noqa: B009
+        about = self._about
+        return _canonical([kind, *(about[name] for name in self.key_names)])
+
+    @property
+    def _about(self) -> Mapping[str, Any]:
+        return vars(self)
 
 
-@dataclass(frozen=True)
 class WindowDocument(Document):
-    """A window and what is estimated in it; no estimates once all its reports are taken back.
+    """A window and its estimates; no estimates once all its reports are taken back."""
 
-    Parameters
-    ----------
-    pane : str
-        One of :data:`PANES`.
-    window : mapping
-        A row of the table ``windows``.
-    estimates : tuple of mapping
-        Its rows of the table ``estimates``.
-    """
+    key_names = WINDOW_KEY
 
-    pane: str
-    window: Row
-    estimates: tuple[Row, ...]
+    kind: Literal["window"]
+    pane: Pane
+    window: Window
+    estimates: tuple[Estimate, ...]
+
+    @model_validator(mode="after")
+    def _completed(self) -> WindowDocument:
+        self.window.setdefault("minimum_reports", None)
+        self.window.setdefault("withheld", None)
+        for estimate in self.estimates:
+            estimate.setdefault("withheld", None)
+        if len({(each["kind"], each["item"]) for each in self.estimates}) < len(self.estimates):
+            raise ValueError("two estimates are of the same kind and item")
+        return self
+
+    @property
+    def _about(self) -> Mapping[str, Any]:
+        return self.window
+
+    def rows(self) -> tuple[Row, list[Row]]:
+        """Return the rows of the tables ``windows`` and ``estimates``."""
+        window: dict[str, object] = {**self.window, "revision": self.revision}
+        repeated = {name: window[name] for name in (*_REPEATED, "revision")}
+        return window, [{**repeated, **each} for each in self.estimates]
 
 
-@dataclass(frozen=True)
 class PeriodDocument(Document):
-    """The audit of a budget period: a row of the table ``periods``."""
+    """The audit of a budget period."""
 
-    period: Row
+    key_names = ("collector", "period_start")
+
+    kind: Literal["period"]
+    period: Period
+
+    @property
+    def _about(self) -> Mapping[str, Any]:
+        return self.period
 
 
-@dataclass(frozen=True)
 class RejectsDocument(Document):
-    """All that a job has rejected so far, and taken again since: numbers of reports by reason.
+    """Numbers of reports by reason: all that a job has rejected, and those requeued since.
 
-    Where the job cannot tell what of it has been taken again, that is None.
+    The latter is None where the job cannot know it.
     """
 
-    collector: str
-    rejects: Mapping[str, int]
-    requeued: Mapping[str, int] | None
+    kind: Literal["rejects"]
+    collector: _Text
+    rejects: _Rows
+    requeued: _Rows | None
 
 
-@dataclass(frozen=True)
 class HealthDocument(Document):
-    """How a job is: the fields of :data:`HEALTH`."""
+    """The state of a job."""
 
-    collector: str
-    health: Row
+    kind: Literal["health"]
+    collector: _Text
+    health: Health
+
+
+_DOCUMENT: TypeAdapter[Any] = TypeAdapter(
+    Annotated[
+        WindowDocument | PeriodDocument | RejectsDocument | HealthDocument,
+        Field(discriminator="kind"),
+    ]
+)
+_FIELDS = {name for kind in (Window, Estimate, Period, Health) for name in kind.__annotations__} | {
+    name
+    for kind in (WindowDocument, PeriodDocument, RejectsDocument, HealthDocument)
+    for name in kind.model_fields
+}
 
 
 def window_document(
     job: str, window: Row, estimates: Sequence[Row], revision: int, pane: str
 ) -> tuple[bytes, bytes]:
-    """Return key and value for a window.
+    """Return key and value of a window's document.
 
     Parameters
     ----------
     job : str
     window : mapping
-        As :func:`pipelines.estimation.rows.rows_of_windows` returns it; its ``revision`` is not
+        A row of :func:`pipelines.aggregation.result_rows.rows_of_windows`; its ``revision`` is not
         used.
     estimates : sequence of mapping
         Of this window alone, empty if its reports were all taken back.
@@ -116,20 +264,22 @@ def window_document(
     Raises
     ------
     FormatError
-        A field is missing or is not what it must be.
+        A field is missing or invalid.
     """
-    value = {
-        "pane": pane,
-        "window": {name: window.get(name) for name in WINDOW},
-        "estimates": [{name: row.get(name) for name in ESTIMATE} for row in estimates],
-    }
-    return _packed("window", job, revision, value)
+    return _packed(
+        "window",
+        job,
+        revision,
+        pane=pane,
+        window={name: window.get(name) for name in Window.__annotations__},
+        estimates=[{name: row.get(name) for name in Estimate.__annotations__} for row in estimates],
+    )
 
 
 def period_document(job: str, period: Row, revision: int) -> tuple[bytes, bytes]:
-    """Return key and value for a row of the table ``periods``."""
-    value = {"period": {name: period.get(name) for name in PERIOD}}
-    return _packed("period", job, revision, value)
+    """Return key and value of a document of a row of the table ``periods``."""
+    about = {name: period.get(name) for name in Period.__annotations__}
+    return _packed("period", job, revision, period=about)
 
 
 def rejects_document(
@@ -139,48 +289,30 @@ def rejects_document(
     revision: int,
     requeued: Mapping[str, int] | None = None,
 ) -> tuple[bytes, bytes]:
-    """Return key and value for what was rejected since the job began, by reason.
+    """Return key and value of a document of what was rejected since the job began, by reason.
 
-    Parameters
-    ----------
-    job, collector : str
-    rejects : mapping
-    revision : int, at least 1
-    requeued : mapping, optional
-        How many of them have been taken again; not given where that is not known.
-
-    Raises
-    ------
-    FormatError
-        A number is none.
+    ``requeued`` says how many of them have been taken again, where that is known.
     """
-    value = {
-        "collector": collector,
-        "rejects": dict(rejects),
-        "requeued": None if requeued is None else dict(requeued),
-    }
-    return _packed("rejects", job, revision, value)
+    return _packed(
+        "rejects", job, revision, collector=collector, rejects=rejects, requeued=requeued
+    )
 
 
 def health_document(job: str, collector: str, health: Row, revision: int) -> tuple[bytes, bytes]:
-    """Return key and value for how a job is.
+    """Return key and value of a document of the state of a job.
 
-    Parameters
-    ----------
-    job, collector : str
-    health : mapping
-        Fields of :data:`HEALTH`; those that are left out are null.
-    revision : int, at least 1
+    Fields of :class:`Health` that are left out are null.
 
     Raises
     ------
     FormatError
-        Another field, or one that is not what it must be.
+        A field is unknown or invalid.
     """
-    if other := sorted(set(health) - set(HEALTH)):
-        raise FormatError(f"health has no field {other[0]!r}")
-    value = {"collector": collector, "health": {name: health.get(name) for name in HEALTH}}
-    return _packed("health", job, revision, value)
+    names = Health.__annotations__
+    if unknown := sorted(set(health) - set(names)):
+        raise FormatError(f"health has no field {unknown[0]!r}")
+    about = {name: health.get(name) for name in names}
+    return _packed("health", job, revision, collector=collector, health=about)
 
 
 def parse(key: bytes | None, value: bytes | None) -> Document:
@@ -199,59 +331,33 @@ def parse(key: bytes | None, value: bytes | None) -> Document:
     >>> parse(key, value).rejects
     {'late': 3}
     """
-    said = _object(value)
-    if said.get("schema") != SCHEMA:
-        raise FormatError("no document of schema 1")
-    document = _document(said)
-    if key != _key(said):
+    document = _parsed(value or b"")
+    if key != document.key:
         raise FormatError("the key is that of another document")
     return document
 
 
-def _document(said: Mapping[str, Any]) -> Document:
-    kind = said.get("kind")
-    require(said, KINDS.get(kind, {}) if isinstance(kind, str) else {}, "document")
-    job, revision = said["job"], said["revision"]
-    if kind == "window":
-        return _window(said)
-    if kind == "period":
-        require(said["period"], PERIOD, "period")
-        return PeriodDocument(job, revision, said["period"])
-    if kind == "rejects":
-        for name in ("rejects", "requeued"):
-            require(said[name] or {}, dict.fromkeys(said[name] or {}, natural), name)
-        return RejectsDocument(job, revision, said["collector"], said["rejects"], said["requeued"])
-    require(said["health"], HEALTH, "health")
-    return HealthDocument(job, revision, said["collector"], said["health"])
+def _parsed(value: bytes) -> Document:
+    try:
+        document: Document = _DOCUMENT.validate_json(value)
+    except ValidationError as error:
+        raise FormatError(f"no document of schema {SCHEMA}: {_reason(error)}") from None
+    return document
 
 
-def _window(said: Mapping[str, Any]) -> WindowDocument:
-    about = {**dict.fromkeys(LATER["window"]), **said["window"]}
-    require(about, WINDOW, "window")
-    common = {name: about[name] for name in COMMON} | {"revision": said["revision"]}
-    rows = []
-    for given in said["estimates"]:
-        row = {**dict.fromkeys(LATER["estimates"]), **given}
-        require(row, ESTIMATE, "estimates")
-        rows.append({**common, **row, **{name: as_float(row[name]) for name in FLOATS}})
-    if len({(row["kind"], row["item"]) for row in rows}) < len(rows):
-        raise FormatError("estimates: two are of the same")
-    window = {**about, "revision": said["revision"]}
-    return WindowDocument(said["job"], said["revision"], said["pane"], window, tuple(rows))
+def _reason(error: ValidationError) -> str:
+    """Return which field is invalid and why, without any of its content."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    # Other parts of the path are from the document.
+    path = ".".join(str(part) for part in first["loc"] if part in _FIELDS or isinstance(part, int))
+    reason = first["msg"] if first["type"] == "value_error" else first["type"]
+    return f"{path}: {reason}" if path else reason
 
 
-def _packed(kind: str, job: str, revision: int, more: Row) -> tuple[bytes, bytes]:
-    said = {"schema": SCHEMA, "kind": kind, "job": job, "revision": revision, **more}
-    value = _canonical(_finite(said))
-    said = _object(value)
-    _document(said)
-    return _key(said), value
-
-
-def _key(said: Mapping[str, Any]) -> bytes:
-    kind = said["kind"]
-    about = said[kind] if kind in ("window", "period") else said
-    return _canonical([kind, *(about[name] for name in KEYS[kind])])
+def _packed(kind: str, job: str, revision: int, **more: object) -> tuple[bytes, bytes]:
+    content = {"schema": SCHEMA, "kind": kind, "job": job, "revision": revision, **more}
+    value = _canonical(_finite(content))
+    return _parsed(value).key, value
 
 
 def _canonical(value: object) -> bytes:
@@ -267,30 +373,3 @@ def _finite(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_finite(each) for each in value]
     return value
-
-
-def _object(value: bytes | None) -> dict[str, Any]:
-    try:
-        said = json.loads(value or b"")
-    except (ValueError, RecursionError) as error:
-        raise FormatError("no JSON document") from error
-    if not isinstance(said, dict):
-        raise FormatError("no JSON object")
-    return said
-
-
-__all__ = [
-    "HEALTH",
-    "PANES",
-    "SCHEMA",
-    "Document",
-    "HealthDocument",
-    "PeriodDocument",
-    "RejectsDocument",
-    "WindowDocument",
-    "health_document",
-    "parse",
-    "period_document",
-    "rejects_document",
-    "window_document",
-]

@@ -1,84 +1,164 @@
-"""The tables that a sink has beside those of the results, and what it does with their rows."""
+"""The tables of results, and what is written to them from documents.
+
+The tables are plain SQL that SQLite and PostgreSQL share; times are milliseconds since the epoch,
+privacy amounts micro-epsilon. ``docs/formats.md`` describes every column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError
 
 from pipelines.sinks.documents import (
+    WINDOW_KEY,
     Document,
     HealthDocument,
     PeriodDocument,
     RejectsDocument,
     WindowDocument,
 )
-from pipelines.sinks.results import (
-    META,
-    METADATA,
-    PERIODS,
-    QUARANTINE,
-    insert_rows,
-    replace_windows,
-)
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
+Row: TypeAlias = Mapping[str, object]
+
+#: The tables of results, and those that a sink has besides.
+METADATA = sql.MetaData()
+SINK_METADATA = sql.MetaData()
 #: Keys that one query asks for.
-_ASKED = 500
+_QUERIED = 500
 
-OWN = sql.MetaData()
 
-#: Up to where each partition of the topic is taken.
+def _window_key() -> list[sql.Column[object]]:
+    return [
+        sql.Column("collector", sql.String, primary_key=True),
+        sql.Column("plan", sql.String, primary_key=True),
+        sql.Column("version", sql.Integer, primary_key=True),
+        sql.Column("metric", sql.String, primary_key=True),
+        sql.Column("window_start", sql.BigInteger, primary_key=True),
+    ]
+
+
+def _numbers(*names: str) -> list[sql.Column[int]]:
+    return [sql.Column(name, sql.BigInteger, nullable=False) for name in names]
+
+
+#: One row: whose results these are, and up to which generation.
+META = sql.Table(
+    "meta",
+    METADATA,
+    sql.Column("id", sql.Integer, primary_key=True, autoincrement=False),
+    sql.Column("state", sql.String, nullable=False),
+    *_numbers("projected_generation"),
+    sql.Column("clock", sql.BigInteger),
+    sql.Column("lineage", sql.String),
+)
+
+#: The windows that have reports.
+WINDOWS = sql.Table(
+    "windows",
+    METADATA,
+    *_window_key(),
+    *_numbers("window_end"),
+    sql.Column("type", sql.String, nullable=False),
+    sql.Column("mechanism", sql.String, nullable=False),
+    *_numbers("n"),
+    sql.Column("reports_by_level", sql.JSON, nullable=False),
+    *_numbers("revision"),
+    sql.Column("minimum_reports", sql.BigInteger),
+    sql.Column("withheld", sql.String),
+)
+
+#: What is estimated in them. Null stands for what the reports do not determine, and for what is
+#: withheld; then ``withheld`` says why.
+ESTIMATES = sql.Table(
+    "estimates",
+    METADATA,
+    *_window_key(),
+    sql.Column("kind", sql.String, primary_key=True),
+    sql.Column("item", sql.String, primary_key=True),
+    *_numbers("window_end"),
+    sql.Column("position", sql.Integer, nullable=False),
+    *(
+        sql.Column(name, sql.Float)
+        for name in ("value", "standard_error", "low", "high", "display", "detection_floor")
+    ),
+    *_numbers("n"),
+    sql.Column("reports_by_level", sql.JSON, nullable=False),
+    sql.Column("significant", sql.Boolean),
+    sql.Column("p_value", sql.Float),
+    sql.Column("confounded_with", sql.JSON(none_as_null=True)),
+    sql.Column("unit", sql.String),
+    sql.Column("method", sql.String),
+    *_numbers("revision"),
+    sql.Column("withheld", sql.String),
+)
+
+#: The audit of every budget period, summed over devices; the largest of a single one beside it.
+PERIODS = sql.Table(
+    "periods",
+    METADATA,
+    sql.Column("collector", sql.String, primary_key=True),
+    sql.Column("period_start", sql.BigInteger, primary_key=True),
+    *_numbers("period_end"),
+    sql.Column("closed", sql.Boolean, nullable=False),
+    *_numbers("pseudonyms", "chains", "accepted", "observed", "most_accepted", "most_observed"),
+    *_numbers("over_budget", "equivocation"),
+)
+
+#: Rejected reports by generation and reason, and how many of them have been requeued since;
+#: generation 0 sums those whose retention is over.
+QUARANTINE = sql.Table(
+    "quarantine",
+    METADATA,
+    sql.Column("generation", sql.BigInteger, primary_key=True, autoincrement=False),
+    sql.Column("reason", sql.String, primary_key=True),
+    *_numbers("rows"),
+    sql.Column("requeued", sql.BigInteger),
+)
+
+#: The offset after the last record that was written, by partition of the topic.
 OFFSETS = sql.Table(
     "sink_offsets",
-    OWN,
+    SINK_METADATA,
     sql.Column("topic", sql.String, primary_key=True),
     sql.Column("partition", sql.Integer, primary_key=True),
     sql.Column("topic_id", sql.String, nullable=False),
-    sql.Column("next", sql.BigInteger, nullable=False),
+    *_numbers("next"),
 )
 #: The revision that the results have of each key.
 REVISIONS = sql.Table(
     "sink_revisions",
-    OWN,
+    SINK_METADATA,
     sql.Column("key", sql.String, primary_key=True),
-    sql.Column("revision", sql.BigInteger, nullable=False),
+    *_numbers("revision"),
 )
-#: Other jobs whose documents were seen, in the order of their last ones, and which were replaced.
+#: Other jobs whose documents were read, in the order of their last ones, and which were replaced.
 JOBS = sql.Table(
     "sink_jobs",
-    OWN,
+    SINK_METADATA,
     sql.Column("job", sql.String, primary_key=True),
-    sql.Column("seen", sql.BigInteger, nullable=False),
+    *_numbers("seen"),
     sql.Column("replaced", sql.Boolean, nullable=False),
 )
-#: How the job is, as it says itself.
+#: The state of the job, as it reports it.
 HEALTH = sql.Table(
     "health",
-    OWN,
+    SINK_METADATA,
     sql.Column("collector", sql.String, primary_key=True),
-    sql.Column("revision", sql.BigInteger, nullable=False),
+    *_numbers("revision"),
     sql.Column("document", sql.JSON, nullable=False),
 )
-
 
 #: Stands for a topic where documents come from a pipeline directly; no topic has this name.
 DIRECT = "a pipeline"
 
 
-class Keyed(NamedTuple):
-    """A document and its key."""
-
-    key: bytes
-    document: Document
-
-
-@dataclass(frozen=True)
-class Advance:
-    """What was read of a partition: the offsets from ``start`` up to ``end``."""
+class Advance(NamedTuple):
+    """Records that were read of a partition: the offsets from ``start`` up to ``end``."""
 
     partition: int
     start: int
@@ -86,12 +166,12 @@ class Advance:
 
 
 def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> None:
-    """Write up to where a partition is taken.
+    """Write the offset up to which a partition is written.
 
     Raises
     ------
-    DrainError
-        It is not taken up to where the part begins.
+    AggregationError
+        It is not the one where the part begins: another sink writes to the database.
     """
     where = (OFFSETS.c.topic == topic, OFFSETS.c.partition == part.partition)
     raised = connection.execute(
@@ -107,17 +187,17 @@ def advance(connection: sql.Connection, topic: str, id: str, part: Advance) -> N
             connection.execute(sql.insert(OFFSETS), row)
             return
     except IntegrityError as error:
-        raise DrainError("another sink writes to the database") from error
-    raise DrainError("another sink writes to the database")
+        raise AggregationError("another sink writes to the database") from error
+    raise AggregationError("another sink writes to the database")
 
 
-def take_turn(connection: sql.Connection, job: str) -> None:
+def lock_for(connection: sql.Connection, job: str) -> None:
     """Lock the database for one of several writers of a job's documents.
 
     Raises
     ------
-    DrainError
-        The results are of another job, of a topic, or of a drain.
+    AggregationError
+        The results are of another job, of a topic, or of aggregation runs.
     """
     raised = connection.execute(
         sql.update(OFFSETS)
@@ -128,35 +208,36 @@ def take_turn(connection: sql.Connection, job: str) -> None:
         return
     found = connection.execute(sql.select(OFFSETS)).first()
     if found is not None or connection.execute(sql.select(META.c.id)).first() is not None:
-        raise DrainError("the database holds other results: give another one to the pipeline")
+        raise AggregationError("the database holds other results: give another one to the pipeline")
     row = {"topic": DIRECT, "partition": 0, "topic_id": job, "next": 1}
     connection.execute(sql.insert(OFFSETS), row)
 
 
-def sort_by_job(connection: sql.Connection, documents: Sequence[Keyed]) -> tuple[list[Keyed], int]:
+def of_current_job(
+    connection: sql.Connection, documents: Sequence[Document]
+) -> tuple[list[Document], int]:
     """Return the documents of the job whose results these are, and how many are of others.
 
-    Where there are no results yet, the first document's job is that. A job that was replaced is
-    none of the others: nobody waits for it.
+    Where there are no results yet, it is the first document's job. A job that was replaced is
+    none of the others.
     """
     replaced = set(connection.execute(sql.select(JOBS.c.job).where(JOBS.c.replaced)).scalars())
     current = connection.execute(sql.select(META.c.state)).scalar()
-    ours: list[Keyed] = []
+    ours: list[Document] = []
     others: dict[str, int] = {}
     for each in documents:
-        job = each.document.job
-        if current is None and job not in replaced:
-            current = job
-            connection.execute(sql.insert(META).values(id=1, state=job, projected_generation=0))
-        if job == current:
+        if current is None and each.job not in replaced:
+            current = each.job
+            connection.execute(sql.insert(META).values(id=1, state=current, projected_generation=0))
+        if each.job == current:
             ours.append(each)
-        elif job not in replaced:
-            others[job] = others.pop(job, 0) + 1
-    _see(connection, list(others))
+        elif each.job not in replaced:
+            others[each.job] = others.pop(each.job, 0) + 1
+    _note_jobs(connection, list(others))
     return ours, sum(others.values())
 
 
-def _see(connection: sql.Connection, jobs: Sequence[str]) -> None:
+def _note_jobs(connection: sql.Connection, jobs: Sequence[str]) -> None:
     if not jobs:
         return
     last = connection.execute(sql.select(sql.func.max(JOBS.c.seen))).scalar() or 0
@@ -165,8 +246,8 @@ def _see(connection: sql.Connection, jobs: Sequence[str]) -> None:
     connection.execute(sql.insert(JOBS), rows)
 
 
-def take_newest_job(connection: sql.Connection) -> bool:
-    """Put the other job seen last in the place of this one; False if none has been seen."""
+def replace_job(connection: sql.Connection) -> bool:
+    """Let the other job seen last replace the current one; False if none has been seen."""
     query = sql.select(JOBS.c.job).where(~JOBS.c.replaced).order_by(JOBS.c.seen.desc())
     newest = connection.execute(query).scalar()
     if newest is None:
@@ -182,83 +263,110 @@ def take_newest_job(connection: sql.Connection) -> bool:
 
 
 def empty(connection: sql.Connection) -> None:
-    """Remove all results, and up to where partitions are taken; what is known of jobs stays."""
+    """Remove all results and offsets; what is known of jobs stays."""
     for table in (*METADATA.sorted_tables, OFFSETS, REVISIONS, HEALTH):
         connection.execute(sql.delete(table))
 
 
-def newer(connection: sql.Connection, documents: Sequence[Keyed]) -> list[Keyed]:
+def newer(connection: sql.Connection, documents: Sequence[Document]) -> list[Document]:
     """Return the newest document of each key that is newer than the results, in order."""
-    newest: dict[bytes, Keyed] = {}
+    newest: dict[str, Document] = {}
     for each in documents:
-        known = newest.get(each.key)
-        if known is None or known.document.revision < each.document.revision:
-            newest.pop(each.key, None)
-            newest[each.key] = each
-    keys = [key.decode() for key in newest]
-    have: dict[bytes, int] = {}
-    for at in range(0, len(keys), _ASKED):
-        asked = REVISIONS.c.key.in_(keys[at : at + _ASKED])
-        for key, revision in connection.execute(sql.select(REVISIONS).where(asked)):
-            have[key.encode()] = revision
-    return [each for each in newest.values() if each.document.revision > have.get(each.key, 0)]
+        key = each.key.decode()
+        known = newest.get(key)
+        if known is None or known.revision < each.revision:
+            newest.pop(key, None)
+            newest[key] = each
+    keys = list(newest)
+    have: dict[str, int] = {}
+    for at in range(0, len(keys), _QUERIED):
+        query = sql.select(REVISIONS).where(REVISIONS.c.key.in_(keys[at : at + _QUERIED]))
+        have |= {row.key: row.revision for row in connection.execute(query)}
+    return [each for key, each in newest.items() if each.revision > have.get(key, 0)]
 
 
-def write(connection: sql.Connection, documents: Sequence[Keyed]) -> None:
+def write_documents(connection: sql.Connection, documents: Sequence[Document]) -> None:
     """Write documents, at most one of a key, over what there is of their keys."""
-    stale = [{"old_key": each.key.decode()} for each in documents]
-    if not stale:
-        return
-    revisions = [
-        {"key": each.key.decode(), "revision": each.document.revision} for each in documents
-    ]
-    connection.execute(
-        sql.delete(REVISIONS).where(REVISIONS.c.key == sql.bindparam("old_key")), stale
+    revisions = [{"key": each.key.decode(), "revision": each.revision} for each in documents]
+    _replace(connection, REVISIONS, ("key",), revisions, revisions)
+    windows = [each.rows() for each in documents if isinstance(each, WindowDocument)]
+    replace_windows(
+        connection, [window for window, _ in windows], [row for _, rows in windows for row in rows]
     )
-    insert_rows(connection, REVISIONS, revisions)
-    windows = [each.document for each in documents if isinstance(each.document, WindowDocument)]
-    rows = [row for window in windows for row in window.estimates]
-    replace_windows(connection, [window.window for window in windows], rows)
     for each in documents:
-        _write_one(connection, each.document)
+        if isinstance(each, PeriodDocument):
+            key = ("collector", "period_start")
+            _replace(connection, PERIODS, key, [each.period], [each.period])
+        elif isinstance(each, RejectsDocument):
+            replace_all(connection, QUARANTINE, _quarantine(each))
+        elif isinstance(each, HealthDocument):
+            row = {
+                "collector": each.collector,
+                "revision": each.revision,
+                "document": dict(each.health),
+            }
+            _replace(connection, HEALTH, ("collector",), [row], [row])
+            now = {"projected_generation": each.revision, "clock": each.health["clock"]}
+            connection.execute(sql.update(META).values(now))
 
 
-def _write_one(connection: sql.Connection, document: Document) -> None:
-    if isinstance(document, PeriodDocument):
-        row = document.period
-        same = [PERIODS.c[name] == row[name] for name in ("collector", "period_start")]
-        connection.execute(sql.delete(PERIODS).where(*same))
-        insert_rows(connection, PERIODS, [row])
-    elif isinstance(document, RejectsDocument):
-        again = document.requeued
-        connection.execute(sql.delete(QUARANTINE))
-        insert_rows(
-            connection,
-            QUARANTINE,
-            [
-                {
-                    "generation": 0,
-                    "reason": reason,
-                    "rows": rows,
-                    "requeued": None if again is None else again.get(reason, 0),
-                }
-                for reason, rows in document.rejects.items()
-            ],
-        )
-    elif isinstance(document, HealthDocument):
-        connection.execute(sql.delete(HEALTH).where(HEALTH.c.collector == document.collector))
-        row = {
-            "collector": document.collector,
-            "revision": document.revision,
-            "document": dict(document.health),
+def _quarantine(document: RejectsDocument) -> list[Row]:
+    requeued = document.requeued
+    return [
+        {
+            "generation": 0,
+            "reason": reason,
+            "rows": rows,
+            "requeued": None if requeued is None else requeued.get(reason, 0),
         }
-        connection.execute(sql.insert(HEALTH), row)
-        now = {"projected_generation": document.revision, "clock": document.health["clock"]}
-        connection.execute(sql.update(META).values(now))
+        for reason, rows in document.rejects.items()
+    ]
 
 
 def mark_changed(connection: sql.Connection, documents: int) -> None:
-    """Let those who read know that the results are others than before."""
+    """Change the digest by which readers notice that the results have changed."""
     before = connection.execute(sql.select(META.c.lineage)).scalar() or "0 documents"
-    taken = int(before.split()[0]) + documents
-    connection.execute(sql.update(META).values(lineage=f"{taken} documents"))
+    written = int(before.split()[0]) + documents
+    connection.execute(sql.update(META).values(lineage=f"{written} documents"))
+
+
+def replace_windows(
+    connection: sql.Connection, windows: Sequence[Row], estimates: Sequence[Row]
+) -> None:
+    """Replace all rows of some windows; one without estimates is removed."""
+    estimated = {tuple(row[name] for name in WINDOW_KEY) for row in estimates}
+    kept = [row for row in windows if tuple(row[name] for name in WINDOW_KEY) in estimated]
+    _replace(connection, ESTIMATES, WINDOW_KEY, windows, estimates)
+    _replace(connection, WINDOWS, WINDOW_KEY, windows, kept)
+
+
+def replace_all(connection: sql.Connection, table: sql.Table, rows: Sequence[Row]) -> None:
+    """Replace all rows of a table."""
+    connection.execute(sql.delete(table))
+    _insert(connection, table, rows)
+
+
+def _replace(
+    connection: sql.Connection,
+    table: sql.Table,
+    key: Sequence[str],
+    stale: Sequence[Row],
+    rows: Sequence[Row],
+) -> None:
+    """Delete what has the keys of stale rows, and insert others."""
+    if stale:
+        same = (table.c[name] == sql.bindparam(f"old_{name}") for name in key)
+        keys = [{f"old_{name}": row[name] for name in key} for row in stale]
+        connection.execute(sql.delete(table).where(*same), keys)
+    _insert(connection, table, rows)
+
+
+def _insert(connection: sql.Connection, table: sql.Table, rows: Iterable[Row]) -> None:
+    """Insert rows; what is not finite becomes null."""
+    values = [{name: _finite(value) for name, value in row.items()} for row in rows]
+    if values:
+        connection.execute(sql.insert(table), values)
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,10 +1,10 @@
-"""What a drain takes from a source: frozen ends, merged by append time, cut to size.
+"""What aggregation runs take of a source: frozen ends, merged by append time, cut to size.
 
-The ends of all lanes are frozen once. Drains then take their records in the order of append
-times over all lanes, so that the committed clock, at which state expires, never runs ahead of a
-lane that has not been read. Append times only rise in a lane and never lie before the committed
-clock. A cut always lies behind a whole record: bodies come from strangers, so that nobody may
-start to read in the middle of bytes that are no records.
+The ends of all partitions are frozen once. Runs then take records in the order of append times
+over all partitions, so that the committed clock, at which state expires, never runs ahead of a
+partition that has not been read. Append times only rise in a partition and never lie before the
+committed clock. A cut always lies after a whole record: bodies come from strangers, so nobody may
+start to read in the middle of one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.sources.base import LATEST, Lane, Source, source_of
+from pipelines.sources.base import LATEST, BoundedSource, Partition
+from pipelines.sources.log import source_of
 from pipelines.storage.intent import Intent, Mark, WorkItem
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
-from sotto.wire.format import HEADER, ROW, RUN
+from sotto.wire.format import GROUP, HEADER, ROW
 
 #: A work item spans at most so many positions, unless a single record and the damage before it do.
 ITEM_BYTES = BLOCK_BYTES
@@ -32,14 +33,17 @@ _SMALLEST_ROW = ROW.size + 1
 _RUNS_AT = 6
 
 
+_COLUMNS = ("partition", "end", "begin", "append", "rows")
+
+
 @dataclass(eq=False)
 class _Records:
-    """Columns over records of one lane, in its order.
+    """Columns over records of one partition, in its order.
 
     Parameters
     ----------
-    lane : (n,) int64
-        Number of the lane.
+    partition : (n,) int64
+        Number of the partition.
     end : (n,) int64
         The position after each record; what lies between two ends is no record.
     begin : (n,) int64
@@ -50,7 +54,7 @@ class _Records:
         Upper bound of the reports in the record and in the damage before it.
     """
 
-    lane: NDArray[np.int64]
+    partition: NDArray[np.int64]
     end: NDArray[np.int64]
     begin: NDArray[np.int64]
     append: NDArray[np.int64]
@@ -60,33 +64,35 @@ class _Records:
         return len(self.end)
 
     def select(self, at: NDArray[np.intp] | slice) -> _Records:
-        return _Records(self.lane[at], self.end[at], self.begin[at], self.append[at], self.rows[at])
+        return _Records(
+            self.partition[at], self.end[at], self.begin[at], self.append[at], self.rows[at]
+        )
 
     @staticmethod
     def concat(parts: list[_Records]) -> _Records:
-        names = ("lane", "end", "begin", "append", "rows")
         none = np.zeros(0, dtype=np.int64)
-        columns = [np.concatenate([none, *(getattr(p, name) for p in parts)]) for name in names]
+        columns = [np.concatenate([none, *(getattr(p, name) for p in parts)]) for name in _COLUMNS]
         return _Records(*columns)
 
 
-class _Lane:
-    """One lane between where it is taken up to and its frozen end, looked at bit by bit.
+class _Frozen:
+    """One partition between where it is taken up to and its frozen end, read piece by piece.
 
     ``taken`` and ``floor`` are position and clock up to which work items were cut. ``start`` is
-    None for a lane of which nothing has been taken.
+    None for a partition of which nothing has been taken.
     """
 
-    def __init__(self, number: int, lane: Lane, start: int | None, clock: int) -> None:
+    def __init__(self, number: int, partition: Partition, start: int | None, clock: int) -> None:
         self.number = number
-        self.name = lane.name
-        self.taken = lane.first() if start is None else start
+        self.name = partition.name
+        first, end = partition.bounds(start or 0)
+        self.taken = first if start is None else start
         self.floor = clock
-        self._reader = lane
-        self._end = max(lane.end(self.taken), self.taken)
+        self._reader = partition
+        self._end = max(end, self.taken)
         self._looked = self.taken
         self.latest = clock
-        # Where a lane without an entry in the manifest began, if not at 0, has to be written down.
+        # Where a partition without an entry in the manifest began, if not at 0, is written down.
         self._unwritten = start is None and self.taken > 0
 
     @property
@@ -159,10 +165,10 @@ class FrozenLog:
 
     Parameters
     ----------
-    log : path or Source
+    log : path or BoundedSource
         A path is an embedded log's directory.
     manifest : Manifest
-        Where its lanes are taken up to.
+        Where its partitions are taken up to.
     as_of : int, optional
         Only records appended up to then, ms, are taken.
     trusted : int, optional
@@ -171,21 +177,21 @@ class FrozenLog:
 
     Raises
     ------
-    DrainError
-        A lane is not the one that it was when it was taken, or ``as_of`` lies before
+    AggregationError
+        A partition is not the one that it was when it was taken, or ``as_of`` lies before
         that.
     """
 
     def __init__(
         self,
-        log: str | os.PathLike[str] | Source,
+        log: str | os.PathLike[str] | BoundedSource,
         manifest: Manifest,
         as_of: int | None = None,
         trusted: int | None = None,
     ) -> None:
         clock = EARLIEST if manifest.clock is None else manifest.clock
         if as_of is not None and as_of < clock:
-            raise DrainError(
+            raise AggregationError(
                 f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
             )
         source = source_of(log)
@@ -194,24 +200,24 @@ class FrozenLog:
         self._last = LATEST if as_of is None else as_of
         if trusted is not None:
             self._last = min(self._last, max(trusted, clock))
-        self._lanes = [
-            _Lane(number, lane, manifest.lanes.get(lane.name), clock)
-            for number, lane in enumerate(source.lanes(manifest.lanes))
+        self._partitions = [
+            _Frozen(number, partition, manifest.lanes.get(partition.name), clock)
+            for number, partition in enumerate(source.partitions(manifest.lanes))
         ]
         self._ahead = _Records.concat([])
 
     @property
     def size(self) -> int:
-        """How much lies between where the lanes are taken up to and their ends."""
-        return sum(lane.left for lane in self._lanes)
+        """How much lies between where the partitions are taken up to and their ends."""
+        return sum(each.left for each in self._partitions)
 
     @property
     def ahead(self) -> tuple[str, ...]:
-        """Lanes seen to hold records from after what may be taken."""
-        return tuple(lane.name for lane in self._lanes if lane.latest > self._last)
+        """Partitions seen to hold records from after what may be taken."""
+        return tuple(each.name for each in self._partitions if each.latest > self._last)
 
     def take(self, limit: int) -> Intent | None:
-        """Return what the next drain takes: the earliest records, of at most ``limit`` reports.
+        """Return what the next run takes: the earliest records, of at most ``limit`` reports.
 
         Parameters
         ----------
@@ -224,8 +230,8 @@ class FrozenLog:
             None if nothing is left.
         """
         records, horizon = self._known(limit)
-        # Sorting is stable: a lane's records stay in their order.
-        records = records.select(np.lexsort((records.lane, records.append)))
+        # Sorting is stable: a partition's records stay in their order.
+        records = records.select(np.lexsort((records.partition, records.append)))
         wanted = np.cumsum(records.rows) <= limit
         wanted[:1] = True
         wanted &= records.append <= horizon
@@ -233,16 +239,19 @@ class FrozenLog:
         taken, self._ahead = records.select(slice(number)), records.select(slice(number, None))
         if not number:
             return None
-        by_lane = [taken.select(np.flatnonzero(taken.lane == lane.number)) for lane in self._lanes]
+        parts = [
+            taken.select(np.flatnonzero(taken.partition == each.number))
+            for each in self._partitions
+        ]
         items = tuple(
             item
-            for lane, records in zip(self._lanes, by_lane, strict=True)
-            for item in lane.items(records, self._clock)
+            for partition, records in zip(self._partitions, parts, strict=True)
+            for item in partition.items(records, self._clock)
         )
         marks = {
-            lane.name: mark
-            for lane, records in zip(self._lanes, by_lane, strict=True)
-            if (mark := lane.mark(records)) is not None
+            partition.name: mark
+            for partition, records in zip(self._partitions, parts, strict=True)
+            if (mark := partition.mark(records)) is not None
         }
         self._generation, self._clock = self._generation + 1, int(taken.append[-1])
         # Damage before any record has no time.
@@ -257,11 +266,11 @@ class FrozenLog:
         """
         last = self._last
         parts, number = [self._ahead], int(self._ahead.rows.sum())
-        waiting = [(lane.latest, at) for at, lane in enumerate(self._lanes) if not lane.done]
+        waiting = [(each.latest, at) for at, each in enumerate(self._partitions) if not each.done]
         heapq.heapify(waiting)
         while waiting:
-            # No lane can still show a record from before the latest of the one furthest behind.
-            behind = self._lanes[waiting[0][1]]
+            # No partition can still show a record from before the latest of the last one.
+            behind = self._partitions[waiting[0][1]]
             if behind.latest > last:
                 break
             if number >= limit:
@@ -285,6 +294,6 @@ def _most_rows(block: Block) -> NDArray[np.int64]:
     long = block.lengths >= HEADER.size
     at = np.where(long, block.offsets + _RUNS_AT, 0)
     runs = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
-    room = block.lengths - HEADER.size - RUN.size * runs
+    room = block.lengths - HEADER.size - GROUP.size * runs
     most: NDArray[np.int64] = np.maximum(room // _SMALLEST_ROW, 1)
     return most

@@ -1,11 +1,11 @@
-"""The state directory of the embedded deployment: one drain at a time, committed whole or not.
+"""The state directory: its layout, its lock, and the two writes on which a commit stands.
 
 ::
 
     STATE/
-      LOCK           held by the one drain
+      LOCK           held by the one run
       MANIFEST.json  all that is committed; what it does not name does not count
-      intent.json    what a drain under way takes from the log
+      intent.json    what a run under way takes from the log
       plans/         the plans seen, FINGERPRINT.json, and the candidates of their strings
       states/        PERIOD.PART.GENERATION, snapshots
       logs/          PERIOD.PART.GENERATION, rows taken since
@@ -13,22 +13,20 @@
       quarantine/    GENERATION
       attempts/      what a job writes before it is moved to the four above: ATTEMPT/NAME.RANDOM
       results.db     the default database; a projection of all this, which can be made again
-      drain.json     how the last drain went, for those who watch; nothing depends on it
+      last_run.json  how the last run went, for those who watch; nothing depends on it
       published.json up to where results are published; without it they are published again
       published-quarantine.json  the same of what was rejected
 
-A commit is: the files of a generation, moved to their names and made durable; then the manifest,
-renamed; then what is no longer named is removed. A crash before the rename leaves the last commit,
-one after it the new.
+:class:`pipelines.bounded.driver.Driver` commits; what a crash leaves is said there.
 
 A job may run on other machines, outlive its driver, and run the same part twice at the same time.
 So no two writers ever have a name in common: each attempt of a driver has a folder, in it each
 writer a random name, and only what the job's own summary lists is moved out, by the driver that
-holds the lock. What a job goes on writing whose driver was killed is read by nobody, and removed.
+holds the lock. What the job of a killed driver goes on writing is read by nobody, and removed.
 
-What workers write and read (states, counts, quarantine, attempts) may lie elsewhere, in a folder
-or on one of Beam's file systems that all of them reach: FILES/STATE, STATE being the random name
-of the state directory. Manifest, intent and lock stay in a local folder of the driver's, whose
+What workers write and read (states, logs, counts, quarantine, attempts) may lie elsewhere, in a
+folder or on one of Beam's file systems that all of them reach: FILES/STATE, STATE being the random
+name of the state directory. Manifest, intent and lock stay in a local folder of the driver's, whose
 rename, fsync and flock are what a commit stands on; a lease on an object store would promise less.
 The two belong together: a state directory that is restored from a copy is refused where there are
 files of generations that it does not know. That no copy is used beside the original is the
@@ -42,28 +40,28 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 from mechanisms.randomness import SystemSource
-from pipelines.aggregation.keyed import new_key
+from pipelines.aggregation.table import new_key
 from pipelines.storage import files
 from pipelines.storage.files import AnyPath, Checkpoint
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest
+from pipelines.storage.output import StoredState
 from pipelines.storage.plans import StoredPlans
-from pipelines.storage.written import Held
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 
 #: Seconds between two looks at whether a lock is free.
 _LOOK = 0.05
 
-#: By folder, the names that drains give to what a commit may leave behind. Nothing else is removed.
+#: By folder, the names of what a commit may leave behind. Nothing else is removed.
 _LEFT_BEHIND = {
-    "": r"(MANIFEST|intent|published(-quarantine)?)\.json\.new(\.tmp)?|drain\.json\.tmp",
-    "plans": r"[0-9a-f]{64}\.(json|candidates)\.new(\.tmp)?",
+    "": r"(MANIFEST|intent|last_run|published(-quarantine)?)\.json\.new|drain\.json",
+    "plans": r"[0-9a-f]{64}\.(json|candidates)\.new",
 }
 _LEFT_BY_JOBS = {
     "states": r"-?\d+\.\d+\.\d+",
@@ -85,7 +83,7 @@ class StateFiles:
 
     root: AnyPath
 
-    def state(self, period: int, part: int, generation: int) -> AnyPath:
+    def snapshot(self, period: int, part: int, generation: int) -> AnyPath:
         """Return where a generation keeps the snapshot of a part of a budget period's state."""
         return self.root / "states" / f"{period}.{part}.{generation}"
 
@@ -93,11 +91,11 @@ class StateFiles:
         """Return where a generation keeps rows that such a part has taken."""
         return self.root / "logs" / f"{period}.{part}.{generation}"
 
-    def pieces(self, period: int, part: int, held: Held) -> Iterator[AnyPath]:
+    def state(self, period: int, part: int, stored: StoredState) -> Iterator[AnyPath]:
         """Yield the files of such a part."""
-        if held.snapshot is not None:
-            yield self.state(period, part, held.snapshot.generation)
-        for log in held.logs:
+        if stored.snapshot is not None:
+            yield self.snapshot(period, part, stored.snapshot.generation)
+        for log in stored.logs:
             yield self.log(period, part, log.generation)
 
     def page(self, page: int, generation: int) -> AnyPath:
@@ -122,10 +120,7 @@ class StateFiles:
     def place(self, attempt: str, written: Mapping[str, str]) -> None:
         """Move what an attempt has written, by folder and name, to where it counts.
 
-        Raises
-        ------
-        OSError
-            Not all is moved; the next attempt begins anew.
+        After an ``OSError`` not all is moved, and the next attempt begins anew.
         """
         folder = self.attempt(attempt)
         moves = []
@@ -136,32 +131,41 @@ class StateFiles:
 
     def named(self, manifest: Manifest) -> Iterator[AnyPath]:
         """Yield the files that a manifest names."""
-        for key, held in manifest.states.items():
-            yield from self.pieces(*key, held)
+        for key, stored in manifest.states.items():
+            yield from self.state(*key, stored)
         for page, generation in manifest.pages.items():
             yield self.page(page, generation)
         for entry in manifest.quarantine:
             yield self.quarantine(entry.generation)
+
+    def sync(self, manifest: Manifest) -> None:
+        """Make durable what a manifest names of its own generation."""
+        files.sync(p for p in self.named(manifest) if _generation(p) == manifest.generation)
 
     def collect(self, manifest: Manifest) -> None:
         """Remove what attempts have left, and the files that a manifest does not name.
 
         Raises
         ------
-        DrainError
+        AggregationError
             There are files of generations that the manifest does not know: it is an old copy.
         """
         named, left = set(self.named(manifest)), []
         for folder, pattern in _LEFT_BY_JOBS.items():
             left += [path for path in _ours(self.root / folder, pattern) if path not in named]
-        newest = max((int(path.name.rpartition(".")[2]) for path in left), default=0)
+        newest = max(map(_generation, left), default=0)
         if newest > manifest.generation + 1:
-            raise DrainError(
+            raise AggregationError(
                 f"{self.root} has files of generation {newest}, but the manifest only knows "
                 f"{manifest.generation}: it was restored from a copy, or there are two"
             )
         files.remove(left)
         files.remove_folder(self.root / "attempts")
+
+
+def _generation(path: AnyPath) -> int:
+    """Return the generation that wrote a job's file."""
+    return int(path.name.rpartition(".")[2])
 
 
 def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
@@ -171,7 +175,7 @@ def _ours(folder: AnyPath, pattern: str) -> list[AnyPath]:
 
 
 class StateDirectory:
-    """Where the embedded deployment keeps its state between drains.
+    """Where aggregation runs keep their state.
 
     Parameters
     ----------
@@ -181,14 +185,17 @@ class StateDirectory:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self.plans = StoredPlans(self.path / "plans")
+        self._manifest = self.path / "MANIFEST.json"
+        self._intent = self.path / "intent.json"
 
     @cached_property
     def files(self) -> StateFiles:
-        """Where the files are that the manifest names: what was said when it was made.
+        """The files that the manifest names, where it said when it was made.
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is no manifest.
         """
         return self._files(self.manifest())
@@ -201,39 +208,26 @@ class StateDirectory:
         """Return where a generation keeps what it rejected."""
         return self.files.quarantine(generation)
 
-    @property
-    def plans(self) -> StoredPlans:
-        """The plans that the directory has had."""
-        return StoredPlans(self.path / "plans")
-
-    @property
-    def _manifest(self) -> Path:
-        return self.path / "MANIFEST.json"
-
-    @property
-    def _intent(self) -> Path:
-        return self.path / "intent.json"
-
     @contextmanager
     def lock(self, wait: float = 0.0) -> Iterator[None]:
-        """Hold the directory against every other drain, in this process and in others.
+        """Hold the directory against every other run, in this process and in others.
 
         Parameters
         ----------
         wait : float
-            Seconds to wait for another drain.
+            Seconds to wait for another run.
 
         Raises
         ------
-        DrainError
-            Another drain holds it, or it cannot be made.
+        AggregationError
+            Another run holds it, or it cannot be made.
         """
         try:
             # Pseudonyms are in it: who else is to read it is for its owner to say.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise DrainError(f"{self.path}: {error.strerror}") from error
+            raise AggregationError(f"{self.path}: {error.strerror}") from error
         try:
             self._hold(descriptor, time.monotonic() + wait)
             yield
@@ -247,7 +241,7 @@ class StateDirectory:
                 return
             except BlockingIOError as error:
                 if time.monotonic() >= deadline:
-                    raise DrainError(f"another drain holds {self.path}") from error
+                    raise AggregationError(f"another run holds {self.path}") from error
             time.sleep(_LOOK)
 
     def manifest(self) -> Manifest:
@@ -255,13 +249,15 @@ class StateDirectory:
 
         Raises
         ------
-        DrainError
+        AggregationError
             Nothing is, or the manifest is damaged.
         """
         try:
             return Manifest.from_json(self._manifest.read_bytes())
         except FileNotFoundError as error:
-            raise DrainError(f"{self.path} holds no drain: there is no MANIFEST.json") from error
+            raise AggregationError(
+                f"{self.path} holds no run: there is no MANIFEST.json"
+            ) from error
 
     def open(self, elsewhere: str | None = None) -> Manifest:
         """Return what is committed, after removing what is not; make a new directory's first.
@@ -275,7 +271,7 @@ class StateDirectory:
 
         Raises
         ------
-        DrainError
+        AggregationError
             There is something but no manifest, the manifest is damaged, or it has its files
             elsewhere.
         """
@@ -288,7 +284,7 @@ class StateDirectory:
             files.replace(self._manifest, first.to_json())
         manifest = self.manifest()
         if elsewhere not in (None, manifest.files):
-            raise DrainError(
+            raise AggregationError(
                 f"{self.path} has its files in {manifest.files or 'itself'}, not in {elsewhere}: "
                 "where they are is said once, when a state directory is made"
             )
@@ -308,45 +304,89 @@ class StateDirectory:
         for name in ("plans", *_LEFT_BY_JOBS, "results.db"):
             path = self.path / name
             if any(path.iterdir()) if path.is_dir() else path.exists():
-                raise DrainError(
+                raise AggregationError(
                     f"{self.path} has {name} but MANIFEST.json is missing: it was lost, "
                     "or this is not a state directory"
                 )
 
     def intent(self, manifest: Manifest) -> Intent | None:
-        """Return what an interrupted drain had undertaken on top of ``manifest``, if any did."""
+        """Return what an interrupted run was to do on top of ``manifest``, if one was."""
         if not self._intent.exists():
             return None
         intent = Intent.from_json(self._intent.read_bytes())
         return intent if intent.generation == manifest.generation + 1 else None
 
-    def begin(self, intent: Intent, checkpoint: Checkpoint) -> None:
-        """Undertake an intent; from here on a restart does the same."""
+    def write_intent(self, intent: Intent, checkpoint: Checkpoint) -> None:
+        """Make an intent durable: from here on a restart does the same."""
         files.replace(self._intent, intent.to_json(), checkpoint)
-        checkpoint("begun")
 
-    def commit(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
-        """Commit a generation whose files are written: this is the moment at which it counts.
+    def write_manifest(self, manifest: Manifest, checkpoint: Checkpoint) -> None:
+        """Make a manifest durable, whose files are: this is the moment at which they count.
 
-        Raises
-        ------
-        OSError
-            The last commit is intact.
+        After an ``OSError`` the last commit is intact.
         """
-        made = self.files.named(manifest)
-        files.sync(path for path in made if self._is_of(path, manifest.generation))
-        checkpoint("synced")
         files.replace(self._manifest, manifest.to_json(), checkpoint)
-        checkpoint("committed")
 
     def collect(self, manifest: Manifest) -> None:
-        """Remove the files of drains that the manifest does not name, and no others."""
+        """Remove the files of runs that the manifest does not name, and no others."""
         for folder, pattern in _LEFT_BEHIND.items():
             files.remove(_ours(self.path / folder, pattern))
         self._files(manifest).collect(manifest)
         if self._intent.exists() and self.intent(manifest) is None:
             files.remove([self._intent])
 
-    @staticmethod
-    def _is_of(path: AnyPath, generation: int) -> bool:
-        return path.name.rpartition(".")[2] == str(generation)
+
+@dataclass(frozen=True)
+class LastRun:
+    """How the last run went, for those who watch: a note beside what is committed, no part of it.
+
+    The wall clock is in it, and so it is not in the manifest, which is a function of what was
+    aggregated. Nothing is decided by it; where it is lost, the next run writes it again.
+
+    Parameters
+    ----------
+    generation : int
+        The last one that was committed and projected.
+    looked : int
+        When the log was last aggregated to its end, or a run of it finished, ms of the wall clock.
+    finished : int or None
+        When that generation was, ms of the wall clock; None if by no run that left a note.
+    seconds : float or None
+        How long its run took, from its intent to the projection of its results.
+    """
+
+    FORMAT = 2
+    NAME = "last_run.json"
+
+    generation: int
+    looked: int
+    finished: int | None = None
+    seconds: float | None = None
+
+    @classmethod
+    def of(cls, state_dir: Path) -> LastRun | None:
+        """Return the note in a state directory; None if there is none.
+
+        Raises
+        ------
+        AggregationError
+            It cannot be read as one.
+        """
+        try:
+            content = (state_dir / cls.NAME).read_bytes()
+        except FileNotFoundError:
+            return None
+        value = files.load_document(content, cls.NAME, cls.FORMAT)
+        try:
+            return cls(value["generation"], value["looked"], value["finished"], value["seconds"])
+        except KeyError as error:
+            raise AggregationError(f"{cls.NAME} is damaged") from error
+
+    def leave(self, state_dir: Path) -> None:
+        """Leave the note in a state directory, or none where that is not possible.
+
+        What is committed is so without it: a full disk does not undo a run.
+        """
+        with suppress(OSError):
+            content = files.dump_document({"format": self.FORMAT, **asdict(self)})
+            files.replace(state_dir / self.NAME, content)

@@ -1,32 +1,34 @@
 """Files that outlive a crash: named only when whole, checked when read, synced before use.
 
-Everything that a drain leaves passes through here. What the driver writes lies in a folder: it is
-written beside its name and renamed, so that a name never stands for half a file. What workers
-write may lie in a folder or on another of Beam's file systems: :func:`create` makes it under a
-name that nobody else uses, and the driver moves what counts to its place. :func:`sync` makes a
-batch of files durable before a manifest refers to them. A binary file carries its kind, a version
-and the CRC-32 of its body, so that damage is an error and never an estimate.
+Everything that a run leaves on a disk passes through here. What the driver writes lies in a folder
+and is renamed to its name once it is whole and durable (:func:`replace`). What workers write lies
+in a folder or on another of Beam's file systems: :func:`create` makes it under a name that nobody
+else uses, and the driver moves what counts to its place. A binary file carries its kind, a version
+and the CRC-32 of its body; a JSON document carries the SHA-256 of its content. So damage is an
+error and never an estimate.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sotto.errors import DrainError, FormatError
+from sotto.errors import AggregationError, FormatError
 
 if TYPE_CHECKING:
     from pipelines.storage.beam_files import BeamPath
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-#: Told the name of a step just taken. Tests stop the process there.
+#: Called with the name of each step just taken. Tests stop the process there.
 Checkpoint: TypeAlias = Callable[[str], None]
 
 #: A file in a folder, or on another file system.
@@ -36,18 +38,13 @@ _HEAD = struct.Struct("<8sIIQ")
 _VERSION = 1
 
 
-class LostFileError(DrainError, FileNotFoundError):
+class LostFileError(AggregationError, FileNotFoundError):
     """A file that is committed is not there."""
 
 
 @contextmanager
 def committed(path: AnyPath) -> Iterator[None]:
-    """Refuse a committed file by its name where it is damaged or not there.
-
-    Raises
-    ------
-    FormatError, LostFileError
-    """
+    """Map what reading a committed file raises to errors that name the file and what to do."""
     try:
         yield
     except FileNotFoundError as error:
@@ -66,6 +63,7 @@ def place_of(text: str) -> AnyPath:
     """
     if "://" not in text:
         return Path(text).absolute()
+    # Importing Beam takes seconds, which who reads a local state directory does not spend.
     from pipelines.storage.beam_files import BeamPath
 
     found = BeamPath(text.rstrip("/"))
@@ -76,10 +74,7 @@ def place_of(text: str) -> AnyPath:
 def create(path: AnyPath, parts: Sequence[Buffer]) -> None:
     """Write a file that is not there yet; in a folder, durable only after :func:`sync`.
 
-    Raises
-    ------
-    OSError
-        What there is under ``path`` then may be less than all.
+    After an ``OSError`` the file may hold less than all.
     """
     if not isinstance(path, Path):
         path.create(parts)
@@ -89,26 +84,19 @@ def create(path: AnyPath, parts: Sequence[Buffer]) -> None:
             _write_all(file.fileno(), part)
 
 
-def write(path: Path, parts: Sequence[Buffer]) -> None:
-    """Write a file under a temporary name and rename it; durable only after :func:`sync`.
+def replace(path: Path, content: bytes, checkpoint: Checkpoint = lambda step: None) -> None:
+    """Write a file so that, when this returns, it is durable under its name.
 
-    Parameters
-    ----------
-    path : Path
-        Its directory exists. An older file of this name is replaced.
-    parts : sequence of bytes-like
-        Written one after another.
-
-    Raises
-    ------
-    OSError
-        Nothing of the new content is then visible under ``path``.
+    An older file of this name stands until the new one is durable, and after any ``OSError``.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(path.name + ".new")
     with open(temporary, "wb", buffering=0) as file:
-        for part in parts:
-            _write_all(file.fileno(), part)
+        _write_all(file.fileno(), content)
+        os.fsync(file.fileno())
+    checkpoint(f"{path.name} written")
     os.replace(temporary, path)
+    checkpoint(f"{path.name} renamed")
+    sync_directory(path.parent)
 
 
 def _write_all(descriptor: int, part: Buffer) -> None:
@@ -117,20 +105,16 @@ def _write_all(descriptor: int, part: Buffer) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def sealed(kind: bytes, body: Buffer) -> tuple[Buffer, Buffer]:
-    """Return what a binary file of a kind holds: its head with the checksum, and the body.
+def with_checksum(kind: bytes, body: Buffer) -> tuple[Buffer, Buffer]:
+    """Return the content of a binary file: a head with its kind, of 8 bytes at most, and the body.
 
-    Parameters
-    ----------
-    kind : bytes
-        At most 8 bytes that say what the body is.
-    body : bytes-like
+    :func:`load` reads it back.
     """
     return _HEAD.pack(kind, _VERSION, zlib.crc32(body), len(body)), body
 
 
 def load(path: AnyPath, kind: bytes) -> memoryview:
-    """Return the body of a file that is :func:`sealed`.
+    """Return the body of a file of :func:`with_checksum`.
 
     Raises
     ------
@@ -142,7 +126,7 @@ def load(path: AnyPath, kind: bytes) -> memoryview:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     path = Path(directory) / "example"
-    ...     create(path, sealed(b"example", b"body"))
+    ...     create(path, with_checksum(b"example", b"body"))
     ...     bytes(load(path, b"example"))
     b'body'
     """
@@ -158,19 +142,52 @@ def load(path: AnyPath, kind: bytes) -> memoryview:
     return body
 
 
-def move(moves: Sequence[tuple[AnyPath, AnyPath]]) -> None:
-    """Give files other names, each within its file system; nothing else has these names."""
-    local = [(one, other) for one, other in moves if isinstance(one, Path)]
-    for one, other in local:
-        os.replace(one, cast(Path, other))
-    if len(local) < len(moves):
-        from pipelines.storage import beam_files as beamfiles
+def dump_document(value: Mapping[str, object]) -> bytes:
+    """Return a JSON document as it is stored: equal documents, equal bytes.
 
-        beamfiles.move(cast("list[tuple[BeamPath, BeamPath]]", moves))
+    The key ``digest`` is added: the SHA-256, in hexadecimal, of the document without it.
+    """
+    digest = hashlib.sha256(_canonical(value)).hexdigest()
+    return _canonical({**value, "digest": digest}) + b"\n"
+
+
+def load_document(content: bytes, name: str, known: int) -> Any:
+    """Return a stored JSON document of a known format.
+
+    Raises
+    ------
+    AggregationError
+        It is not one, or a byte of it is not as :func:`dump_document` wrote it.
+
+    Examples
+    --------
+    >>> stored = dump_document({"format": 1, "clock": 5})
+    >>> load_document(stored, "example.json", 1)
+    {'clock': 5, 'format': 1}
+    >>> load_document(stored.replace(b"5", b"6", 1), "example.json", 1)
+    Traceback (most recent call last):
+    ...
+    sotto.errors.AggregationError: example.json is damaged: its digest does not match its content
+    """
+    try:
+        value = json.loads(content)
+        found = value["format"]
+        value.pop("digest", None)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise AggregationError(f"{name} is damaged: it is not the JSON of a document") from error
+    if found != known:
+        raise AggregationError(f"{name} has format {found}; this version reads {known}")
+    if dump_document(value) != content:
+        raise AggregationError(f"{name} is damaged: its digest does not match its content")
+    return value
+
+
+def _canonical(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def sync(paths: Iterable[AnyPath]) -> None:
-    """Make files durable, then the directories that name them; others than local ones are."""
+    """Make local files durable, then the directories that name them; others are when created."""
     directories = set()
     for path in paths:
         if isinstance(path, Path):
@@ -193,39 +210,53 @@ def _sync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
-def replace(path: Path, content: bytes, checkpoint: Checkpoint = lambda step: None) -> None:
-    """Write a file so that, when this returns, it is durable under its name.
+def move(moves: Iterable[tuple[AnyPath, AnyPath]]) -> None:
+    """Give files other names, each within its file system; nothing else has these names."""
+    remote = []
+    for source, target in moves:
+        if isinstance(source, Path) and isinstance(target, Path):
+            os.replace(source, target)
+        elif not isinstance(source, Path) and not isinstance(target, Path):
+            remote.append((source, target))
+    if remote:
+        from pipelines.storage import beam_files
 
-    Parameters
-    ----------
-    path : Path
-        An older file of this name stands until the new one is durable.
-    content : bytes
-        What is to be in it.
-    checkpoint : callable
-        Told of each step; tests stop the process there.
-    """
-    temporary = path.with_name(path.name + ".new")
-    write(temporary, (content,))
-    _sync(temporary, os.O_RDONLY)
-    checkpoint(f"{path.name} written")
-    os.replace(temporary, path)
-    checkpoint(f"{path.name} renamed")
-    sync_directory(path.parent)
+        beam_files.move(remote)
 
 
 def remove(paths: Iterable[AnyPath]) -> None:
-    """Remove files; one that is gone already is no error."""
-    other = []
+    """Remove files; a local one that is gone already is no error."""
+    remote = []
     for path in paths:
         if isinstance(path, Path):
             path.unlink(missing_ok=True)
         else:
-            other.append(path)
-    if other:
-        from pipelines.storage import beam_files as beamfiles
+            remote.append(path)
+    if remote:
+        from pipelines.storage import beam_files
 
-        beamfiles.remove(other)
+        beam_files.remove(remote)
+
+
+def total_size(paths: Iterable[AnyPath]) -> int:
+    """Return the bytes that files have together.
+
+    Raises
+    ------
+    FileNotFoundError
+        One is not there.
+    """
+    local, remote = 0, []
+    for path in paths:
+        if isinstance(path, Path):
+            local += path.stat().st_size
+        else:
+            remote.append(path)
+    if not remote:
+        return local
+    from pipelines.storage import beam_files
+
+    return local + beam_files.total_size(remote)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
@@ -250,24 +281,3 @@ def remove_folder(folder: AnyPath) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         folder.remove_folder()
-
-
-def total_size(paths: Iterable[AnyPath]) -> int:
-    """Return the bytes that files have together.
-
-    Raises
-    ------
-    FileNotFoundError
-        One is not there.
-    """
-    local, other = 0, []
-    for path in paths:
-        if isinstance(path, Path):
-            local += path.stat().st_size
-        else:
-            other.append(path)
-    if not other:
-        return local
-    from pipelines.storage import beam_files as beamfiles
-
-    return local + beamfiles.total_size(other)

@@ -1,18 +1,16 @@
-"""What a drain undertakes to take from the log, or a requeue from quarantine.
+"""What a commit takes: ranges of the log, or messages of quarantine.
 
-The intent is written before a drain begins and pins which bytes of the log the drain takes, so
-that a restart after a crash takes exactly those again, however far the log has grown since.
+The intent is made durable before a job begins, so that a restart after a crash takes exactly the
+same again, however far the log has grown since.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sotto.errors import DrainError
+from pipelines.storage.files import dump_document, load_document
 
 FORMAT = 3
 
@@ -70,7 +68,7 @@ class Intent:
     Parameters
     ----------
     generation : int
-        The one that the drain will commit.
+        The one that the run will commit.
     clock : int or None
         The latest append time, ms, in the ranges; None if no record has ever been taken.
     items : tuple of WorkItem
@@ -81,7 +79,7 @@ class Intent:
         If there is any, no ranges are taken, and the clock stays what it is.
     reports : int
         At most so many are taken, but for a single message that has more; it decides into how many
-        parts (:mod:`pipelines.aggregation.parts`) periods are cut of which reports come for the
+        parts (:mod:`pipelines.aggregation.decode`) periods are cut of which reports come for the
         first time.
     """
 
@@ -114,7 +112,7 @@ class Intent:
         }
         if self.requeue:
             value["requeue"] = self.requeue
-        return dump(value)
+        return dump_document(value)
 
     @classmethod
     def from_json(cls, content: bytes) -> Intent:
@@ -122,7 +120,7 @@ class Intent:
 
         Raises
         ------
-        DrainError
+        AggregationError
             It is not one, or of an unknown format.
 
         Examples
@@ -131,7 +129,7 @@ class Intent:
         >>> Intent.from_json(intent.to_json()) == intent
         True
         """
-        value = load(content, "intent.json", FORMAT)
+        value = load_document(content, "intent.json", FORMAT)
         items = tuple(WorkItem(*item) for item in value["items"])
         requeue = tuple(Requeue(*each) for each in value.get("requeue", ()))
         marks, reports = load_marks(value["marks"]), value["reports"]
@@ -146,47 +144,3 @@ def dump_marks(marks: Mapping[str, Mark]) -> dict[str, tuple[int, str]]:
 def load_marks(value: Mapping[str, tuple[int, str]]) -> dict[str, Mark]:
     """Return the marks that :func:`dump_marks` made JSON of."""
     return {lane: Mark(at, bytes.fromhex(header)) for lane, (at, header) in value.items()}
-
-
-def dump(value: Mapping[str, object]) -> bytes:
-    """Return a JSON document as it is stored: equal documents, equal bytes.
-
-    The key ``digest`` is added: the SHA-256, in hexadecimal, of the document without it.
-    """
-    digest = hashlib.sha256(_canonical(value)).hexdigest()
-    return _canonical({**value, "digest": digest}) + b"\n"
-
-
-def load(content: bytes, name: str, known: int) -> Any:
-    """Return a stored JSON document of a known format.
-
-    Raises
-    ------
-    DrainError
-        It is not one, or a byte of it is not as :func:`dump` wrote it.
-
-    Examples
-    --------
-    >>> stored = dump({"format": 1, "clock": 5})
-    >>> load(stored, "example.json", 1)
-    {'clock': 5, 'format': 1}
-    >>> load(stored.replace(b"5", b"6", 1), "example.json", 1)
-    Traceback (most recent call last):
-    ...
-    sotto.errors.DrainError: example.json is damaged: its digest does not match its content
-    """
-    try:
-        value = json.loads(content)
-        found = value["format"]
-        value.pop("digest", None)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DrainError(f"{name} is damaged: it is not the JSON of a document") from error
-    if found != known:
-        raise DrainError(f"{name} has format {found}; this version reads {known}")
-    if dump(value) != content:
-        raise DrainError(f"{name} is damaged: its digest does not match its content")
-    return value
-
-
-def _canonical(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

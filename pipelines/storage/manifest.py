@@ -2,12 +2,20 @@
 
 What the manifest does not name does not count. It is a frozen value; :func:`advance` is all that
 a commit decides: which states are dropped because their time is over, and which quarantine.
+
+Why a JSON file and not a transaction of SQLite: workers write files, on any file system that all
+of them reach, so placing, syncing and removing files would remain, as would the lock, which
+outlives a transaction. SQLite would replace :func:`pipelines.storage.files.replace` and the
+document's digest, some 50 lines. It would take from readers that they need no write access and
+never block a commit, from operators that a plain copy is whole, and from the tests that they stop
+a commit at each of its steps. The results' database cannot be the root either: it may be another
+server's, away when a run commits, and it can always be made again from the state.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -15,15 +23,18 @@ import numpy as np
 
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.parts import Parts, parts_for
-from pipelines.storage.intent import Intent, Mark, Requeue, dump, dump_marks, load, load_marks
-from pipelines.storage.written import Held, Tally, Written, numbers_of
+from pipelines.aggregation.decode import Parts, parts_for
+from pipelines.aggregation.step import Tally
+from pipelines.storage.files import dump_document, load_document
+from pipelines.storage.intent import Intent, Mark, Requeue, dump_marks, load_marks
+from pipelines.storage.output import JobOutput, StoredState
+from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.registry import Registry, names_of
+from sotto.plan.registry import Registry, check_unchanged, names_of
 
 FORMAT = 3
 
-#: Of so many last generations the lineage is kept.
+#: The lineage is kept of so many last generations.
 LINEAGE = 256
 
 
@@ -40,9 +51,9 @@ class Quarantined(NamedTuple):
     requeued: tuple[tuple[str, str, int], ...] = ()
 
     def with_requeued(self, requeue: Iterable[Requeue]) -> Quarantined:
-        """Return this with the marks of what a requeue takes of it."""
-        marks = ((r.reason, r.plan, r.rows) for r in requeue if r.generation == self.generation)
-        return self._replace(requeued=(*self.requeued, *marks))
+        """Return this with what a requeue takes of it."""
+        taken = ((r.reason, r.plan, r.rows) for r in requeue if r.generation == self.generation)
+        return self._replace(requeued=(*self.requeued, *taken))
 
 
 class Minimum(NamedTuple):
@@ -109,7 +120,7 @@ class Manifest:
     marks: Mapping[str, Mark] = field(default_factory=dict)
     plans: Mapping[str, str] = field(default_factory=dict)
     first_open: int | None = None
-    states: Mapping[tuple[int, int], Held] = field(default_factory=dict)
+    states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
     parts: Mapping[int, int] = field(default_factory=dict)
     pages: Mapping[int, int] = field(default_factory=dict)
     periods: Mapping[int, Totals] = field(default_factory=dict)
@@ -123,7 +134,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """Return the manifest as it is stored: the same manifest, the same bytes."""
-        return dump(
+        return dump_document(
             {
                 "format": FORMAT,
                 "state": self.state,
@@ -140,7 +151,7 @@ class Manifest:
                 ],
                 "parts": sorted(self.parts.items()),
                 "pages": sorted(self.pages.items()),
-                "periods": [[p, *numbers_of(totals)] for p, totals in sorted(self.periods.items())],
+                "periods": [[p, *totals.numbers] for p, totals in sorted(self.periods.items())],
                 "quarantine": [
                     [q.generation, q.clock, dict(q.rows), q.requeued] for q in self.quarantine
                 ],
@@ -159,10 +170,10 @@ class Manifest:
 
         Raises
         ------
-        DrainError
-            It is not one, of an unknown format, or damaged.
+        AggregationError
+            It is none of this format, or damaged.
         """
-        value = load(content, "MANIFEST.json", FORMAT)
+        value = load_document(content, "MANIFEST.json", FORMAT)
         return cls(
             state=value["state"],
             key=bytes.fromhex(value["key"]),
@@ -172,11 +183,16 @@ class Manifest:
             marks=load_marks(value["marks"]),
             plans=value["plans"],
             first_open=value["first_open"],
-            states={(period, part): Held.of(*rest) for period, part, *rest in value["states"]},
+            states={
+                (period, part): StoredState.of(*rest) for period, part, *rest in value["states"]
+            },
             parts=dict(value["parts"]),
             pages=dict(value["pages"]),
             periods={period: Totals(*rest) for period, *rest in value["periods"]},
-            quarantine=tuple(_quarantined(*entry) for entry in value["quarantine"]),
+            quarantine=tuple(
+                Quarantined(made, clock, rows, tuple((r, p, n) for r, p, n in requeued))
+                for made, clock, rows, requeued in value["quarantine"]
+            ),
             expired=value["expired"],
             lineage=tuple(value["lineage"]),
             tally=Tally(*value["tally"]),
@@ -201,7 +217,7 @@ class Manifest:
         named = replace(self, plans={**self.plans, **names_of(plans)})
         if not minima:
             return named
-        digest = _digested(self.lineage[-1], dump(minima))
+        digest = _digest(self.lineage[-1], dump_document(minima))
         return replace(
             named, minima={**self.minima, **minima}, lineage=(*self.lineage[:-1], digest)
         )
@@ -236,14 +252,7 @@ class Manifest:
         return stated
 
     def parts_of(self, intent: Intent, shards: int) -> Parts:
-        """Return into how many parts periods are cut by the generation that an intent makes.
-
-        Parameters
-        ----------
-        intent : Intent
-        shards : int
-            Of the plans.
-        """
+        """Return into how many parts an intent's generation cuts periods, of so many shards."""
         chains = [totals.chains for totals in self.audit().values()]
         return Parts(self.parts, parts_for([intent.reports, *chains], shards))
 
@@ -268,26 +277,35 @@ class Manifest:
         minimum = self.minima.get(plan)
         return plan in self.plans and (minimum is None or minimum.generation <= since)
 
+    def check_plans(self, registry: Registry) -> None:
+        """Refuse a registry that lacks or contradicts plans under which reports have been counted.
+
+        Raises
+        ------
+        PlanError
+            A plan has another fingerprint than before.
+        AggregationError
+            Plans are missing, and which.
+        """
+        check_unchanged(self.plans, registry.plans)
+        names = names_of(registry.plans)
+        missing = {found: name for found, name in self.plans.items() if found not in names}
+        if missing:
+            listed = ", ".join(f"{name} ({found})" for found, name in missing.items())
+            raise AggregationError(
+                f"reports have been counted under plans that are missing: {listed}; "
+                "give them with --plan"
+            )
+
     def audit(self) -> dict[int, Totals]:
         """Return the audit of every period, open and closed, summed over shards."""
         return _with_audits(self.periods, self.states)
 
 
-def _quarantined(
-    generation: int,
-    clock: int | None,
-    rows: Mapping[str, int],
-    requeued: Sequence[tuple[str, str, int]] = (),
-) -> Quarantined:
-    """Return an entry as it was before it was JSON."""
-    return Quarantined(generation, clock, rows, tuple((r, p, n) for r, p, n in requeued))
+class Terms(NamedTuple):
+    """What the plans in force say about time, ms, and the shards of the wire.
 
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What the plans in force say about time, ms.
-
-    Parameters
+    Attributes
     ----------
     period : int
         Length of a budget period.
@@ -296,7 +314,6 @@ class Terms:
     retention : int
         How long quarantine is kept: the shortest that any plan promises.
     shards : int
-        Of the wire.
     """
 
     period: int
@@ -311,26 +328,28 @@ class Terms:
         return cls(registry.period, registry.horizon, retention, registry.shards)
 
 
-def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) -> Manifest:
+def advance(manifest: Manifest, intent: Intent, output: JobOutput, terms: Terms) -> Manifest:
     """Return the manifest that commits what a job has written.
 
     Periods whose horizon the clock has passed are closed: their states are dropped, their
     audits kept. Quarantine files older than the retention are dropped, their numbers kept.
     Time here is the log's: append times, never the wall clock. What is requeued stays in
-    quarantine, with a mark.
+    quarantine, noted as taken.
     """
     generation, clock = intent.generation, intent.clock
-    states = {**manifest.states, **written.states}
+    states = {**manifest.states, **output.states}
     first_open = _first_open(manifest.first_open, clock, terms)
     closed = {
         key: held for key, held in states.items() if first_open is not None and key[0] < first_open
     }
     quarantine = tuple(entry.with_requeued(intent.requeue) for entry in manifest.quarantine)
-    if written.rejects:
-        quarantine = (*quarantine, Quarantined(generation, clock, dict(written.rejects)))
+    if output.rejects:
+        quarantine = (*quarantine, Quarantined(generation, clock, dict(output.rejects)))
     kept, removed = _expire(quarantine, clock, terms)
     parts = manifest.parts_of(intent, terms.shards)
     opened = {key: held for key, held in states.items() if key not in closed}
+    digest = _digest(manifest.lineage[-1] if manifest.lineage else "", intent.to_json())
+    requeued = [(each.reason, each.rows) for each in intent.requeue]
     return replace(
         manifest,
         generation=generation,
@@ -340,30 +359,32 @@ def advance(manifest: Manifest, intent: Intent, written: Written, terms: Terms) 
         first_open=first_open,
         states=opened,
         parts={period: parts.of(period) for period, _ in sorted(opened)},
-        pages={**manifest.pages, **dict.fromkeys(written.pages, generation)},
+        pages={**manifest.pages, **dict.fromkeys(output.pages, generation)},
         periods=_with_audits(manifest.periods, closed),
         quarantine=kept,
         expired=add_rows(manifest.expired, removed),
-        lineage=(*manifest.lineage, _digest(manifest, intent))[-LINEAGE:],
-        tally=manifest.tally.plus(written.tally),
-        requeued=_with_requeued(manifest.requeued, intent.requeue),
+        lineage=(*manifest.lineage, digest)[-LINEAGE:],
+        tally=manifest.tally.plus(output.tally),
+        requeued=_summed(manifest.requeued, requeued),
     )
 
 
-def _digest(manifest: Manifest, intent: Intent) -> str:
-    before = manifest.lineage[-1] if manifest.lineage else ""
-    return _digested(before, intent.to_json())
-
-
-def _digested(before: str, content: bytes) -> str:
+def _digest(before: str, content: bytes) -> str:
     return hashlib.sha256(before.encode() + content).hexdigest()[:32]
 
 
 def _first_open(before: int | None, clock: int | None, terms: Terms) -> int | None:
-    """Return the first period that is still open; it never falls."""
+    """Return the first budget period whose end plus horizon lies after the clock; it never falls.
+
+    Examples
+    --------
+    >>> terms = Terms(period=10, horizon=25, retention=100, shards=64)
+    >>> _first_open(None, 44, terms), _first_open(None, 45, terms), _first_open(3, 45, terms)
+    (1, 2, 3)
+    """
     if clock is None:
         return before
-    now = open_from(clock, terms)
+    now = (clock - terms.horizon) // terms.period
     return now if before is None else max(before, now)
 
 
@@ -386,55 +407,24 @@ def _expire(
     return tuple(kept), removed
 
 
-def open_from(clock: int, terms: Terms) -> int:
-    """Return the first budget period whose end plus horizon lies after ``clock``.
-
-    Examples
-    --------
-    >>> terms = Terms(period=10, horizon=25, retention=100, shards=64)
-    >>> open_from(44, terms), open_from(45, terms)
-    (1, 2)
-    """
-    return (clock - terms.horizon) // terms.period
-
-
 def add_rows(rows: Mapping[str, int], entries: Iterable[Quarantined]) -> dict[str, int]:
     """Return rows by reason with those of quarantine files added."""
-    total = dict(rows)
-    for entry in entries:
-        for reason, number in entry.rows.items():
-            total[reason] = total.get(reason, 0) + number
-    return total
+    return _summed(rows, [pair for entry in entries for pair in entry.rows.items()])
 
 
-def _with_requeued(rows: Mapping[str, int], requeue: Iterable[Requeue]) -> dict[str, int]:
-    """Return rows by reason with those of a requeue added."""
+def _summed(rows: Mapping[str, int], more: Iterable[tuple[str, int]]) -> dict[str, int]:
     total = dict(rows)
-    for each in requeue:
-        total[each.reason] = total.get(each.reason, 0) + each.rows
+    for reason, number in more:
+        total[reason] = total.get(reason, 0) + number
     return total
 
 
 def _with_audits(
-    periods: Mapping[int, Totals], states: Mapping[tuple[int, int], Held]
+    periods: Mapping[int, Totals], states: Mapping[tuple[int, int], StoredState]
 ) -> dict[int, Totals]:
     """Return the audits of periods with those of states added."""
     total = dict(periods)
     for (period, _), held in sorted(states.items()):
         before = total.get(period)
-        total[period] = held.totals if before is None else add_totals(before, held.totals)
+        total[period] = held.totals if before is None else before.plus(held.totals)
     return total
-
-
-def add_totals(one: Totals, other: Totals) -> Totals:
-    """Return the audit of two sets of pseudonyms that have none in common."""
-    return Totals(
-        pseudonyms=one.pseudonyms + other.pseudonyms,
-        over_budget=one.over_budget + other.over_budget,
-        equivocation=one.equivocation + other.equivocation,
-        chains=one.chains + other.chains,
-        accepted=one.accepted + other.accepted,
-        observed=one.observed + other.observed,
-        most_accepted=max(one.most_accepted, other.most_accepted),
-        most_observed=max(one.most_observed, other.most_observed),
-    )

@@ -1,6 +1,6 @@
 """The plans of a state directory, so that nobody has to give them again.
 
-Of every plan that a drain or a requeue was given, the directory keeps the last document and the
+Of every plan that a run or a requeue was given, the directory keeps the last document and the
 candidates of its string metrics. A plan's fingerprint leaves out its owner, dates, texts and
 ``minimum_reports``; so every file here has a digest over all that it holds, as the manifest has.
 """
@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.storage import files
-from pipelines.storage.intent import dump, load
-from sotto.errors import DrainError, PlanError
-from sotto.plan.compiled import CompiledPlan
+from pipelines.storage.files import dump_document, load_document
+from sotto.errors import AggregationError, PlanError
+from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.registry import Registry, check_unchanged, names_of
-from sotto.plan.serialization import canonical
 
 if TYPE_CHECKING:
-    from pipelines.estimation.rows import Candidates
+    from pipelines.aggregation.result_rows import Candidates
 
 FORMAT = 2
 
@@ -49,7 +48,7 @@ class StoredPlans:
 
         Raises
         ------
-        DrainError
+        AggregationError
             Its file is damaged.
         FileNotFoundError
             It is not kept.
@@ -62,7 +61,7 @@ class StoredPlans:
 
         Raises
         ------
-        DrainError
+        AggregationError
             A file is damaged.
         """
         return [self.load(path.stem) for path in sorted(self._folder.glob("*.json"))]
@@ -72,7 +71,7 @@ class StoredPlans:
 
         Raises
         ------
-        DrainError
+        AggregationError
             Their file is damaged.
         """
         path = self._candidates_path(fingerprint)
@@ -91,7 +90,7 @@ class StoredPlans:
         ------
         PlanError
             A version has another fingerprint than before, or the plans are not of one collector.
-        DrainError
+        AggregationError
             There is no plan at all, or a file is damaged.
         """
         kept = self.load_all()
@@ -99,7 +98,7 @@ class StoredPlans:
         given = {plan.fingerprint for plan in plans}
         whole = [*(plan for plan in kept if plan.fingerprint not in given), *plans]
         if not whole:
-            raise DrainError(f"{self._folder.parent} has no plans yet: give them with --plan")
+            raise AggregationError(f"{self._folder.parent} has no plans yet: give them with --plan")
         strings = {
             plan.fingerprint: {
                 **self.candidates(plan.fingerprint_hex),
@@ -128,7 +127,7 @@ class StoredPlans:
 
 
 def _replace(path: Path, document: Mapping[str, object]) -> None:
-    content = dump(document)
+    content = dump_document(document)
     if not path.exists() or path.read_bytes() != content:
         files.replace(path, content)
 
@@ -139,11 +138,11 @@ def _plan(content: bytes, path: Path) -> CompiledPlan:
     try:
         plan = CompiledPlan.from_json(canonical(document["plan"]))
     except (PlanError, KeyError) as error:
-        raise DrainError(
+        raise AggregationError(
             f"{path} holds no plan that can be used ({error}): {_WHAT_TO_DO}"
         ) from None
     if plan.fingerprint_hex != path.stem:
-        raise DrainError(
+        raise AggregationError(
             f"{path} holds the plan of another fingerprint, {plan.fingerprint_hex}: {_WHAT_TO_DO}"
         )
     return plan
@@ -157,6 +156,6 @@ def _strings(content: bytes, path: Path) -> Mapping[str, Sequence[str]]:
 
 def _document(content: bytes, path: Path) -> Any:
     try:
-        return load(content, str(path), FORMAT)
-    except DrainError as error:
-        raise DrainError(f"{error}: {_WHAT_TO_DO}") from None
+        return load_document(content, str(path), FORMAT)
+    except AggregationError as error:
+        raise AggregationError(f"{error}: {_WHAT_TO_DO}") from None

@@ -9,6 +9,9 @@ proportion to what came.
 
 Who was revoked by the budget of his time stays so, although a later plan raises it: a log has the
 budget under which its rows were taken, and they are stepped under that again.
+
+Log, little-endian: i64 budget, u32 number of plans, u32 number of blocks; the plans' fingerprints;
+the blocks' lengths, u64; the blocks (:mod:`pipelines.aggregation.rows`).
 """
 
 from __future__ import annotations
@@ -19,27 +22,143 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pipelines.aggregation.audit import totals
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.shard import Stepped, in_order, joined, step_rows
 from pipelines.aggregation.state import State
-from pipelines.aggregation.step import step
+from pipelines.aggregation.step import Stepped, in_order, joined, step, step_rows
 from pipelines.storage import files
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.files import Buffer
-from pipelines.storage.written import Held, Piece
+from pipelines.storage.output import StoredFile, StoredState
 from sotto.errors import FormatError, PlanError
 from sotto.plan.registry import Registry
 
 KIND = b"rowlog"
 #: Logs of fewer bytes are not made a snapshot of.
 SHORT = 1 << 16
-#: Otherwise they are once they have this part of the snapshot's bytes.
+#: Longer ones are once they have this part of the snapshot's bytes.
 PART = 4
 
 _HEAD = struct.Struct("<qII")
 _FINGERPRINT = 32
 _LENGTH = struct.Struct("<Q")
+
+
+class Taken(NamedTuple):
+    """What a state has taken, and the file that is to keep it.
+
+    Attributes
+    ----------
+    stepped : Stepped
+    stored : StoredState
+        What then keeps the state.
+    target : str
+        Folder and name of the file that is new.
+    content : sequence of bytes-like
+        What is to be in it.
+    """
+
+    stepped: Stepped
+    stored: StoredState
+    target: str
+    content: Sequence[Buffer]
+
+
+@dataclass(frozen=True)
+class StoredStates:
+    """The states of a state directory.
+
+    Parameters
+    ----------
+    files : StateFiles
+        Where they are.
+    registry : Registry
+    key : bytes
+        Key of the hashes inside new states.
+    """
+
+    files: StateFiles
+    registry: Registry
+    key: bytes
+
+    def read(self, period: int, part: int, stored: StoredState | None) -> State:
+        """Return a state; a new one where nothing is stored.
+
+        Raises
+        ------
+        FormatError
+            A file of it is damaged; which.
+        LostFileError
+            One is missing.
+        PlanError
+            It has rows of a plan that the registry does not have.
+        """
+        return self._read(period, part, stored)[0]
+
+    def step(
+        self, period: int, part: int, stored: StoredState | None, blocks: Iterable[bytes], made: int
+    ) -> Taken:
+        """Take packed rows into a state, as the generation ``made``, in whatever order they come.
+
+        Raises
+        ------
+        FormatError, LostFileError, PlanError
+            As :meth:`read` does.
+        """
+        state, logs = self._read(period, part, stored)
+        packed = list(blocks)
+        rows = tuple(in_order(packed))
+        stepped = step_rows(state, rows)
+        audited = totals(stepped.state)
+        snapshot, kept = (None, []) if stored is None else (stored.snapshot, [*stored.logs])
+        name = f"{period}.{part}.{made}"
+        logged = sum(log.size for log in kept) + sum(map(len, packed))
+        if logged > max(SHORT, 0 if snapshot is None else snapshot.size // PART):
+            content = stepped.state.to_bytes()
+            stored = StoredState(audited, StoredFile(made, len(content)))
+            return Taken(stepped, stored, f"states/{name}", [content])
+        content = _Log(self.registry.budget, rows).to_bytes(self.registry)
+        while kept and kept[-1].size < 2 * len(content) and logs[-1].budget == self.registry.budget:
+            rows = logs.pop().rows + rows
+            kept.pop()
+            content = _Log(self.registry.budget, rows).to_bytes(self.registry)
+        stored = StoredState(audited, snapshot, (*kept, StoredFile(made, len(content))))
+        return Taken(stepped, stored, f"logs/{name}", files.with_checksum(KIND, content))
+
+    def _read(self, period: int, part: int, stored: StoredState | None) -> tuple[State, list[_Log]]:
+        """Return a state and the logs that are part of it."""
+        if stored is None or stored.snapshot is None:
+            state = State(self.registry, part, period, self.key)
+        else:
+            state = self._snapshot(period, part, stored.snapshot)
+        logs = [] if stored is None else [self._log(period, part, log) for log in stored.logs]
+        for log in logs:
+            state.budget = log.budget
+            for rows in joined(log.rows):
+                step(state, rows)
+        state.budget = self.registry.budget
+        return state, logs
+
+    def _snapshot(self, period: int, part: int, stored: StoredFile) -> State:
+        path = self.files.snapshot(period, part, stored.generation)
+        with files.committed(path):
+            content = path.read_bytes()
+            _check_size(content, stored)
+            state = State.from_bytes(content, self.registry)
+            _check_place(state, period, part)
+        return state
+
+    def _log(self, period: int, part: int, stored: StoredFile) -> _Log:
+        path = self.files.log(period, part, stored.generation)
+        with files.committed(path):
+            content = files.load(path, KIND)
+            _check_size(content, stored)
+            log = _Log.from_bytes(content, self.registry)
+            for rows in log.rows:
+                _check_place(rows, period, part)
+        return log
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +194,7 @@ class _Log:
         return cls(budget, tuple(rows))
 
 
-def _translated(
-    fingerprints: Sequence[bytes], registry: Registry
-) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+def _translated(fingerprints: Iterable[bytes], registry: Registry) -> NDArray[np.uint16]:
     """Return the id in a registry of every metric of plans, numbered one after another."""
     first = {each.fingerprint: each.id for each in reversed(registry.metrics)}
     ids: list[int] = []
@@ -92,133 +209,13 @@ def _translated(
     return np.array(ids, dtype=np.uint16)
 
 
-class Taken(NamedTuple):
-    """What a state has taken, and the file that is to keep it.
-
-    Attributes
-    ----------
-    stepped : Stepped
-    held : Held
-        What the state is then kept in.
-    target : str
-        Folder and name of the file that is new.
-    content : sequence of bytes-like
-        What is to be in it.
-    """
-
-    stepped: Stepped
-    held: Held
-    target: str
-    content: Sequence[Buffer]
-
-
-@dataclass(frozen=True)
-class StoredStates:
-    """The states of a state directory.
-
-    Parameters
-    ----------
-    files : StateFiles
-        Where they are.
-    registry : Registry
-    key : bytes
-        Key of the hashes inside new states.
-    """
-
-    files: StateFiles
-    registry: Registry
-    key: bytes
-
-    def read(self, period: int, part: int, held: Held | None) -> State:
-        """Return a state; a new one where nothing is held.
-
-        Raises
-        ------
-        FormatError
-            A file of it is damaged; which.
-        LostFileError
-            One is missing.
-        PlanError
-            It has rows of a plan that the registry does not have.
-        """
-        return self._read(period, part, held)[0]
-
-    def step(
-        self, period: int, part: int, held: Held | None, blocks: Iterable[bytes], generation: int
-    ) -> Taken:
-        """Take packed rows into a state; what comes of it does not depend on the blocks' order.
-
-        Raises
-        ------
-        FormatError, LostFileError, PlanError
-            As :meth:`read` does.
-        """
-        state, logs = self._read(period, part, held)
-        packed = list(blocks)
-        rows = tuple(in_order(packed))
-        stepped = step_rows(state, rows)
-        totals = stepped.state.totals()
-        snapshot, before = (None, ()) if held is None else (held.snapshot, held.logs)
-        name = f"{period}.{part}.{generation}"
-        if self._is_long(snapshot, sum(log.size for log in before) + sum(map(len, packed))):
-            content = stepped.state.to_bytes()
-            held = Held(totals, Piece(generation, len(content)))
-            return Taken(stepped, held, f"states/{name}", [content])
-        content = _Log(self.registry.budget, rows).to_bytes(self.registry)
-        kept = list(before)
-        while kept and kept[-1].size < 2 * len(content) and logs[-1].budget == self.registry.budget:
-            rows = logs.pop().rows + rows
-            kept.pop()
-            content = _Log(self.registry.budget, rows).to_bytes(self.registry)
-        held = Held(totals, snapshot, (*kept, Piece(generation, len(content))))
-        return Taken(stepped, held, f"logs/{name}", files.sealed(KIND, content))
-
-    @staticmethod
-    def _is_long(snapshot: Piece | None, logged: int) -> bool:
-        """Tell whether logs of so many bytes are to be made a snapshot of."""
-        return logged > max(SHORT, 0 if snapshot is None else snapshot.size // PART)
-
-    def _read(self, period: int, part: int, held: Held | None) -> tuple[State, list[_Log]]:
-        """Return a state and the logs that are part of it."""
-        if held is None or held.snapshot is None:
-            state = State(self.registry, part, period, self.key)
-        else:
-            state = self._snapshot(period, part, held.snapshot)
-        logs = [] if held is None else [self._log(period, part, log) for log in held.logs]
-        for log in logs:
-            state.budget = log.budget
-            for rows in joined(log.rows):
-                step(state, rows)
-        state.budget = self.registry.budget
-        return state, logs
-
-    def _snapshot(self, period: int, part: int, piece: Piece) -> State:
-        path = self.files.state(period, part, piece.generation)
-        with files.committed(path):
-            content = path.read_bytes()
-            _check_size(content, piece)
-            state = State.from_bytes(content, self.registry)
-            _check_place(state, period, part)
-        return state
-
-    def _log(self, period: int, part: int, piece: Piece) -> _Log:
-        path = self.files.log(period, part, piece.generation)
-        with files.committed(path):
-            content = files.load(path, KIND)
-            _check_size(content, piece)
-            log = _Log.from_bytes(content, self.registry)
-            for rows in log.rows:
-                _check_place(rows, period, part)
-        return log
-
-
-def _check_size(content: bytes | memoryview, piece: Piece) -> None:
+def _check_size(content: bytes | memoryview, stored: StoredFile) -> None:
     """Refuse a sound file of another copy of a state directory, as far as that shows."""
-    if len(content) != piece.size:
-        raise FormatError(f"it has {len(content)} bytes, and {piece.size} were written")
+    if len(content) != stored.size:
+        raise FormatError(f"it has {len(content)} bytes, and {stored.size} were written")
 
 
 def _check_place(found: State | Rows, period: int, part: int) -> None:
-    """Refuse a sound file that bears the name of another."""
+    """Refuse a sound file that has the name of another."""
     if (found.period, found.shard) != (period, part):
         raise FormatError(f"it is of shard {found.shard}, period {found.period}")

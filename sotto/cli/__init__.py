@@ -7,12 +7,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 from typing import NoReturn
 
-from sotto.errors import SottoError
+from sotto.errors import ParameterError, SottoError
 
-#: Subcommands: modules of this package with ``HELP``, ``add_arguments(parser)`` and ``run(args)``.
+#: Subcommands: modules of this package with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)``
+#: and ``run(args)``.
 COMMANDS = (
     "plan",
     "replay",
@@ -34,6 +34,7 @@ _EXTRAS = {
     "pydantic": "plan",
     "kafka": "kafka",
     "prometheus_client": "exporter",
+    "matplotlib": "plots",
     "cryptography": "signatures",
 }
 
@@ -56,8 +57,10 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors look like all others of this command."""
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(2, f"sotto: error: {message}\n")
+        if not message.startswith("argument -"):
+            # Of an option's value its own line says enough.
+            self.print_usage(sys.stderr)
+        raise ParameterError(message.removeprefix("argument "))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments; what is not ours goes on to Beam, if the command does that."""
+    """Return the arguments; options that are not Sotto's go to Beam, if the command runs a job."""
     parser = _parser(given)
     parsed, rest = parser.parse_known_args(given)
     if "beam" in parsed:
@@ -106,17 +109,17 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = given[0] if given else ""
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
-        module = _module(name)
+        module = importlib.import_module(f"sotto.cli.{name}")
         command = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, formatter_class=layout
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            epilog=module.EXAMPLES,
+            formatter_class=layout,
         )
         command.set_defaults(run=module.run)
         module.add_arguments(command)
     return parser
-
-
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"sotto.cli.{name}")
 
 
 def _words(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Count the reports in a log, or in Kafka topics, and estimate from them.
 
-Everything there up to its end of now is taken, in bounded drains that are each committed whole:
+Everything there up to its end of now is taken, in bounded runs that are each committed whole:
 a process that is killed loses nothing and counts nothing twice when it is started again.
 Reports that are not acceptable go to quarantine, with a reason. State, counts and quarantine are
 in the state directory; estimates are in a SQL database, which can always be made again from it.
@@ -9,29 +9,27 @@ in the state directory; estimates are in a SQL database, which can always be mad
 from __future__ import annotations
 
 import argparse
-import logging
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import given, planfolder, publishing
+from sotto.cli import options
+from sotto.cli.plan_folder import PlanFolder
 from sotto.errors import BrokerError, ParameterError
-from sotto.kafka import client_logs as clientlogs
 
 if TYPE_CHECKING:
-    from pipelines.bounded.run import DrainResult, Progress
-    from pipelines.sources.base import Source
+    from pipelines.bounded.run import Progress, RunResult
+    from pipelines.sinks.kafka import Publish
+    from pipelines.sources.base import BoundedSource
 
 HELP = "count the reports in a log, or in Kafka topics, and estimate from them"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto aggregate --plan plan.yaml --log build/log --state build/state
-      drain the log; estimates are then in build/state/results.db
+      aggregate the log; estimates are then in build/state/results.db
   sotto aggregate --log build/log --state build/state --follow
       the plans that the state directory has been given; go on until interrupted
   sotto aggregate --plan v2.yaml --log build/log --state build/state
@@ -41,12 +39,12 @@ examples:
   sotto aggregate ... --as-of 2013-06-01
       only what had arrived by then
   sotto aggregate --plan v1.json --kafka localhost:9092 --topic reports-e1-p8 --state state --follow
-      drain a topic; with --broker client.json instead of --kafka, over TLS and with a name
+      aggregate a topic; with --broker client.json instead of --kafka, over TLS and with a name
 
   sotto aggregate ... --publish reports-estimates --follow
       publish what changes to a compacted topic, which sotto sink takes to other databases
 
-Offsets and counts are committed together, in one state directory, to which one drain at a time
+Offsets and counts are committed together, in one state directory, to which one run at a time
 writes.
 
 Jobs run in this process (Beam's FnApiRunner). Every option that is not one of these goes to Beam,
@@ -60,34 +58,29 @@ also behind --, and so another runner is chosen:
   sotto aggregate ... --state state --files gs://bucket/sotto --runner DataflowRunner ...
       with those files on one of Beam's file systems; manifest and results stay in --state
   sotto aggregate ... --max-reports 20000000
-      larger drains: each is a job, and an engine takes seconds to start one
+      larger runs: each is a job, and an engine takes seconds to start one
 
 docs/beam.md says more.
 
 What is published is committed before: where the topic cannot be reached, that is told, and tried
-again at the next drain.
+again at the next run.
 
-An interrupt (or SIGTERM) ends the command after the drain that is under way, a second one at
+An interrupt (or SIGTERM) ends the command after the run that is under way, a second one at
 once; neither loses anything.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto aggregate``."""
-    parser.epilog = _EXAMPLES
     parser.set_defaults(beam=[])
     add = parser.add_argument
-    given.add_plans(parser, "kept in the state directory from then on", required=False)
-    planfolder.add_argument(parser)
+    options.add_plans(parser, "kept in the state directory from then on", required=False)
+    options.add_plan_folder(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
-    given.add_broker(where)
-    add(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a topic of reports, by its full name; again for an older epoch still sent to",
+    options.add_broker(where)
+    options.add_topics(
+        parser, "a topic of reports, by its full name; again for an older epoch still sent to"
     )
     add(
         "--accept-loss",
@@ -101,50 +94,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder or URI (gs://, s3://, ...) of the files that jobs write, if not in --state",
     )
     add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
-    publishing.add_arguments(parser)
+    add("--publish", metavar="NAME", help="also to a topic of estimates, by its full name")
+    add(
+        "--publish-quarantine",
+        metavar="NAME",
+        help="what is rejected also to a topic of quarantine, by its full name",
+    )
+    add(
+        "--publish-broker",
+        type=Path,
+        metavar="FILE",
+        help="how to reach these topics' brokers (JSON); default: as those of the reports",
+    )
     add("--follow", action="store_true", help="go on with what comes, until interrupted")
-    add("--every", default="10s", metavar="DURATION", help="how often to look (default: 10s)")
-    add("--as-of", metavar="TIME", help="take only what was appended up to then")
+    add(
+        "--every",
+        type=options.duration,
+        default="10s",
+        metavar="DURATION",
+        help="how often to look (default: 10s)",
+    )
+    add(
+        "--as-of",
+        type=options.moment,
+        metavar="TIME",
+        help="take only what was appended up to then",
+    )
     add(
         "--max-reports",
         type=int,
         default=1_000_000,
         metavar="N",
-        help="reports in one drain at most, which bounds memory (default: 1000000)",
+        help="reports in one run at most, which bounds memory (default: 1000000)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto aggregate`` and return its exit status."""
-    from sotto.plan.durations import parse_duration
-
-    seconds = parse_duration(args.every) / 1000
-    as_of = None if args.as_of is None else _moment(args.as_of)
-    plans, candidates = given.plans_of(args.plan)
-    source, publish = _source(args), publishing.publish_of(args)
+    plans, candidates = options.plans_of(args.plan)
+    source, publish = _source(args), _publish(args)
     from pipelines.storage.directory import StateDirectory
 
     stored = StateDirectory(args.state).plans
-    folder = planfolder.PlanFolder(args.plans, stored, source.open, _warn)
+    folder = PlanFolder(args.plans, stored, source.open, options.warn)
     registry, _ = stored.with_given(folder.added_to(plans, candidates)[0], {})
-    given.tell_unsigned(registry.plans)
-    quiet_libraries()
-    from pipelines.aggregation.memory import keep_freed_memory
+    options.warn_unsigned(registry.plans)
+    options.quiet_libraries()
     from pipelines.beam.runners import Runner
-    from pipelines.bounded.run import drain
+    from pipelines.bounded.run import aggregate, keep_freed_memory
 
-    runner = Runner(tuple(args.beam), _tell)
-
+    runner = Runner(tuple(args.beam), _print_job)
     keep_freed_memory()
 
-    def once(progress: Progress) -> DrainResult:
+    def once(progress: Progress) -> RunResult:
         found, strings = folder.added_to(plans, candidates)
-        return drain(
+        return aggregate(
             source,
             args.state,
             found,
             args.database,
-            as_of=as_of,
+            as_of=args.as_of,
             max_reports=args.max_reports,
             progress=progress,
             candidates=strings,
@@ -154,77 +163,101 @@ def run(args: argparse.Namespace) -> int:
             stop=stopped.is_set,
         )
 
-    with stopping() as stopped:
+    with options.stopping() as stopped:
         if args.follow:
-            _follow(once, stopped, seconds, source.unit)
+            follow(once, stopped, args.every / 1000, source.unit)
             return 0
-        with bar(source.unit) as progress:
+        with options.progress_bar(source.unit, "aggregate") as progress:
             result = once(progress)
         print("\n".join(summary(result)), flush=True)
         if result.unpublished:
-            publishing.tell(result)
+            _print_unpublished(result)
             return 2
         return 130 if stopped.is_set() else 0
 
 
-def _tell(text: str) -> None:
+def _print_job(text: str) -> None:
     print(f"sotto: job: {text}", file=sys.stderr, flush=True)
 
 
-def _warn(text: str) -> None:
-    print(f"sotto: warning: {text}", file=sys.stderr, flush=True)
+def _print_unpublished(result: RunResult, what_now: str = "") -> None:
+    print(
+        f"sotto: error: generation {result.generation} is committed, but not published: "
+        f"{result.unpublished}{what_now}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
-def _source(args: argparse.Namespace) -> Source:
+def _source(args: argparse.Namespace) -> BoundedSource:
     """Return where the reports are."""
     if args.log is not None:
         if args.topic or args.accept_loss:
             raise ParameterError("--topic and --accept-loss go with --kafka or --broker")
-        from pipelines.sources.base import EmbeddedLog
+        from pipelines.sources.log import EmbeddedLog
 
         return EmbeddedLog(args.log)
-    if not args.topic:
-        raise ParameterError("--topic is missing: sotto topics list shows what there is")
-    from pipelines.sources.topic import KafkaTopics
-    from sotto.kafka.topics import ReportTopic
+    topics = options.topics_of(args.topic)
+    from pipelines.sources.kafka import KafkaTopics
 
-    broker = given.broker_of(args)
-    topics = [ReportTopic.parse(name) for name in args.topic]
-    return KafkaTopics(broker, topics, args.accept_loss)
+    return KafkaTopics(options.broker_of(args), topics, args.accept_loss)
 
 
-def _follow(
-    once: Callable[[Progress], DrainResult],
+def _publish(args: argparse.Namespace) -> Publish | None:
+    """Return the topics to publish to, if any is named."""
+    if args.publish is None and args.publish_quarantine is None:
+        if args.publish_broker is not None:
+            raise ParameterError("--publish-broker goes with --publish or --publish-quarantine")
+        return None
+    from pipelines.sinks.kafka import EstimatesTopic, QuarantineTopic, Several
+    from sotto.kafka.brokers import Broker
+    from sotto.kafka.topics import SinkTopic
+
+    file = args.publish_broker or args.broker
+    if file is None and args.kafka is None:
+        raise ParameterError("--publish-broker is missing: where is the topic to publish to?")
+    broker = Broker(args.kafka) if file is None else Broker.from_file(file)
+    ways: list[Publish] = []
+    if args.publish is not None:
+        ways.append(EstimatesTopic(broker, SinkTopic.parse(args.publish)))
+    if args.publish_quarantine is not None:
+        ways.append(QuarantineTopic(broker, SinkTopic.parse(args.publish_quarantine)))
+    return Several(ways)
+
+
+def follow(
+    once: Callable[[Progress], RunResult],
     stopped: threading.Event,
     seconds: float,
     unit: str = "bytes",
 ) -> None:
-    from pipelines.sinks.results import ProjectionError
+    """Run again and again, so many seconds apart, until ``stopped`` is set."""
+    from pipelines.sinks.sql import ProjectionError
 
     ahead: tuple[str, ...] = ()
     begun = False
     while not stopped.is_set():
         try:
-            with bar(unit) as progress:
+            with options.progress_bar(unit, "aggregate") as progress:
                 result = once(progress)
             begun = True
         except (ProjectionError, BrokerError) as error:
-            # What keeps a broker from being used at the start is for a person to put right.
+            # A broker that cannot be used at the start is for a person to put right.
             if isinstance(error, BrokerError) and not begun:
                 raise
-            print(f"sotto: error: {error}; it is tried again", file=sys.stderr, flush=True)
+            print(f"sotto: error: {error}; trying again", file=sys.stderr, flush=True)
             stopped.wait(seconds)
             continue
-        if result.drains or result.ahead != ahead:
+        if result.runs or result.ahead != ahead:
             ahead = result.ahead
             print("\n".join(summary(result)), flush=True)
         if result.unpublished:
-            publishing.tell(result, "; it is tried again")
+            _print_unpublished(result, "; trying again")
         stopped.wait(seconds)
 
 
-def summary(result: DrainResult) -> list[str]:
-    """Return what draining came to, in lines."""
+def summary(result: RunResult) -> list[str]:
+    """Return what aggregating came to, in lines."""
     tally = result.tally
     rate = tally.reports / result.seconds if result.seconds else 0.0
     size = f"{result.size / 1e6:,.1f} MB"
@@ -232,81 +265,27 @@ def summary(result: DrainResult) -> list[str]:
         size = f"{result.size:,} {result.unit}"
     lines = [
         f"generation {result.generation}: {tally.reports:,} reports, {size}, "
-        f"{result.drains} drains, {result.seconds:.1f} s, {rate:,.0f} reports a second",
+        f"{result.runs} runs, {result.seconds:.1f} s, {rate:,.0f} reports a second",
     ]
     left = [
-        f"lane {lane} has records from the future, which are left, with all that follow them"
-        for lane in result.ahead
+        f"partition {name} has records from the future, which are left, with all that follow"
+        for name in result.ahead
     ]
     where = " in the log" if result.unit == "bytes" else ""
-    if not result.drains:
+    if not result.runs:
         return [f"generation {result.generation}: nothing new{where}", *left]
     return [*lines, *fates(result), *left]
 
 
-def fates(result: DrainResult) -> list[str]:
+def fates(result: RunResult) -> list[str]:
     """Return what became of the reports taken, in lines."""
     tally = result.tally
     numbers = {
         "counted": tally.counted,
-        "superseded by a newer rung": tally.superseded,
+        "superseded by a newer level": tally.superseded,
         "duplicates": tally.duplicates,
         "in quarantine": sum(result.rejects.values()),
         **{f"  {reason}": number for reason, number in result.rejects.items()},
         "pseudonyms revoked": tally.revoked,
     }
     return [f"{number:>15,}  {what}" for what, number in numbers.items()]
-
-
-def _moment(text: str) -> int:
-    from sotto.cli.recordings import milliseconds
-
-    time = milliseconds(text)
-    if not isinstance(time, int):
-        raise ParameterError(f"--as-of {text!r} must be a time such as 2013-06-01T12:00Z")
-    return time
-
-
-def quiet_libraries() -> None:
-    """Keep notices of Beam and kafka-python off the terminal; the command says what fails."""
-    logging.basicConfig(level=logging.ERROR)
-    clientlogs.quiet()
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-
-
-@contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """Let the first interrupt or SIGTERM set an event and the next one end the process."""
-    stopped = threading.Event()
-
-    def stop(number: int, frame: object) -> None:
-        stopped.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def bar(unit: str, what: str = "aggregate") -> Iterator[Progress]:
-    """Show on standard error, if that is a terminal, how much is taken."""
-    from tqdm import tqdm
-
-    with tqdm(
-        unit="B" if unit == "bytes" else f" {unit}",
-        unit_scale=True,
-        desc=what,
-        disable=None,
-        file=sys.stderr,
-        leave=False,
-    ) as shown:
-
-        def show(taken: int, total: int) -> None:
-            shown.total = total
-            shown.update(taken - shown.n)
-
-        yield show

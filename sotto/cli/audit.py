@@ -3,7 +3,7 @@
 Claimed is the nominal amount, certified the exact worst case, computed again from the thresholds
 that the sampler compares its random words with. Attacked is a lower bound: two inputs are told
 apart from whole chains that the sampler draws with the operating system's randomness, by somebody
-who knows the mechanism and the public coins and sees every rung. A fair secret bit decides which
+who knows the mechanism and the public coins and sees every level. A fair secret bit decides which
 input a chain hides; the best distinguishing event is found on a fifth of the chains, and its right
 guesses among the others are bounded by the limit of Clopper and Pearson. Three pairs of inputs are
 attacked: the one of the largest certified loss, one that a search found suspicious, one at random.
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 HELP = "compare what mechanisms claim, are certified at, and lose to an attack"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto audit
       every mechanism of the library, and the claims of papers, in some 15 seconds
   sotto audit --mechanism grr,oue --epsilon 0.5,1,2
       two of them, as chains up to each of these amounts
   sotto audit plan.yaml
-      what each metric really costs: a report at each rung, a period, a lifetime
+      what each metric really costs: a report at each level, a period, a lifetime
   sotto audit plan.yaml --attack --json
       the same, every metric attacked, for a program to read
 
@@ -47,7 +47,6 @@ of them is wrong has a chance of one in a million.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto audit``."""
-    parser.epilog = _EXAMPLES
     parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
     parser.add_argument(
         "--attack",
@@ -113,7 +112,7 @@ def _read(path: Path) -> CompiledPlan:
         from sotto.plan.compiled import CompiledPlan
 
         return CompiledPlan.from_json(path.read_bytes())
-    from sotto.plan.collection import load_plan
+    from sotto.plan.compile import load_plan
 
     return load_plan(path).compile()
 

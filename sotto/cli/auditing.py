@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True)
 class CaseLine:
-    """A release that is no ladder, with its attack and whether that is above what is true."""
+    """A release with its attack, and whether that is above what is true."""
 
     case: Case
     attack: Attack | None
@@ -54,25 +54,25 @@ class LibraryAudit:
     """All that ``sotto audit`` says without a plan."""
 
     lines: tuple[Line, ...]
-    beside: tuple[CaseLine, ...]
+    others: tuple[CaseLine, ...]
     published: tuple[CaseLine, ...]
     attacker: Attacker | None
 
     @property
     def status(self) -> int:
         """The exit status: 1 if a mechanism does not keep its word."""
-        broken = any(case.broken for case in (*self.beside, *self.published))
+        broken = any(case.broken for case in (*self.others, *self.published))
         return int(broken or any(line.problems for line in self.lines))
 
     def text(self) -> list[str]:
         """Return the audit as tables."""
-        from sotto.cli.tables import table
+        from sotto.cli.format import table
 
         out = ["The library, each mechanism a chain at half of the amount and at all of it:", ""]
         head = ["mechanism", "source", "claimed", "certified", "attacked", "verdict"]
         out += table(head, map(_row, self.lines))
         for title, cases in (
-            ("Beside ladders:", self.beside),
+            ("What no plan can name:", self.others),
             ("Claims of papers, and of what breaks their conditions:", self.published),
         ):
             if cases:
@@ -94,7 +94,7 @@ class LibraryAudit:
                 }
                 for line in self.lines
             ],
-            "beside": [_case_document(line) for line in self.beside],
+            "others": [_case_document(line) for line in self.others],
             "published": [_case_document(line) for line in self.published],
             "status": self.status,
         }
@@ -114,9 +114,8 @@ def audit_library(
     ParameterError
         A mechanism is unknown, or an amount none that it can have.
     """
-    from mechanisms.audit.beside import beside
-    from mechanisms.audit.claims import LIBRARY, examine, ladder_to
-    from mechanisms.audit.published import published
+    from mechanisms.audit.claims import LIBRARY, examine, ladder_to, others
+    from mechanisms.papers.claims import published
 
     known = [claim.name for claim in LIBRARY]
     for name in names or ():
@@ -128,21 +127,21 @@ def audit_library(
         if names is None or claim.name in names
         for amount in amounts or (_MORE if claim.name in _SHOWN_AT_MORE else _AMOUNTS)
     ]
-    others = [] if names else [*beside(), *published()]
-    checks, lines = len(work) + len(others), []
+    apart = [] if names else others()
+    cases = [] if names else [*apart, *published()]
+    checks, lines, found_cases = len(work) + len(cases), [], []
     for number, (claim, amount) in enumerate(work, start=1):
         progress(f"{claim.name} at {amount:g}: {number} of {checks}")
         ladder = ladder_to(amount)
         found = examine(claim.build(ladder), attacker=attacker)
         said = _parameters(claim, ladder[-1])
         lines.append(Line(claim, said, found, tuple(found.problems(checks))))
-    cases = []
-    for number, case in enumerate(others, start=len(work) + 1):
+    for number, case in enumerate(cases, start=len(work) + 1):
         progress(f"{case.name}: {number} of {checks}")
-        cases.append(_case_line(case, attacker, checks))
+        found_cases.append(_case_line(case, attacker, checks))
     progress("")
-    apart = len(beside()) if others else 0
-    return LibraryAudit(tuple(lines), tuple(cases[:apart]), tuple(cases[apart:]), attacker)
+    ours, theirs = found_cases[: len(apart)], found_cases[len(apart) :]
+    return LibraryAudit(tuple(lines), tuple(ours), tuple(theirs), attacker)
 
 
 def _case_line(case: Case, attacker: Attacker | None, checks: int) -> CaseLine:

@@ -31,19 +31,19 @@ class MetricAudit:
     Parameters
     ----------
     metric : CompiledMetric
-    rungs : tuple of Finding
-        Of chains up to each rung, a permanent response included, which is not sent.
+    levels : tuple of Finding
+        Of chains up to each level, a permanent response included, which is not sent.
     problems : tuple of str
     """
 
     metric: CompiledMetric
-    rungs: tuple[Finding, ...]
+    levels: tuple[Finding, ...]
     problems: tuple[str, ...]
 
     @property
     def chain(self) -> int:
         """All reports of one value."""
-        return self.rungs[self.metric.sent - 1].certified
+        return self.levels[self.metric.sent - 1].certified
 
     @property
     def period(self) -> int:
@@ -53,7 +53,7 @@ class MetricAudit:
     @property
     def permanent(self) -> int:
         """What a constant metric costs once, instead of in every period; 0 for others."""
-        return self.rungs[-1].certified if self.metric.kind == "constant" else 0
+        return self.levels[-1].certified if self.metric.kind == "constant" else 0
 
 
 @dataclass(frozen=True)
@@ -104,22 +104,22 @@ class PlanAudit:
 
     def text(self) -> list[str]:
         """Return the audit as tables."""
-        from sotto.cli.tables import table
+        from sotto.cli.format import table
 
         plan = self.plan
-        head = ["metric", "mechanism", "rung", "claimed", "certified", "attacked", "verdict"]
-        rungs = [row for metric in self.metrics for row in _rung_rows(metric)]
+        head = ["metric", "mechanism", "level", "claimed", "certified", "attacked", "verdict"]
+        levels = [row for metric in self.metrics for row in _level_rows(metric)]
         if self.attacker is None:
-            rungs = [[*row[:5], row[6]] for row in rungs]
+            levels = [[*row[:5], row[6]] for row in levels]
             del head[5]
         costs = ["metric", "a value", "values a period", "a period", "a lifetime"]
         return [
             f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
             f"fingerprint {plan.fingerprint_hex}",
             "",
-            "A value, released up to each rung:",
+            "A value, released up to each level:",
             "",
-            *table(head, rungs),
+            *table(head, levels),
             "",
             "A device:",
             "",
@@ -205,17 +205,17 @@ def audit_plan(plan: CompiledPlan, attacker: Attacker | None, progress: Progress
 def _audit(metric: CompiledMetric, attacker: Attacker | None, checks: int) -> MetricAudit:
     from mechanisms.audit.claims import examine
 
-    rungs = tuple(
+    levels = tuple(
         examine(metric.mechanism, level + 1, attacker if level == metric.sent - 1 else None)
         for level in range(len(metric.ladder))
     )
-    problems = [problem for rung in rungs for problem in rung.problems(checks)]
-    return MetricAudit(metric, rungs, tuple(dict.fromkeys(problems)))
+    problems = [problem for level in levels for problem in level.problems(checks)]
+    return MetricAudit(metric, levels, tuple(dict.fromkeys(problems)))
 
 
-def _rung_rows(audit: MetricAudit) -> list[list[str]]:
+def _level_rows(audit: MetricAudit) -> list[list[str]]:
     metric, rows = audit.metric, []
-    for level, found in enumerate(audit.rungs):
+    for level, found in enumerate(audit.levels):
         first, kept = level == 0, level >= metric.sent
         rows.append(
             [
@@ -235,9 +235,9 @@ def _document(audit: MetricAudit) -> dict[str, object]:
     return {
         "metric": audit.metric.name,
         "mechanism": audit.metric.mechanism.name,
-        "rungs": [
+        "levels": [
             {**finding_document(found), "sent": level < audit.metric.sent}
-            for level, found in enumerate(audit.rungs)
+            for level, found in enumerate(audit.levels)
         ],
         "value": audit.chain / MICRO,
         "values_a_period": audit.metric.limit,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sotto.cli import options
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     from sotto.design.metric import Goal
     from sotto.design.panels import Terms
     from sotto.design.questions import Question
-    from sotto.plan.compiled import CompiledPlan
+    from sotto.design.spending import Budget
 
 HELP = "plan a collection: users, precision, ladder, budget, mechanism"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto design --type category --domain 50 --ladder 0.5,1,2 --width 0.01
-      how many users an interval of one percentage point takes at each rung
+      how many users an interval of one percentage point takes at each level
   sotto design --type number --range 0 5000 --epsilon 1 --users 20000 --plot mean.svg
       what 20,000 users tell of a mean, and a chart of it
   sotto design plan.yaml --users 100000
@@ -41,6 +42,7 @@ Widths, errors and floors are in the unit of the value; shares are parts of one.
 """
 #: The equations of so many candidates fit into memory.
 MAX_CANDIDATES = 10_000
+_WEEK = 7 * 86_400_000
 #: Options that only a question without a plan has.
 _SINGLE = (
     *("epsilon", "ladder", "mechanism", "domain", "range", "dimensions", "bits", "hashes"),
@@ -50,7 +52,6 @@ _SINGLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto design``."""
-    parser.epilog = _EXAMPLES
     parser.add_argument("plan", nargs="?", type=Path, help="a plan (YAML), or a compiled one")
     parser.add_argument("--metric", metavar="NAME", help="of the plan, only this one")
     goal = parser.add_argument_group("what is wanted")
@@ -62,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     goal.add_argument("--confidence", type=float, default=0.95, help="default 0.95")
     goal.add_argument(
         "--panels",
+        type=_panels,
+        default=(),
         metavar="N,...",
         help="trade users and years: what if a device answers in one period of N",
     )
@@ -73,21 +76,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     single = parser.add_argument_group("a question without a plan")
     single.add_argument("--type", metavar="TYPE", help="category, number, string, survey, ...")
-    single.add_argument("--epsilon", type=float, metavar="E", help="the only or last rung")
-    single.add_argument("--ladder", metavar="E,...", help="all rungs, weakest first")
+    single.add_argument("--epsilon", type=float, metavar="E", help="the only or last level")
+    single.add_argument(
+        "--ladder", type=options.numbers, default=[], metavar="E,...", help="all, weakest first"
+    )
     single.add_argument("--mechanism", metavar="NAME", help="default: the chooser's")
-    single.add_argument("--domain", type=int, metavar="M", help="symbols, points or items")
+    for name, metavar, help in (
+        ("domain", "M", "symbols, points or items"),
+        ("dimensions", "D", "of a vector"),
+        ("bits", "N", "of a string's filter; default 128"),
+        ("hashes", "N", "default 2"),
+        ("cohorts", "N", "default 16"),
+    ):
+        single.add_argument(f"--{name}", type=int, metavar=metavar, help=help)
     single.add_argument(
         "--range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="of a number; default 0 1"
     )
-    single.add_argument("--dimensions", type=int, metavar="D", help="of a vector")
-    single.add_argument("--bits", type=int, help="of a string's filter; default 128")
-    single.add_argument("--hashes", type=int, help="default 2")
-    single.add_argument("--cohorts", type=int, help="default 16")
     single.add_argument("--missing", action="store_true", help="a value can be missing")
-    single.add_argument("--values", type=int, default=1, metavar="N", help="a period; default 1")
     single.add_argument(
-        "--period", metavar="DURATION", help="budget period, for --panels; default 7d"
+        "--values", type=options.whole(1), default=1, metavar="N", help="a period; default 1"
+    )
+    single.add_argument(
+        "--period",
+        type=options.duration,
+        metavar="DURATION",
+        help="budget period, for --panels; default 7d",
     )
     single.add_argument("--period-ceiling", type=float, metavar="E", help="epsilon a period")
     single.add_argument("--lifetime", type=float, metavar="E", help="epsilon ever spent")
@@ -95,9 +108,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
+def _panels(text: str) -> tuple[int, ...]:
+    from sotto.plan.checks import MAX_PANEL
+
+    parts = text.split(",")
+    if not all(part.isdecimal() and 1 <= int(part) <= MAX_PANEL for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be whole numbers in [1, {MAX_PANEL}] with commas between them"
+        )
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto design`` and return its exit status."""
-    from sotto.cli import designing
+    from sotto.cli import design_report
     from sotto.design.metric import design
     from sotto.design.panels import in_panels
 
@@ -105,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
     questions, budget = _of_plan(args) if args.plan is not None else _of_options(args)
     goal, refused = _goal(args), {}
-    panels, terms = _panels(args), _terms(args, budget)
+    panels, terms = args.panels, _terms(args, budget)
     answers = []
     for question in questions:
         try:
@@ -119,43 +143,23 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         if len(questions) > 1:
             raise ParameterError("--plot is of one metric: name it with --metric")
-        args.plot.write_text(designing.plotted(answers[0]), encoding="utf-8")
-    printed = designing.json_lines if args.json else designing.lines
+        design_report.plot(answers[0], args.plot)
+    printed = design_report.json_lines if args.json else design_report.lines
     print("\n".join(printed(answers, refused, budget)))
     return 0
 
 
-def _panels(args: argparse.Namespace) -> tuple[int, ...]:
-    from sotto.plan.checks import MAX_PANEL
-
-    if args.panels is None:
-        return ()
-    parts = args.panels.split(",")
-    if not all(part.isdecimal() and 1 <= int(part) <= MAX_PANEL for part in parts):
-        raise ParameterError(
-            f"--panels must be whole numbers in [1, {MAX_PANEL}] with commas between, not "
-            f"{args.panels!r}"
-        )
-    return tuple(dict.fromkeys(map(int, parts)))
-
-
-def _terms(args: argparse.Namespace, budget: dict[str, object]) -> Terms:
+def _terms(args: argparse.Namespace, budget: Budget) -> Terms:
     """Return what panels are traded against: of a plan its own period, else ``--period``."""
     from sotto.design.panels import Terms
-    from sotto.plan.durations import parse_duration
 
     if args.period is not None and args.plan is not None:
         raise ParameterError("a plan says its own period: leave --period out")
-    length = budget["period_length"]
-    period = parse_duration(args.period or "7d") if length is None else length
-    recurring, lifetime, permanent = (budget[k] for k in ("recurring", "lifetime", "permanent"))
-    assert isinstance(period, int)
-    assert isinstance(recurring, int)
-    assert isinstance(permanent, int)
+    period = budget.period_length or (_WEEK if args.period is None else args.period)
     if period < 1:
-        raise ParameterError(f"--period {args.period} must be a duration above 0")
-    ceiling = lifetime - permanent if isinstance(lifetime, int) else None
-    return Terms(period, recurring, ceiling)
+        raise ParameterError("--period must be above 0")
+    ceiling = None if budget.lifetime is None else budget.lifetime - budget.permanent
+    return Terms(period, budget.recurring, ceiling)
 
 
 def _goal(args: argparse.Namespace) -> Goal:
@@ -170,50 +174,38 @@ def _goal(args: argparse.Namespace) -> Goal:
     return Goal("width", None, args.confidence)
 
 
-def _of_plan(args: argparse.Namespace) -> tuple[list[Question], dict[str, object]]:
+def _of_plan(args: argparse.Namespace) -> tuple[list[Question], Budget]:
     from sotto.design.questions import question_of_metric
-    from sotto.design.spending import lifetime_of
+    from sotto.design.spending import Budget, lifetime_of
 
     if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
         raise ParameterError("a plan says its own types, ladders and ceilings: leave options out")
-    plan, candidates = _read(args.plan)
+    plan, candidates, _ = options.load(args.plan)
     metrics = plan.metrics if args.metric is None else (plan.metric(args.metric),)
     questions = []
     for metric in metrics:
         own = candidates.get(metric.name, ())
         assumed = _assumed(args, metric.type, own)
         questions.append(question_of_metric(plan, metric, assumed))
-    return questions, {
-        "period": plan.cost,
-        "period_ceiling": plan.ceilings.period,
-        "lifetime": plan.ceilings.lifetime,
-        "permanent": plan.permanent,
-        "periods": lifetime_of(plan).periods,
-        "period_length": plan.period,
-        "recurring": plan.recurring,
-    }
+    return questions, Budget(
+        plan.cost,
+        plan.ceilings.period,
+        plan.ceilings.lifetime,
+        plan.permanent,
+        lifetime_of(plan).periods,
+        plan.period,
+        plan.recurring,
+    )
 
 
-def _read(path: Path) -> tuple[CompiledPlan, dict[str, tuple[str, ...]]]:
-    if path.suffix == ".json":
-        from sotto.plan.compiled import CompiledPlan
-
-        return CompiledPlan.from_json(path.read_bytes()), {}
-    from sotto.plan.collection import load_plan
-
-    plan = load_plan(path)
-    return plan.compile(), dict(plan.candidates)
-
-
-def _of_options(args: argparse.Namespace) -> tuple[list[Question], dict[str, object]]:
+def _of_options(args: argparse.Namespace) -> tuple[list[Question], Budget]:
     from mechanisms.exact import MICRO
     from sotto.design.questions import affordable, question_of
+    from sotto.design.spending import Budget
 
     names = {"domain": "domain_size", "dimensions": "dimensions", "bits": "bits"}
     names |= {"hashes": "hashes", "cohorts": "cohorts"}
     given = {to: getattr(args, name) for name, to in names.items() if getattr(args, name)}
-    if args.values < 1:
-        raise ParameterError(f"--values must be at least 1, not {args.values}")
     low, high = _range(args.range)
     question = question_of(
         args.type,
@@ -224,29 +216,23 @@ def _of_options(args: argparse.Namespace) -> tuple[list[Question], dict[str, obj
         scale=high - low if args.type in ("number", "ordinal", "vector") else 1.0,
         limit=args.values,
     )
-    ceilings = {
-        name: None if value is None else round(value * MICRO)
-        for name, value in (("period", args.period_ceiling), ("lifetime", args.lifetime))
-    }
-    return [question], {
-        "period": question.cost,
-        "period_ceiling": ceilings["period"],
-        "lifetime": ceilings["lifetime"],
-        "permanent": 0,
-        "periods": affordable(question, ceilings["period"], ceilings["lifetime"]),
-        "period_length": None,
-        "recurring": 0 if question.constant else question.cost,
-    }
+    ceiling, lifetime = (
+        None if value is None else round(value * MICRO)
+        for value in (args.period_ceiling, args.lifetime)
+    )
+    periods = affordable(question, ceiling, lifetime)
+    recurring = 0 if question.constant else question.cost
+    return [question], Budget(question.cost, ceiling, lifetime, 0, periods, None, recurring)
 
 
 def _ladder(args: argparse.Namespace) -> list[int]:
     from mechanisms.exact import to_micro
 
-    amounts = _numbers("--ladder", args.ladder) if args.ladder else []
+    amounts = list(args.ladder)
     if args.epsilon is not None and (not amounts or amounts[-1] < args.epsilon):
         amounts.append(args.epsilon)
     elif args.epsilon is not None and amounts[-1] > args.epsilon:
-        raise ParameterError(f"--epsilon {args.epsilon:g} is below the last rung, {amounts[-1]:g}")
+        raise ParameterError(f"--epsilon {args.epsilon:g} is below the last level, {amounts[-1]:g}")
     if not amounts:
         raise ParameterError("give the epsilons: --ladder 0.5,1,2 or --epsilon 1")
     return [to_micro(amount) for amount in amounts]
@@ -257,15 +243,6 @@ def _range(ends: list[float] | None) -> tuple[float, float]:
     if not -math.inf < low < high < math.inf:
         raise ParameterError(f"--range must be LOW HIGH with LOW below HIGH, not {low:g} {high:g}")
     return low, high
-
-
-def _numbers(option: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError(
-            f"{option} must be numbers with commas between, not {text!r}"
-        ) from None
 
 
 def _assumed(args: argparse.Namespace, kind: str, own: tuple[str, ...]) -> Assumed:

@@ -24,11 +24,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from sotto.errors import ParameterError
+from sotto.cli.format import aligned
+from sotto.cli.options import moment
 
 HELP = "print the estimates that an aggregator has made"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto estimates --state build/state
   sotto estimates --state build/state --metric carrier --window 2013-06-01
@@ -43,12 +44,13 @@ _HEADS = ("", "estimate", "95 % interval", "shown", "floor", "reports", "method"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto estimates``."""
-    parser.epilog = _EXAMPLES
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--state", type=Path, metavar="DIR", help="of sotto aggregate")
     place.add_argument("--database", metavar="URL", help="of sotto aggregate, where it has its own")
     parser.add_argument("--metric", metavar="NAME", help="only this one")
-    parser.add_argument("--window", metavar="TIME", help="only windows that contain this time")
+    parser.add_argument(
+        "--window", type=moment, metavar="TIME", help="only windows that contain this time"
+    )
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
     parser.add_argument(
         "--all",
@@ -59,11 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto estimates`` and return its exit status."""
-    from pipelines.sinks.results import Results, of_state
+    from pipelines.sinks.sql import Results, of_state
 
-    at = None if args.window is None else _moment(args.window)
     with Results(args.database or of_state(args.state), create=False) as results:
-        rows = results.estimates(args.metric, at)
+        rows = results.estimates(args.metric, args.window)
     if args.format == "json":
         json.dump(rows, sys.stdout, indent=1)
         print()
@@ -118,7 +119,8 @@ def _block(rows: Sequence[Row]) -> list[str]:
     cells = [_HEADS, *map(_cells, rows)]
     if not any(method for *_, method in cells[1:]):
         cells = [most[:-1] for most in cells]
-    return _aligned(cells)
+    right = [column > 0 for column in range(len(cells[0]))]
+    return [f"  {line}" for line in aligned(cells, right)]
 
 
 def _title(row: Row) -> str:
@@ -153,32 +155,11 @@ def _day(time: object) -> str:
         return f"{time} ms"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  "
-        + "  ".join(
-            cell.rjust(width) if number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def _write_csv(rows: Sequence[Row]) -> None:
-    from pipelines.sinks.results import ESTIMATES
+    from pipelines.sinks.tables import ESTIMATES
 
     writer = csv.DictWriter(sys.stdout, ESTIMATES.columns.keys(), lineterminator="\n")
     writer.writeheader()
     for row in rows:
         lists = {name: json.dumps(value) for name, value in row.items() if isinstance(value, list)}
         writer.writerow({**row, **lists})
-
-
-def _moment(text: str) -> int:
-    from sotto.cli.recordings import milliseconds
-
-    time = milliseconds(text)
-    if not isinstance(time, int):
-        raise ParameterError(f"--window {text!r} must be a time such as 2013-06-01T12:00Z")
-    return time

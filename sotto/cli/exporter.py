@@ -28,15 +28,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import given
+from sotto.cli import options
 from sotto.errors import ParameterError
 from sotto.kafka import client_logs as clientlogs
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from pipelines.exporter.documents import WatchedDocuments
-    from pipelines.exporter.lag import Watched, WatchedStream
+    from pipelines.exporter.lag import Watched, WatchedDocuments, WatchedStream
     from sotto.kafka.brokers import Broker
     from sotto.kafka.topics import ReportTopic
     from sotto.plan.registry import Registry
@@ -45,12 +44,12 @@ HELP = "serve the job's health and estimates to Prometheus"
 
 PORT = 9469
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto exporter --state build/state --log build/log
       http://127.0.0.1:9469/metrics, until interrupted
   sotto exporter --state build/state --kafka localhost:9092 --topic reports-e1-p8
-      of a job that drains a topic
+      of a job that aggregates a topic
   sotto exporter --state build/state --database postgresql+psycopg://localhost/sotto
       where the job has a database of its own
   sotto exporter --database postgresql+psycopg://localhost/sotto --plan plan.yaml \\
@@ -63,36 +62,45 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto exporter``."""
-    parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--state", type=Path, metavar="DIR", help="of sotto aggregate")
     add("--database", metavar="URL", help="default: results.db in the state directory (SQLite)")
     lag = "of sotto aggregate, for the lag"
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--log", type=Path, metavar="DIR", help=lag)
-    given.add_broker(where, help=(lag, lag))
-    add("--topic", action="append", default=[], metavar="NAME", help="of sotto aggregate")
+    options.add_broker(where, help=(lag, lag))
+    options.add_topics(parser, "of sotto aggregate")
     add(
         "--plan",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="of a streaming job, for what its plans allow; drains leave theirs in --state",
+        help="of a streaming job, for what its plans allow; runs leave theirs in --state",
     )
     add("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1")
-    add("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 for any free one")
+    add(
+        "--port",
+        type=options.whole(0, 65535),
+        default=PORT,
+        metavar="N",
+        help=f"default: {PORT}; 0 for any free one",
+    )
     add(
         "--max-series",
-        type=int,
+        type=options.whole(0),
         default=2000,
         metavar="N",
         help="series of estimates at most, four an estimate (default: 2000)",
     )
-    add("--fresh", default="5s", metavar="DURATION", help="how long a reading serves (default: 5s)")
-    add(
-        "--deadline", default="5s", metavar="DURATION", help="how long a scrape waits (default: 5s)"
-    )
+    for name, what in (("fresh", "a reading serves"), ("deadline", "a scrape waits")):
+        add(
+            f"--{name}",
+            type=options.duration,
+            default="5s",
+            metavar="DURATION",
+            help=f"how long {what} (default: 5s)",
+        )
     add("--once", action="store_true", help="print the metrics and exit")
 
 
@@ -114,27 +122,23 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
 
     from pipelines.exporter.database import Database
     from pipelines.exporter.health import Health, Readers
-    from pipelines.sinks.results import of_state
-    from sotto.plan.durations import parse_duration
+    from pipelines.sinks.sql import of_state
 
     if args.state is None and args.database is None:
         raise ParameterError("--state or --database must say what the job's is")
-    if args.max_series < 0:
-        raise ParameterError(f"--max-series {args.max_series} must be at least 0")
-    if not 0 <= args.port < 65536:
-        raise ParameterError(f"--port {args.port} must be from 0 to 65535")
     database = Database(args.database or of_state(args.state), args.max_series)
     readers = Readers(args.state, database, *_watched(args), _registry_of(args.plan))
-    fresh, deadline = (parse_duration(text) / 1000 for text in (args.fresh, args.deadline))
     registry = CollectorRegistry()
-    registry.register(Health(readers.readings, fresh, None if args.once else deadline))
+    registry.register(
+        Health(readers.readings, args.fresh / 1000, None if args.once else args.deadline / 1000)
+    )
     return registry
 
 
 def _registry_of(paths: list[Path]) -> Registry | None:
     from sotto.plan.registry import Registry
 
-    return Registry(given.plans_of(paths)[0]) if paths else None
+    return Registry(options.plans_of(paths)[0]) if paths else None
 
 
 def _watched(
@@ -149,20 +153,17 @@ def _watched(
         return WatchedLog(args.log), None
     if not args.topic:
         return None, None
-    from pipelines.sources.topic import KafkaTopics
-    from sotto.kafka.topics import ReportTopic
+    from pipelines.sources.kafka import KafkaTopics
 
-    broker = given.broker_of(args)
-    topics = [ReportTopic.parse(name) for name in args.topic]
+    broker, topics = options.broker_of(args), options.topics_of(args.topic)
     if args.state is None:
         return _streaming(broker, topics)
     return WatchedTopics(KafkaTopics(broker, topics)), None
 
 
 def _streaming(broker: Broker, topics: list[ReportTopic]) -> tuple[WatchedStream, WatchedDocuments]:
-    from pipelines.exporter.documents import WatchedDocuments
-    from pipelines.exporter.lag import WatchedStream
-    from sotto.kafka.sinktopics import SinkTopic
+    from pipelines.exporter.lag import WatchedDocuments, WatchedStream
+    from sotto.kafka.topics import SinkTopic
 
     if len({topic.name for topic in topics}) != 1:
         raise ParameterError("--topic must be epochs of one name")

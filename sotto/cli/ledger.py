@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clientsdk.wording import day, minute
-from sotto.cli.tables import table
+from sotto.cli.format import table
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from clientsdk.ledger import Ledger, LedgerPeriod
-    from pipelines.aggregation.ledger import PseudonymLedger
+    from pipelines.storage.ledger import PseudonymLedger
 
 HELP = "show what a device or a pseudonym has spent"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto ledger app/telemetry.db
       consent, ceilings, what each budget period cost, and what is still to be released
@@ -32,7 +32,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto ledger``."""
-    parser.epilog = _EXAMPLES
     parser.add_argument("device", nargs="?", type=Path, help="a device's state file")
     parser.add_argument(
         "--state-dir", type=Path, metavar="DIR", help="where an aggregator keeps its state"
@@ -46,9 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto ledger`` and return its exit status."""
     if args.device is not None and args.state_dir is None and args.pseudonym is None:
-        lines = device_lines(args.device, full=args.full)
+        from clientsdk.ledger import read_file
+
+        lines = device_lines(read_file(args.device), args.full)
     elif args.device is None and args.state_dir is not None and args.pseudonym is not None:
-        lines = pseudonym_lines(args.state_dir, args.pseudonym, full=args.full)
+        lines = pseudonym_lines(args.state_dir, args.pseudonym, args.full)
     else:
         raise ParameterError("give a device's file, or both --state-dir and --pseudonym")
     for line in lines:
@@ -56,14 +57,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def device_lines(path: Path, *, full: bool = False) -> list[str]:
-    """Return what the ledger in a device's file says, ids in full or their first 8 digits."""
-    from clientsdk.ledger import read_file
-
-    return _summary(read_file(path), full)
-
-
-def _summary(ledger: Ledger, full: bool) -> list[str]:
+def device_lines(ledger: Ledger, full: bool) -> list[str]:
+    """Return what a device's ledger says, ids in full or their first 8 digits."""
     lines = [
         f"collector {ledger.collector}, consent {ledger.consent}",
         f"epsilon a period: at most {_epsilon(ledger.ceilings.period)}",
@@ -95,7 +90,7 @@ def _summary(ledger: Ledger, full: bool) -> list[str]:
         *lines,
         "",
         *table(
-            ("chain", "metric", "recorded", "rungs sent", "spent", "reserved", "next release"),
+            ("chain", "metric", "recorded", "levels sent", "spent", "reserved", "next release"),
             [
                 (
                     _id(chain.chain, full),
@@ -139,9 +134,9 @@ def _permanent(ledger: Ledger) -> list[str]:
     )
 
 
-def pseudonym_lines(state_dir: Path, pseudonym: str, *, full: bool = False) -> list[str]:
+def pseudonym_lines(state_dir: Path, pseudonym: str, full: bool) -> list[str]:
     """Return what an aggregator has of a pseudonym, ids in full or their first 8 digits."""
-    from pipelines.aggregation.ledger import pseudonym_ledger
+    from pipelines.storage.ledger import pseudonym_ledger
 
     lines: list[str] = []
     for found in pseudonym_ledger(state_dir, pseudonym):
@@ -158,7 +153,7 @@ def _counted(found: PseudonymLedger, full: bool) -> list[str]:
         *([f"revoked: {found.revoked}; nothing of it counts"] if found.revoked else []),
         "",
         *table(
-            ("chain", "plan", "metric", "recorded", "rung counted", "epsilon", "payloads a rung"),
+            ("chain", "plan", "metric", "recorded", "level counted", "epsilon", "payloads a level"),
             [
                 (
                     _id(chain.chain, full),

@@ -13,7 +13,11 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from sotto.cli.tables import table
+from sotto.cli import options
+from sotto.cli.format import table
+from sotto.errors import ParameterError
+from sotto.plan.checks import amount
+from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
 HELP = "check a collection plan, compile it, or write a typed module for apps"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto plan check plan.yaml
       what is collected, by which mechanism, and what it costs against the ceilings
@@ -42,6 +46,8 @@ examples:
 """
 
 
+#: Of how many reports the detection floors in a plan's description are.
+REPORTS = 10_000
 #: How parameters are said whose names do not follow a number well.
 _PARAMETERS = {
     "domain_size": "{} symbols",
@@ -55,56 +61,61 @@ _PARAMETERS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto plan``."""
-    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    check = actions.add_parser(
-        "check",
-        help="print what a plan collects and what it costs",
-        description="Refuse a plan that cannot be honoured; otherwise print what it means.",
-    )
-    check.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
-    _add_levels(check)
-    check.set_defaults(action=_check)
-    compile_ = actions.add_parser(
-        "compile",
-        help="write the JSON that devices and aggregators read",
-        description="Compile a plan to canonical JSON and print its fingerprint.",
-    )
-    compile_.add_argument("plan", type=Path, help="a plan (YAML)")
-    compile_.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="where to write; the plan's name with .json if left out",
-    )
-    _add_levels(compile_)
-    compile_.set_defaults(action=_compile)
-    fingerprint = actions.add_parser(
-        "fingerprint",
-        help="print the fingerprint that an app pins",
-        description="Print what names the plan on the wire, for Client(..., expect=...).",
-    )
-    fingerprint.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
-    fingerprint.set_defaults(action=_fingerprint)
-    generate = actions.add_parser(
-        "generate",
-        help="write a Python module with a typed attribute for each metric",
-        description="Write a Python module for apps: the compiled plan, and its metrics, typed.",
-    )
-    generate.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
-    generate.add_argument(
-        "-o", "--output", metavar="FILE", help="where to write; standard output if left out"
-    )
-    generate.set_defaults(action=_generate)
+    written = "where to write; {} if left out, standard output for -"
+    for action, help, description, output in (
+        (
+            _check,
+            "print what a plan collects and what it costs",
+            "Refuse a plan that cannot be honoured; otherwise print what it means.",
+            None,
+        ),
+        (
+            _compile,
+            "write the JSON that devices and aggregators read",
+            "Compile a plan to canonical JSON and print its fingerprint.",
+            "the plan's name with .json",
+        ),
+        (
+            _fingerprint,
+            "print the fingerprint that an app pins",
+            "Print what names the plan on the wire, for Client(..., expect=...).",
+            None,
+        ),
+        (
+            _generate,
+            "write a Python module with a typed attribute for each metric",
+            "Write a Python module for apps: the compiled plan, and its metrics, typed.",
+            "standard output",
+        ),
+    ):
+        name = action.__name__.removeprefix("_")
+        command = actions.add_parser(name, help=help, description=description)
+        command.set_defaults(action=action)
+        command.add_argument("plan", type=Path, help="a plan (YAML), or a compiled one (.json)")
+        if output is not None:
+            command.add_argument("-o", "--output", metavar="FILE", help=written.format(output))
+        if action in (_check, _compile):
+            _add_warnings(command)
 
 
-def _add_levels(parser: argparse.ArgumentParser) -> None:
-    levels = parser.add_argument_group("what is warned of, on standard error")
-    add = levels.add_argument
-    add("--warn-value", type=float, default=4.0, metavar="E", help="epsilon a value; default 4")
-    add("--warn-day", type=float, default=8.0, metavar="E", help="of a period's day; default 8")
-    add("--warn-years", type=float, default=2.0, metavar="Y", help="of the lifetime; default 2")
-    add("--strict", action="store_true", help="exit with status 1 if there is a warning")
+def _add_warnings(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is warned of, on standard error")
+    for name, default, metavar, what in (
+        ("value", 4.0, "E", "epsilon a value"),
+        ("day", 8.0, "E", "epsilon of a period, for each of its days"),
+        ("years", 2.0, "Y", "years that the lifetime's ceiling lasts"),
+    ):
+        group.add_argument(
+            f"--warn-{name}",
+            type=options.above_zero,
+            default=default,
+            metavar=metavar,
+            help=f"{what}; default {default:g}",
+        )
+    group.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if there is a warning"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,81 +125,59 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    plan, chosen = _loaded(args.plan)
-    for line in _report(plan, chosen):
-        print(line)
+    plan, _, chosen = options.load(args.plan)
+    print("\n".join(_report(plan, chosen)))
     return _warned(plan, args)
 
 
 def _warned(plan: CompiledPlan, args: argparse.Namespace) -> int:
-    """Say what of a plan is much; return the exit status."""
+    """Warn of what a plan asks much of; return the exit status."""
     from sotto.cli import linking
+    from sotto.clocks import now_ms
     from sotto.design.spending import Levels, warnings
-    from sotto.log.writer import now_ms
 
     found = warnings(plan, Levels(args.warn_value, args.warn_day, args.warn_years), now_ms())
     found += linking.warnings(plan.metrics)
     sys.stdout.flush()
     for line in found:
-        print(f"sotto: warning: {line}", file=sys.stderr)
+        options.warn(line)
     return int(bool(found) and args.strict)
 
 
 def _compile(args: argparse.Namespace) -> int:
-    from sotto.errors import ParameterError
-    from sotto.plan.collection import load_plan
+    from sotto.plan.compile import load_plan
 
-    compiled = load_plan(args.plan).compile()
-    data = compiled.to_json()
-    if args.output == "-":
-        sys.stdout.buffer.write(data)
-        print(compiled.fingerprint_hex, file=sys.stderr)
-        return _warned(compiled, args)
-    output = Path(args.output) if args.output else args.plan.with_suffix(".json")
-    if output.resolve() == args.plan.resolve():
-        raise ParameterError(f"{output} is the plan itself: name another file with -o")
-    _write_whole(output, data)
-    print(compiled.fingerprint_hex)
-    return _warned(compiled, args)
+    plan = load_plan(args.plan).compile()
+    output = args.output or args.plan.with_suffix(".json")
+    _write(args.plan, output, plan.to_json())
+    print(plan.fingerprint_hex, file=sys.stderr if output == "-" else sys.stdout)
+    return _warned(plan, args)
 
 
 def _fingerprint(args: argparse.Namespace) -> int:
-    plan, _ = _loaded(args.plan)
-    print(plan.fingerprint_hex)
+    print(options.load(args.plan).plan.fingerprint_hex)
     return 0
 
 
 def _generate(args: argparse.Namespace) -> int:
-    from sotto.cli.generating import module_text
-    from sotto.errors import ParameterError
+    from sotto.plan.generate import module_text
 
-    plan, _ = _loaded(args.plan)
-    text = module_text(plan)
-    if args.output in (None, "-"):
-        sys.stdout.buffer.write(text.encode("utf-8"))
-        return 0
-    output = Path(args.output)
-    if output.resolve() == args.plan.resolve():
-        raise ParameterError(f"{output} is the plan itself: name another file with -o")
-    _write_whole(output, text.encode("utf-8"))
-    print(plan.fingerprint_hex)
+    plan = options.load(args.plan).plan
+    output = args.output or "-"
+    _write(args.plan, output, module_text(plan).encode("utf-8"))
+    if output != "-":
+        print(plan.fingerprint_hex)
     return 0
 
 
-def _loaded(path: Path) -> tuple[CompiledPlan, dict[str, str]]:
-    """Return a plan, compiled or not, and why its mechanisms were chosen."""
-    from sotto.plan.compiled import CompiledPlan
-
-    if path.suffix == ".json":
-        return CompiledPlan.from_json(path.read_bytes()), {}
-    from sotto.plan.collection import load_plan
-
-    loaded = load_plan(path)
-    return loaded.compile(), dict(loaded.chosen)
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that nobody ever sees half of it."""
+def _write(plan: Path, output: str | Path, data: bytes) -> None:
+    """Write a file so that nobody ever sees half of it; ``-`` is standard output."""
+    if output == "-":
+        sys.stdout.buffer.write(data)
+        return
+    path = Path(output)
+    if path.resolve() == plan.resolve():
+        raise ParameterError(f"{path} is the plan itself: name another file with -o")
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_bytes(data)
@@ -198,8 +187,7 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
-    from sotto.cli.wording import least_reports, told
-    from sotto.log.writer import now_ms
+    from sotto.clocks import now_ms
 
     lines = [
         f"plan {plan.plan}, version {plan.version}, of collector {plan.collector}",
@@ -209,8 +197,8 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         *table(["metric", "type", "mechanism", "payload", "window"], map(_about, plan.metrics)),
         "",
         *table(
-            ["metric", "rung", "sent after", "nominal", "certified", "a lie counts"],
-            (row for metric in plan.metrics for row in _rungs(metric)),
+            ["metric", "level", "sent after", "nominal", "certified", "a lie counts"],
+            (row for metric in plan.metrics for row in _levels(metric)),
         ),
         "",
         *table(["metric", "a report", "reports a period", "a period"], _costs(plan)),
@@ -218,7 +206,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         *_ceilings(plan),
         _authentication(plan),
         "",
-        *least_reports(plan),
+        *_least_reports(plan),
         "",
         "Amounts are epsilon; 'certified' is the exact worst-case loss and what is charged. 'A lie",
         "counts': a share s of forged reports moves a share, or a mean in parts of its range, by",
@@ -227,7 +215,7 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         "distribution and single bits, which fewer reports are about.",
         "",
         "What the reports tell:",
-        *(f"  {metric.name}: {told(metric)}" for metric in plan.metrics),
+        *(f"  {metric.name}: {what_reports_tell(metric)}" for metric in plan.metrics),
     ]
     if chosen:
         lines += ["", "Mechanisms that the plan left open:"]
@@ -238,7 +226,6 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 
 
 def _about(metric: CompiledMetric) -> list[str]:
-    from sotto.plan.durations import duration_text
 
     name = metric.mechanism.name
     told = _PARAMETERS | ({"subset_size": "{} favoured"} if name == "brr" else {})
@@ -259,26 +246,22 @@ def _about(metric: CompiledMetric) -> list[str]:
     ]
 
 
-def _rungs(metric: CompiledMetric) -> list[list[str]]:
-    from sotto.cli.wording import influence
-    from sotto.plan.checks import amount
-    from sotto.plan.durations import duration_text
+def _levels(metric: CompiledMetric) -> list[list[str]]:
 
     return [
         [
             metric.name if level == 0 else "",
             str(level + 1),
-            duration_text(rung.after) if level < metric.sent else "never",
-            amount(rung.epsilon),
+            duration_text(each.after) if level < metric.sent else "never",
+            amount(each.epsilon),
             amount(metric.mechanism.certified(level)),
             "" if (lie := influence(metric, level)) is None else f"{lie:.2f}x",
         ]
-        for level, rung in enumerate(metric.ladder)
+        for level, each in enumerate(metric.ladder)
     ]
 
 
 def _costs(plan: CompiledPlan) -> list[list[str]]:
-    from sotto.plan.checks import amount
 
     rows = [
         [metric.name, amount(metric.cost // metric.limit), str(metric.limit), amount(metric.cost)]
@@ -295,8 +278,6 @@ def _authentication(plan: CompiledPlan) -> str:
 
 def _ceilings(plan: CompiledPlan) -> list[str]:
     from sotto.design.spending import in_words, lifetime_of
-    from sotto.plan.checks import amount
-    from sotto.plan.durations import duration_text
 
     lines = [
         f"ceiling of a period ({duration_text(plan.period)}): {amount(plan.ceilings.period)}, "
@@ -316,3 +297,119 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
         for part in wrap(line, 92, initial_indent="  ", subsequent_indent="    ")
     ]
     return [*lines, f"{lifetime}, {reached}", *told]
+
+
+def what_reports_tell(metric: CompiledMetric) -> str:
+    """Return what the reports of a metric tell, and with how many what share is noticed."""
+    words = _TOLD.get(metric.mechanism.name) or _OF_TYPE.get(metric.type, "shares of {symbols}")
+    text = words.format(
+        symbols=f"{len(metric.labels)} symbols",
+        question=metric.question,
+        named=_named_at_most(metric),
+        **metric.spec,
+    )
+    floor = detection_floor(metric, REPORTS)
+    if floor is not None:
+        text += f"; {REPORTS:,} reports tell a share of {100 * floor:.2g} % from none"
+    if metric.permanent:
+        text += "; one value for the device's life, whose permanent response is never sent"
+    return text
+
+
+def _named_at_most(metric: CompiledMetric) -> float | None:
+    """Return how likely permute-and-flip names an item that leads by all that is counted."""
+    from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
+
+    mechanism = metric.mechanism
+    if not isinstance(mechanism, PermuteAndFlipLadder):
+        return None
+    alone = (mechanism.clip, *[0] * (len(metric.labels) - 1))
+    p, q = map(float, mechanism.chain.releases[metric.sent - 1])
+    return q + (p - q) * float(mechanism.law(alone)[0])
+
+
+#: Where the mechanism says more than the type does.
+_TOLD = {
+    "threshold": "mean, quantiles and distribution",
+    "square_wave": "mean; quantiles and distribution, biased toward a smooth one",
+    "sampled_bit": "mean, and the share of each of {bits} bits",
+    "sampled_bits": "mean, and the share of each of {bits} bits, {count} bits a report",
+    "split_bits": "mean, and the share of each of {bits} bits",
+    "brr": "shares of {symbols}, the most likely ones where reports do not tell values apart, and "
+    "biased there; without bias, the shares of those that they do, and bounds of the mean",
+    "rappor": "shares of candidate strings, and what they leave unexplained",
+    "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
+    "chance the less often the closer others come, and at most {named:.0%} of the time; at most "
+    "{clip} of each are counted",
+    "top_response": "of what share of devices each of {symbols} is the most frequent; at most "
+    "{clip} of each are counted",
+    "sampled_hybrid": "mean of each of {dimensions} coordinates, {sampled} of them a report",
+    "sampled_vector": "mean of each of {dimensions} coordinates, {sampled} of them a report",
+}
+_OF_TYPE = {"number": "mean", "survey": "share of yes to {question!r}"}
+
+
+def detection_floor(metric: CompiledMetric, reports: int) -> float | None:
+    """Return the least true share told from none by so many reports of the last level sent.
+
+    None where the estimates are no shares, or none of which it can be said.
+    """
+    from mechanisms.estimate import ShareNoise
+    from sotto.design.noise import noise_of
+
+    said = noise_of(metric.mechanism, metric.sent - 1)
+    if said is None or metric.type not in ("category", "boolean", "ordinal", "survey"):
+        return None
+    slope = said.yes - said.no
+    return ShareNoise(reports, reports * said.no, ((reports, slope),), said.step).detection_floor
+
+
+def influence(metric: CompiledMetric, level: int) -> float | None:
+    """Return how far one forged report among n moves an estimate, times n.
+
+    A report that claims a symbol counts (1 - q) / (p - q), or if that is more, one that denies it
+    moves it by p / (p - q); shares lie in [0, 1], and so do
+    numbers once scaled. Where all bits of a number are sent, they can lie together, each by its
+    weight. Whoever forges a report also chooses its coins, and so which of a vector's coordinates
+    it is about. The mean of numbers that can be missing is divided by the share that is present,
+    and so is what it is moved by. None where an estimate is no sum over reports, and for strings:
+    the regression takes what is not set for evidence too, and weighs it by the other candidates.
+    """
+    from sotto.design.noise import Noise, noise_of
+
+    spec = metric.spec
+    if metric.type == "string":
+        return None
+    if metric.mechanism.name == "split_bits" and isinstance(bits := spec["bits"], int):
+        weights = [2.0 ** (bits - 1 - bit) / (2.0**bits - 1) for bit in range(bits)]
+        pairs = metric.mechanism.rungs(level)
+        return sum(w * Noise.of(*pq).lie for w, pq in zip(weights, pairs, strict=False))
+    said = noise_of(metric.mechanism, level)
+    if said is None:
+        return None
+    dimensions, sampled = spec.get("dimensions", 1), spec.get("sampled", 1)
+    assert isinstance(dimensions, int)
+    assert isinstance(sampled, int)
+    return said.lie * dimensions / sampled
+
+
+def _least_reports(plan: CompiledPlan) -> list[str]:
+    """Return what the plan's ``minimum_reports`` means, in lines."""
+    least = plan.minimum_reports
+    if least == 1:
+        return [
+            "minimum_reports 1: nothing is withheld. A window of one report is published, and who",
+            "reads the results then sees what that device sent.",
+        ]
+    few = [
+        f"{metric.name} {-(-least // most):,}"
+        for metric in plan.metrics
+        if (most := metric.limit * plan.periods_in(metric)) > 1
+    ]
+    line = f"minimum_reports {least:,}: an estimate of fewer reports is withheld."
+    if not few:
+        return [line]
+    return [
+        f"{line} A device can send several",
+        f"in a window, so that as few devices as these can reach it: {', '.join(few)}.",
+    ]

@@ -9,8 +9,8 @@ that nothing is requeued twice.
 
 Plans that the state directory has are not given again.
 
-Of drains (--state) reports are counted at once. Of a streaming job (--topic) they go from
-NAME-quarantine to NAME-requeue, which the job reads, and drains do not; give it the plan first.
+Of runs (--state) reports are counted at once. Of a streaming job (--topic) they go from
+NAME-quarantine to NAME-requeue, which the job reads, and runs do not; give it the plan first.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import given
-from sotto.cli.aggregate import bar, fates, quiet_libraries, stopping
-from sotto.cli.tables import table
+from sotto.cli import options
+from sotto.cli.aggregate import fates
+from sotto.cli.format import table
 from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pipelines.bounded.run import DrainResult
-    from pipelines.estimation.rows import Candidates
+    from pipelines.aggregation.result_rows import Candidates
+    from pipelines.bounded.run import RunResult
     from sotto.plan.compiled import CompiledPlan
     from sotto.wire.reasons import Reason
 
 HELP = "count what was rejected for want of a plan"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto requeue --plan v2.yaml --state state --dry-run
       what waits, by reason and plan, and whether this plan or those kept cure it; changes nothing
@@ -52,12 +52,11 @@ _SHOWN = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto requeue``."""
-    parser.epilog = _EXAMPLES
     add = parser.add_argument
-    given.add_plans(parser, "with --state only those that it does not have", required=False)
+    options.add_plans(parser, "with --state only those that it does not have", required=False)
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--state", type=Path, metavar="DIR", help="the state directory of drains")
-    given.add_broker(where)
+    where.add_argument("--state", type=Path, metavar="DIR", help="the state directory of runs")
+    options.add_broker(where)
     add("--topic", metavar="NAME", help="the topic of reports that the streaming job reads")
     add("--database", metavar="URL", help="as of sotto aggregate")
     add(
@@ -74,25 +73,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="say what waits, and change nothing")
     add(
         "--max-reports",
-        type=int,
+        type=options.whole(1),
         default=1_000_000,
         metavar="N",
         help="reports in one commit, which bounds memory (default: 1000000)",
     )
     add(
         "--wait",
+        type=options.duration,
         default="60s",
         metavar="DURATION",
-        help="how long to wait for a drain that is under way (default: 60s)",
+        help="how long to wait for a run that is under way (default: 60s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto requeue`` and return its exit status."""
     reasons = _reasons(args.reason)
-    plans, candidates = given.plans_of(args.plan)
-    if args.max_reports < 1:
-        raise ParameterError(f"--max-reports {args.max_reports} must be at least 1")
+    plans, candidates = options.plans_of(args.plan)
     if args.state is None:
         if not plans:
             raise ParameterError("--plan is missing: of a streaming job all plans are given here")
@@ -106,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reasons(names: list[str] | None) -> list[Reason]:
-    from pipelines.sinks.quarantine_records import CURABLE, check_reasons
+    from pipelines.sinks.quarantine import CURABLE, check_reasons
     from sotto.wire.reasons import Reason
 
     if names is None:
@@ -127,13 +125,13 @@ def _of_state(
     reasons: list[Reason],
 ) -> int:
     """Count what the files of a state directory hold."""
-    from sotto.plan.durations import parse_duration
-
-    seconds = parse_duration(args.wait) / 1000
-    quiet_libraries()
+    options.quiet_libraries()
     from pipelines.requeue.state import requeue
 
-    with stopping() as stopped, bar("reports", "requeue") as progress:
+    with (
+        options.stopping() as stopped,
+        options.progress_bar("reports", "requeue") as progress,
+    ):
         result = requeue(
             args.state,
             plans,
@@ -143,15 +141,15 @@ def _of_state(
             progress,
             candidates=candidates,
             stop=stopped.is_set,
-            wait=seconds,
+            wait=args.wait / 1000,
         )
     print("\n".join(summary(result)))
     return 130 if stopped.is_set() else 0
 
 
-def summary(result: DrainResult) -> list[str]:
+def summary(result: RunResult) -> list[str]:
     """Return what requeueing came to, in lines."""
-    if not result.drains:
+    if not result.runs:
         return [f"generation {result.generation}: nothing that these plans cure"]
     first = f"generation {result.generation}: {result.size:,} reports requeued, "
     return [f"{first}{result.seconds:.1f} s", *fates(result)]
@@ -159,8 +157,8 @@ def summary(result: DrainResult) -> list[str]:
 
 def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> list[str]:
     """Say what is in quarantine for these reasons, and what becomes of it."""
-    from pipelines.requeue.withheld import waiting
     from pipelines.storage.directory import StateDirectory
+    from pipelines.storage.quarantine_files import waiting
 
     directory = StateDirectory(state)
     manifest = directory.manifest()
@@ -172,10 +170,10 @@ def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> l
         for reason, plan, rows in entry.requeued:
             done[reason, plan] += rows
     registry, _ = directory.plans.with_given(plans, {})
-    return told(found, done, registry.plans)
+    return waiting_lines(found, done, registry.plans)
 
 
-def told(
+def waiting_lines(
     waiting: Mapping[tuple[str, str], int],
     done: Mapping[tuple[str, str], int],
     plans: Iterable[CompiledPlan],
@@ -226,13 +224,13 @@ def _of_topic(args: argparse.Namespace, plans: list[CompiledPlan], reasons: list
     from pipelines.requeue.topic import RequeueTopics
     from sotto.kafka.topics import ReportTopic
 
-    broker = given.broker_of(args)
+    broker = options.broker_of(args)
     name = ReportTopic.parse(args.topic).name
     topics = RequeueTopics(broker, name, plans, reasons, args.again)
-    with bar("messages", "requeue") as progress:
+    with options.progress_bar("messages", "requeue") as progress:
         found = topics.waiting(progress) if args.dry_run else topics.requeue(progress)
     if args.dry_run:
-        print("\n".join(told(found.waiting, found.done, plans)))
+        print("\n".join(waiting_lines(found.waiting, found.done, plans)))
     else:
         print(f"{found.given_back:,} reports given back to the streaming job by {topics.target}")
     if found.unreadable:

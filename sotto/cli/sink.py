@@ -1,13 +1,13 @@
 """Write a topic of estimates to a database.
 
-Drains (sotto aggregate --publish) and streaming jobs publish what they estimate to a compacted
-topic, such as reports-estimates. This takes it from there to SQLite or PostgreSQL: the tables that
-sotto estimates, sotto exporter and SQL clients read. How far the topic is taken is kept in the
+Aggregation runs (sotto aggregate --publish) and streaming jobs publish what they estimate to a
+compacted topic, such as reports-estimates. This writes it to SQLite or PostgreSQL: the tables that
+sotto estimates, sotto exporter and SQL clients read. How far the topic is written is kept in the
 database, in the same transactions: the command may be killed at any moment, and goes on when it is
 started again. One sink writes to a database.
 
 A newer revision replaces an older one, never the other way round. Records that are no documents
-are counted and left. The results are those of one job, the first that the topic tells of; another
+are counted and left. The results are those of one job, the first in the topic; another
 job's documents are counted, and come in their place with --replace.
 """
 
@@ -18,15 +18,15 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from sotto.cli import given
+from sotto.cli import options
 from sotto.errors import BrokerError
 
 if TYPE_CHECKING:
-    from pipelines.sinks.sink import Sink, Sunk
+    from pipelines.sinks.transfer import Transfer, Transferred
 
 HELP = "write a topic of estimates to a database"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto sink --topic reports-estimates --kafka localhost:9092 --database sqlite:///results.db
       take all there is, and end
@@ -42,14 +42,19 @@ client.json is what sotto topics takes. PostgreSQL needs pip install 'sotto[post
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto sink``."""
-    parser.epilog = _EXAMPLES
     add = parser.add_argument
     where = parser.add_mutually_exclusive_group(required=True)
-    given.add_broker(where)
+    options.add_broker(where)
     add("--topic", required=True, metavar="NAME", help="a topic of estimates, by its full name")
     add("--database", required=True, metavar="URL", help="sqlite:///FILE or postgresql+psycopg://…")
     add("--follow", action="store_true", help="go on with what comes, until interrupted")
-    add("--every", default="1s", metavar="DURATION", help="how often to look (default: 1s)")
+    add(
+        "--every",
+        type=options.duration,
+        default="1s",
+        metavar="DURATION",
+        help="how often to look (default: 1s)",
+    )
     add(
         "--replace",
         action="store_true",
@@ -59,39 +64,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto sink`` and return its exit status."""
-    from pipelines.sinks.database import SinkDatabase
-    from pipelines.sinks.sink import Sink
-    from sotto.cli.aggregate import stopping
-    from sotto.kafka.sinktopics import SinkTopic
-    from sotto.plan.durations import parse_duration
+    from pipelines.sinks.sql import DocumentDatabase
+    from pipelines.sinks.transfer import Transfer
+    from sotto.kafka.topics import SinkTopic
 
-    seconds = parse_duration(args.every) / 1000
     topic = SinkTopic.parse(args.topic)
-    broker = given.broker_of(args)
+    broker = options.broker_of(args)
     with (
-        stopping() as stopped,
-        SinkDatabase(args.database) as database,
-        Sink(broker, topic, database, replace=args.replace) as sink,
+        options.stopping() as stopped,
+        DocumentDatabase(args.database) as database,
+        Transfer(broker, topic, database, replace=args.replace) as sink,
     ):
         if args.follow:
-            _follow(sink, stopped, seconds)
+            _follow(sink, stopped, args.every / 1000)
             return 0
-        print("\n".join(summary(sink.drain(stopped.is_set))))
+        print("\n".join(summary(sink.run(stopped.is_set))))
         return 130 if stopped.is_set() else 0
 
 
-def _follow(sink: Sink, stopped: threading.Event, seconds: float) -> None:
-    from pipelines.sinks.results import ProjectionError
+def _follow(sink: Transfer, stopped: threading.Event, seconds: float) -> None:
+    from pipelines.sinks.sql import ProjectionError
 
     begun = False
     while not stopped.is_set():
         try:
-            done = sink.drain(stopped.is_set)
+            done = sink.run(stopped.is_set)
         except (ProjectionError, BrokerError) as error:
-            # What cannot be used at the start is for a person to put right.
+            # A broker or database that cannot be used at the start is for a person to put right.
             if not begun:
                 raise
-            print(f"sotto: error: {error}; it is tried again", file=sys.stderr, flush=True)
+            print(f"sotto: error: {error}; trying again", file=sys.stderr, flush=True)
         else:
             if done.records or done.lost or not begun:
                 print("\n".join(summary(done)), flush=True)
@@ -99,7 +101,7 @@ def _follow(sink: Sink, stopped: threading.Event, seconds: float) -> None:
         stopped.wait(seconds)
 
 
-def summary(done: Sunk) -> list[str]:
+def summary(done: Transferred) -> list[str]:
     """Return what taking a topic came to, in lines."""
     applied = done.applied
     numbers = {

@@ -9,12 +9,12 @@ carry, and its plans, which workers read there. The engine keeps the counts, in 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sotto.cli import given, planfolder
+from sotto.cli import options
+from sotto.cli.plan_folder import PlanFolder
 from sotto.errors import BrokerError, ParameterError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ HELP = "count reports all the time, on Flink or another engine of Beam's"
 #: Seconds between two looks at the folder of plans, and at the pipeline.
 _LOOK_SECONDS = 5.0
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto topics create reports --partitions 8 --plan plan.yaml --broker client.json --sinks
       make what the pipeline reads and writes, once
@@ -43,31 +43,37 @@ examples:
       close all periods, and end
 
 Options that are not listed here are Beam's: --runner, --parallelism, --checkpointing_interval
-(ms), --job_name, ...; for Flink what a savepoint needs is set unless it is given. A task manager
+(ms), --job_name, ...; for Flink what a savepoint needs is set unless it is options. A task manager
 has one Python process for a job, or as many as --sdk_worker_parallelism says: one a slot.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto stream``."""
-    parser.epilog = _EXAMPLES
     parser.set_defaults(beam=[])
     add = parser.add_argument
-    given.add_plans(parser, "kept in the job's folder from then on", required=False)
-    planfolder.add_argument(parser)
+    options.add_plans(parser, "kept in the job's folder from then on", required=False)
+    options.add_plan_folder(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--log", type=Path, metavar="DIR", help="an embedded log")
-    given.add_broker(where)
-    topics = "full name of a topic of reports; later epochs of its name are read as well"
-    add("--topic", action="append", default=[], metavar="NAME", help=topics)
+    options.add_broker(where)
+    options.add_topics(
+        parser, "full name of a topic of reports; later epochs of its name are read as well"
+    )
     add("--state", type=Path, required=True, metavar="DIR", help="the job's folder")
     add("--database", metavar="URL", help="with --log: where estimates go")
-    often = "how often a window is told anew at most (default: 30s)"
-    add("--every", default="30s", metavar="DURATION", help=often)
-    linger = "for how long rows are gathered before they are counted (default: 10s)"
-    add("--linger", default="10s", metavar="DURATION", help=linger)
-    idle = "a partition without a record for so long holds no window open (default: 1m)"
-    add("--idle", default="1m", metavar="DURATION", help=idle)
+    for name, default, what in (
+        ("every", "30s", "how often a window is published again at most"),
+        ("linger", "10s", "for how long rows are gathered before they are counted"),
+        ("idle", "1m", "a partition without a record for so long holds no window open"),
+    ):
+        add(
+            f"--{name}",
+            type=options.duration,
+            default=default,
+            metavar="DURATION",
+            help=f"{what} (default: {default})",
+        )
     add("--anew", action="store_true", help="count everything again, under a new name")
     add("--until-end", action="store_true", help="end once everything there is now is read")
     add("--detach", action="store_true", help="do not wait while the pipeline runs")
@@ -76,13 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto stream`` and return its exit status."""
     from pipelines.beam.submission import JobFolder, submit
-    from sotto.plan.durations import parse_duration
 
     folder = JobFolder(args.state)
     io = _io(args, folder)
-    watched = planfolder.PlanFolder(args.plans, folder.plans, io.check, _warn)
-    plans, candidates = watched.added_to(*given.plans_of(args.plan))
-    given.tell_unsigned(folder.plans.with_given(plans, {})[0].plans)
+    watched = PlanFolder(args.plans, folder.plans, io.check, options.warn)
+    plans, candidates = watched.added_to(*options.plans_of(args.plan))
+    options.warn_unsigned(folder.plans.with_given(plans, {})[0].plans)
     result = submit(
         folder,
         io,
@@ -90,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
         candidates,
         args.beam,
         anew=args.anew,
-        every=parse_duration(args.every),
-        linger=parse_duration(args.linger),
-        idle=parse_duration(args.idle),
+        every=args.every,
+        linger=args.linger,
+        idle=args.idle,
         bounded=args.until_end,
     )
     job = folder.job()
@@ -102,7 +107,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _io(args: argparse.Namespace, folder: JobFolder) -> Topics | Log:
     from pipelines.beam.submission import Log, Topics
-    from sotto.kafka.topics import ReportTopic
 
     if args.log is not None:
         if args.topic:
@@ -110,15 +114,13 @@ def _io(args: argparse.Namespace, folder: JobFolder) -> Topics | Log:
         if args.database is None:
             raise ParameterError("--log needs --database, where estimates go")
         return Log(args.log, args.database, folder.path / "quarantine")
-    if not args.topic:
-        raise ParameterError("--topic is missing: sotto topics list shows what there is")
+    topics = tuple(options.topics_of(args.topic))
     if args.database is not None:
         raise ParameterError("--database goes with --log: of topics sotto sink writes a database")
-    topics = tuple(ReportTopic.parse(name) for name in args.topic)
-    return Topics(given.broker_of(args), topics)
+    return Topics(options.broker_of(args), topics)
 
 
-def _wait(result: Any, folder: JobFolder, watched: planfolder.PlanFolder) -> int:
+def _wait(result: Any, folder: JobFolder, watched: PlanFolder) -> int:
     """Wait while the pipeline runs; keep the plans that come meanwhile."""
     from apache_beam.runners.runner import PipelineState
 
@@ -132,9 +134,5 @@ def _wait(result: Any, folder: JobFolder, watched: planfolder.PlanFolder) -> int
         try:
             folder.keep(*watched.added_to([], {}))
         except BrokerError as error:
-            _warn(f"{error}; plans are looked at again")
+            options.warn(f"{error}; plans are looked at again")
         time.sleep(_LOOK_SECONDS)
-
-
-def _warn(text: str) -> None:
-    print(f"sotto: warning: {text}", file=sys.stderr, flush=True)

@@ -1,11 +1,11 @@
 """Make and check the topics that reports are sent to, and those beside them.
 
 A topic's name says its epoch and its partitions, such as reports-e1-p8; it is what publishers and
-aggregators are given. A device's messages all go to one partition, so the number never changes: a
-new number is a new epoch, once the old topic is drained.
+aggregators are options. A device's messages all go to one partition, so the number never changes: a
+new number is a new epoch, once the old topic is aggregated.
 
 With --sinks the topics beside them are made or checked too, which all epochs share:
-reports-estimates takes what drains and jobs publish (compacted: the newest of each window),
+reports-estimates takes what runs and jobs publish (compacted: the newest of each window),
 reports-quarantine what was rejected, for as long as the plans keep that, and reports-requeue what
 an operator gives back; only operators may write to it.
 
@@ -20,21 +20,20 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sotto.cli import given
-from sotto.cli.tables import table
+from sotto.cli import options
+from sotto.cli.format import table
 from sotto.errors import BrokerError, ParameterError
 from sotto.kafka.access import ROLES, grants
 from sotto.plan.durations import duration_text
 
 if TYPE_CHECKING:
     from sotto.kafka.brokers import Broker
-    from sotto.kafka.sinktopics import SinkTopic, Stay
-    from sotto.kafka.topics import FoundTopic, ReportTopic
+    from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
     from sotto.plan.compiled import CompiledPlan
 
 HELP = "make and check the Kafka topics of reports"
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   sotto topics create reports --partitions 8 --plan plan.json --broker client.json
       make reports-e1-p8 with append times, and a retention that covers the plan
@@ -55,7 +54,6 @@ client.json says how to reach a broker: {"servers": "host:port,host:port", "ca":
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto topics``."""
-    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a topic, or check the one that is there")
     check = actions.add_parser("check", help="check a topic against plans")
@@ -67,22 +65,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--partitions", type=int, required=True, metavar="P", help="never to be changed")
     add("--epoch", type=int, default=1, metavar="N", help="default: 1")
     add("--replicas", type=int, default=1, metavar="N", help="brokers that keep it (default: 1)")
-    add("--retention", metavar="DURATION", help="default: what the plans need")
+    add(
+        "--retention",
+        type=options.duration,
+        metavar="DURATION",
+        help="default: what the plans need",
+    )
     for role in ROLES:
         add(f"--{role}", metavar="PRINCIPAL", help=f"the principal of {role}, such as User:{role}")
     for action in (create, check):
-        given.add_plans(action, "all whose reports it takes")
+        options.add_plans(action, "all whose reports it takes")
         action.add_argument(
             "--sinks", action="store_true", help="also the topics of estimates, quarantine, requeue"
         )
     for action in (create, check, listing):
         where = action.add_mutually_exclusive_group(required=True)
-        given.add_broker(where, "--servers")
+        options.add_broker(where, "--servers")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto topics`` and return its exit status."""
-    broker = given.broker_of(args)
+    broker = options.broker_of(args)
     lines = {"create": _create, "check": _check, "list": _list}[args.action](args, broker)
     print("\n".join(lines))
     return 0
@@ -91,15 +94,14 @@ def run(args: argparse.Namespace) -> int:
 def _create(args: argparse.Namespace, broker: Broker) -> list[str]:
     from sotto.kafka.admin import connected
     from sotto.kafka.topics import ReportTopic
-    from sotto.plan.durations import parse_duration
 
     topic = ReportTopic(args.name, args.epoch, args.partitions)
     plans = _plans(args.plan, topic)
     horizon, stay = max(plan.horizon for plan in plans), _stay(plans)
-    retention = horizon if args.retention is None else parse_duration(args.retention)
+    retention = horizon if args.retention is None else args.retention
     if retention < horizon:
         raise ParameterError(
-            f"--retention {args.retention} is shorter than the plans accept reports for: "
+            f"--retention {duration_text(retention)} is shorter than the plans accept reports for: "
             f"give at least {duration_text(horizon)}"
         )
     principals = {role: who for role in ROLES if (who := getattr(args, role)) is not None}
@@ -142,13 +144,13 @@ def _list(args: argparse.Namespace, broker: Broker) -> list[str]:
 
 
 def _sinks(args: argparse.Namespace, topic: ReportTopic) -> list[SinkTopic]:
-    from sotto.kafka.sinktopics import KINDS, SinkTopic
+    from sotto.kafka.topics import KINDS, SinkTopic
 
     return [SinkTopic(topic.name, kind) for kind in KINDS] if args.sinks else []
 
 
 def _stay(plans: list[CompiledPlan]) -> Stay:
-    from sotto.kafka.sinktopics import Stay
+    from sotto.kafka.topics import Stay
 
     return Stay(max(plan.horizon for plan in plans), min(plan.retention for plan in plans))
 
@@ -163,7 +165,7 @@ def _allowed(principals: dict[str, str]) -> list[str]:
 
 def _plans(paths: list[Path], topic: ReportTopic) -> list[CompiledPlan]:
     """Return plans, none of which has fewer shards than the topic has partitions."""
-    plans, _ = given.plans_of(paths)
+    plans, _ = options.plans_of(paths)
     for plan, path in zip(plans, paths, strict=True):
         if plan.shards < topic.partitions:
             raise ParameterError(

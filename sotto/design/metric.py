@@ -6,21 +6,20 @@ sampler realises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mechanisms.constant import supports_constant
-from mechanisms.planner.planning import Step, epsilon_for, sampled_instead, steps
-from mechanisms.planner.targets import Precision
+from mechanisms.planner.comparison import Comparison, Step, epsilon_for, sampled_instead, steps
+from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build
 from sotto.design.questions import Question
 from sotto.errors import ParameterError
-from sotto.plan.defaults import Asked, spec_of
-from sotto.plan.types import MECHANISMS
+from sotto.plan.choice import Asked, spec_of
+from sotto.plan.metric import MECHANISMS
 
 if TYPE_CHECKING:
-    from mechanisms.papers.noisy_sampling import Comparison
     from mechanisms.registry import LadderedMechanism
     from sotto.design.panels import PanelDesign
 
@@ -50,8 +49,8 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class RungDesign:
-    """A rung: what it costs, what it will tell, and how many users the goal takes.
+class LevelDesign:
+    """A level: what it costs, what it will tell, and how many users the goal takes.
 
     Attributes
     ----------
@@ -79,7 +78,7 @@ class RungDesign:
 
 @dataclass(frozen=True)
 class Other:
-    """A mechanism for the same question at the last rung.
+    """A mechanism for the same question at the last level.
 
     Attributes
     ----------
@@ -111,12 +110,12 @@ class Design:
         Of whom the errors are.
     what, data : str
         What is estimated, and which data is assumed.
-    rungs : tuple of RungDesign
+    levels : tuple of LevelDesign
         Those that are sent.
     steps : tuple of Step
         Relaxed beside fresh reports, in the unit of the value.
     sampled : tuple of Comparison
-        Relaxed beside noisy sampling, of one yes or no; none of a single rung.
+        Relaxed beside noisy sampling, of one yes or no; none of a single level.
     others : tuple of Other
         All mechanisms that could be had, best first; none where they cannot be compared.
     enough : int or None
@@ -130,7 +129,7 @@ class Design:
     users: int
     what: str
     data: str
-    rungs: tuple[RungDesign, ...]
+    levels: tuple[LevelDesign, ...]
     steps: tuple[Step, ...]
     sampled: tuple[Comparison, ...]
     others: tuple[Other, ...]
@@ -139,8 +138,8 @@ class Design:
 
     @property
     def missed(self) -> bool:
-        """Whether the users miss the target even at the last rung."""
-        last = self.rungs[-1]
+        """Whether the users miss the target even at the last level."""
+        last = self.levels[-1]
         return last.needed is not None and last.needed > self.users
 
 
@@ -152,7 +151,7 @@ def design(question: Question, goal: Goal, users: int | None = None) -> Design:
     question : Question
     goal : Goal
     users : int, optional
-        At least 1; left out, as many as the target takes at the last rung, or 10,000.
+        At least 1; left out, as many as the target takes at the last level, or 10,000.
 
     Raises
     ------
@@ -165,35 +164,35 @@ def design(question: Question, goal: Goal, users: int | None = None) -> Design:
     >>> from sotto.design.questions import question_of
     >>> asked = question_of("category", [500_000, 2_000_000], {"domain_size": 5})
     >>> found = design(asked, Goal("width", 0.02))
-    >>> [rung.needed for rung in found.rungs], found.users
+    >>> [level.needed for level in found.levels], found.users
     ([601988, 27815], 27815)
     """
     if users is not None and not users >= 1:
         raise ParameterError(f"users must be at least 1, not {users}")
-    told = [question.precision(level) for level in range(question.sent)]
-    needed = [_needed(question, each, goal) for each in told]
+    precisions = [question.precision(level) for level in range(question.sent)]
+    needed = [_needed(question, each, goal) for each in precisions]
     shown = users or needed[-1] or USERS
     n = question.reports(shown)
-    rungs = tuple(
-        RungDesign(
-            level + 1,
-            question.ladder[level],
-            question.mechanism.certified(level),
-            question.after[level] if question.after else None,
+    levels = tuple(
+        LevelDesign(
+            index + 1,
+            question.ladder[index],
+            question.mechanism.certified(index),
+            question.after[index] if question.after else None,
             each.standard_error(n),
             each.width(n, goal.confidence),
             each.floor(n) if each.floors else None,
-            needed[level],
+            needed[index],
         )
-        for level, each in enumerate(told)
+        for index, each in enumerate(precisions)
     )
     found = Design(
         question,
         goal,
         shown,
-        told[-1].what,
-        told[-1].data,
-        rungs,
+        precisions[-1].what,
+        precisions[-1].data,
+        levels,
         tuple(_steps(question, n)),
         tuple(sampled_instead(question.ladder[: question.sent], n)) if question.sent > 1 else (),
         tuple(_others(question, n)),
@@ -201,19 +200,19 @@ def design(question: Question, goal: Goal, users: int | None = None) -> Design:
     return replace(found, enough=_enough(question, goal, n)) if found.missed else found
 
 
-def _needed(question: Question, told: Precision, goal: Goal) -> int | None:
+def _needed(question: Question, precision: Precision, goal: Goal) -> int | None:
     if goal.target is None:
-        told.measure(goal.measure, 1, goal.confidence)
+        precision.measure(goal.measure, 1, goal.confidence)
         return None
-    return question.users(told.reports(goal.measure, goal.target, goal.confidence))
+    return question.users(precision.reports(goal.measure, goal.target, goal.confidence))
 
 
 def _steps(question: Question, n: int) -> list[Step]:
-    def told(mechanism: LadderedMechanism, level: int) -> float:
+    def error(mechanism: LadderedMechanism, level: int) -> float:
         return question.precision_of(mechanism, level).standard_error(n)
 
     chain = build(question.spec, question.ladder[: question.sent], question.name)
-    return steps(chain, question.alone, told)
+    return steps(chain, question.alone, error)
 
 
 def _enough(question: Question, goal: Goal, n: int) -> int | None:
@@ -225,48 +224,32 @@ def _enough(question: Question, goal: Goal, n: int) -> int | None:
 
 
 def _others(question: Question, n: int) -> list[Other]:
-    """Return all mechanisms for a question."""
-    from mechanisms.planner import choice
-
-    ladder, spec = question.ladder[: question.sent], question.spec
-    if question.kind in ("category", "boolean"):
-        ranking = choice.for_frequencies(int(str(spec["domain_size"])), ladder, n)
-    elif question.kind == "number":
-        values = question.assumed.values
-        missing, coins = bool(spec.get("missing")), not question.constant
-        ranking = choice.for_mean(ladder, n, values, missing=missing, public_coins=coins)
-    elif question.kind == "string":
+    """Return all mechanisms for a question by the error of its own estimate, best first."""
+    asked = [question]
+    if question.kind == "string":
+        # Strings that are known in advance can be categories, with one more for all others.
         number = len(question.assumed.candidates)
-        sizes = {key: int(str(spec[key])) for key in ("bits", "hashes", "cohorts")}
-        ranking = choice.for_strings(ladder, n, [1 / number] * number, known=True, **sizes)
-    else:
-        return _of_type(question, ladder, n)
-    found = [
-        Other(each.spec, question.scale * each.error, 0.0, each.payload)
-        for each in ranking.candidates
-        if supports_constant(each.spec) or not question.constant
-    ]
-    return _ranked(found)
+        known = {"domain_size": number + 1}
+        share = Assumed(share=1 / number)
+        asked.append(replace(question, kind="category", spec=known, assumed=share))
+    found = [other for each in asked for other in _of_type(each, n)]
+    found.sort(key=lambda other: (float(f"{other.error:.9g}"), other.payload))
+    return [replace(other, excess=max(other.error / found[0].error - 1, 0.0)) for other in found]
 
 
-def _of_type(question: Question, ladder: tuple[int, ...], n: int) -> list[Other]:
-    """Return all mechanisms of a type by the error of the question's own estimate."""
+def _of_type(question: Question, n: int) -> Iterator[Other]:
+    """Yield the mechanisms of a type that can honour the ladder."""
+    ladder = question.ladder[: question.sent]
     given = {key: question.spec[key] for key in _GIVEN if key in question.spec}
     given.setdefault("missing", False)
     asked = Asked(question.kind, given, ladder, question.name)
-    found = []
     for name in MECHANISMS[question.kind]:
-        spec = question.spec if name == question.spec["name"] else spec_of(name, asked)
+        spec = question.spec if name == question.spec.get("name") else spec_of(name, asked)
+        if question.constant and not supports_constant(spec):
+            continue
         try:
             mechanism = build(spec, ladder, question.name)
             error = question.precision_of(mechanism, len(ladder) - 1).standard_error(n)
         except ParameterError:
             continue
-        found.append(Other(spec, error, 0.0, mechanism.payload_width))
-    found.sort(key=lambda other: (float(f"{other.error:.9g}"), other.payload))
-    return _ranked(found)
-
-
-def _ranked(found: list[Other]) -> list[Other]:
-    """Return the same, best first, with how much more than the best one each has."""
-    return [replace(other, excess=max(other.error / found[0].error - 1, 0.0)) for other in found]
+        yield Other(spec, error, 0.0, mechanism.payload_width)

@@ -61,7 +61,7 @@ class PanelDesign:
     reports : int
         Expected in a window.
     error, width, floor : float or None
-        At the last rung, in the unit of the value: of the truth of those who answered.
+        At the last level, in the unit of the value: of the truth of those who answered.
     of_all : float
         Standard error of the truth of all users, of whom those who answered are a random part.
     split : float or None

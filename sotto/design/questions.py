@@ -13,9 +13,8 @@ from mechanisms.planner.precision import ordinal_mean, precision
 from mechanisms.planner.targets import Assumed, Precision
 from mechanisms.registry import build
 from sotto.errors import ParameterError
-from sotto.plan.chooser import choose
-from sotto.plan.defaults import Asked, spec_of
-from sotto.plan.types import MECHANISMS, Parameter
+from sotto.plan.choice import Asked, choose, spec_of
+from sotto.plan.metric import MECHANISMS, Parameter
 
 if TYPE_CHECKING:
     from mechanisms.registry import LadderedMechanism
@@ -40,7 +39,7 @@ class Question:
     Attributes
     ----------
     name, kind : str
-        The kind is a type of :data:`sotto.plan.types.MECHANISMS`.
+        The kind is a type of :data:`sotto.plan.metric.MECHANISMS`.
     spec : mapping
         The mechanism and its parameters.
     ladder : tuple of int
@@ -49,11 +48,11 @@ class Question:
     scale, unit : float, str
         Length of the range and its unit; 1 and "" of a share.
     after : tuple of int
-        Milliseconds after which each rung is sent; empty outside a plan.
+        Milliseconds after which each level is sent; empty outside a plan.
     limit : int
         Values a period.
     constant : bool
-        Whether the last rung is a permanent response, which is never sent.
+        Whether the last level is a permanent response, which is never sent.
     per_user : float
         Reports that a user has in a window, on average.
     panel : int
@@ -83,7 +82,7 @@ class Question:
 
     @property
     def sent(self) -> int:
-        """The number of rungs that leave the device."""
+        """The number of levels that leave the device."""
         return len(self.ladder) - self.constant
 
     @property
@@ -97,7 +96,7 @@ class Question:
         return self.mechanism.certified(self.sent) if self.constant else 0
 
     def precision(self, level: int) -> Precision:
-        """Return how precise the main estimate will be at a rung."""
+        """Return how precise the main estimate will be at a level."""
         return self.precision_of(self.mechanism, level)
 
     def precision_of(self, mechanism: LadderedMechanism, level: int) -> Precision:
@@ -108,7 +107,7 @@ class Question:
     def alone(self, micro: int) -> LadderedMechanism:
         """Return the mechanism of a single report, its parameters as they are best at its epsilon.
 
-        A ladder has those that are best at its last rung at all of them.
+        A ladder has those that are best at its last level at all of them.
         """
         given = {key: value for key, value in self.spec.items() if key not in _TUNED}
         name = str(given.pop("name"))
@@ -208,7 +207,7 @@ def question_of_metric(
         metric.name,
         metric.type,
         metric.spec,
-        tuple(rung.epsilon for rung in metric.ladder),
+        tuple(level.epsilon for level in metric.ladder),
         assumed or Assumed(),
         scale,
         unit,
@@ -238,13 +237,13 @@ def affordable(question: Question, ceiling: int | None, lifetime: int | None) ->
     least = min(value for value in (ceiling, lifetime, 10**18) if value is not None)
     if question.cost > least:
         chain = question.cost // question.limit
-        rungs = [
+        levels = [
             question.ladder[level] / MICRO
             for level in range(question.sent)
             if question.mechanism.certified(level) * question.limit <= least
         ]
         could = [f"{least // chain} values a period"] if least >= chain else []
-        could += [f"the rungs up to epsilon {rungs[-1]:g}"] if rungs else []
+        could += [f"the levels up to epsilon {levels[-1]:g}"] if levels else []
         could = could or [f"epsilon {least / MICRO / question.limit:g}, with another ladder"]
         raise ParameterError(
             f"a period costs {question.cost / MICRO:g}, and {least / MICRO:g} may be spent: that "

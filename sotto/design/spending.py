@@ -54,6 +54,30 @@ class Levels:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What a design may spend, in micro-epsilon; None where nothing is said.
+
+    Attributes
+    ----------
+    period, recurring, permanent : int
+        What a period costs, how much of it comes again in each, and what is paid once.
+    period_ceiling, lifetime : int or None
+    periods : int or None
+        For how many periods the lifetime's ceiling pays; None for ever.
+    period_length : int or None
+        Milliseconds, of a plan.
+    """
+
+    period: int
+    period_ceiling: int | None
+    lifetime: int | None
+    permanent: int
+    periods: int | None
+    period_length: int | None
+    recurring: int
+
+
+@dataclass(frozen=True)
 class Lifetime:
     """For how long a device answers until its lifetime's ceiling is reached.
 

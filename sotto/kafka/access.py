@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from sotto.errors import BrokerError, ParameterError
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic
 
 if TYPE_CHECKING:
     from kafka.admin import ACL, KafkaAdminClient

@@ -1,4 +1,4 @@
-"""Asks a broker for its topics of reports, and makes them."""
+"""The topics of a cluster: found, checked and created."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sotto.errors import BrokerError, ParameterError
 from sotto.kafka.access import Grant, allow
 from sotto.kafka.brokers import Broker, make_client, require_client, require_version
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.sinktopics import faults as sink_faults
-from sotto.kafka.sinktopics import settings_for as sink_settings
-from sotto.kafka.topics import FoundTopic, ReportTopic, faults, settings_for
+from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic, Stay
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -99,7 +96,7 @@ class Topics:
             id=str(described["topic_id"]),
         )
 
-    def check(self, topic: ReportTopic, horizon: int, *, draining: bool = False) -> FoundTopic:
+    def check(self, topic: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
         """Return what the broker says of a topic that can be used.
 
         Parameters
@@ -107,7 +104,7 @@ class Topics:
         topic : ReportTopic
         horizon : int
             Milliseconds for which plans accept reports of an event.
-        draining : bool
+        reading : bool
             Whether the topic is only read, whatever partitions were added to it.
 
         Raises
@@ -116,7 +113,7 @@ class Topics:
             It is not there, or something keeps it from being used: all of that, a line each.
         """
         found = self.find(topic)
-        if wrong := faults(topic, found, horizon, draining=draining):
+        if wrong := topic.faults(found, horizon, reading=reading):
             raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
         return found
 
@@ -129,7 +126,7 @@ class Topics:
             It is not there, or something keeps it from being used: all of that, a line each.
         """
         found = self.find_sink(topic)
-        if wrong := sink_faults(topic, found, stay):
+        if wrong := topic.faults(found, stay):
             raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
         return found
 
@@ -143,7 +140,7 @@ class Topics:
         """
         if str(topic) in self._admin.list_topics():
             return False
-        self._make(str(topic), partitions, replicas, sink_settings(topic, stay))
+        self._make(str(topic), partitions, replicas, topic.settings(stay))
         return True
 
     def create(self, topic: ReportTopic, replicas: int, retention: int) -> bool:
@@ -170,9 +167,9 @@ class Topics:
             if other.epoch >= topic.epoch:
                 raise BrokerError(
                     f"{other} is there already: the number of partitions changes with a new "
-                    f"epoch alone; drain it, then create epoch {known[-1].epoch + 1}"
+                    f"epoch alone; aggregate it, then create epoch {known[-1].epoch + 1}"
                 )
-        self._make(str(topic), topic.partitions, replicas, settings_for(retention))
+        self._make(str(topic), topic.partitions, replicas, topic.settings(retention))
         return True
 
     def allow(self, wanted: tuple[Grant, ...]) -> None:

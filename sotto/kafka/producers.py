@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sotto.kafka.brokers import Broker, make_client, require_version
@@ -47,6 +46,8 @@ def make_producer(
     """
     from kafka import KafkaProducer
 
+    from sotto.kafka.client_internals import disable_exit_hook
+
     chosen: dict[str, object] = {
         "client_id": "sotto",
         "acks": "all",
@@ -61,8 +62,7 @@ def make_producer(
         "metrics_enabled": measured,
     }
     producer = make_client(KafkaProducer, broker, seconds / 3, **(chosen | options))
-    # Its own way to end at exit waits twice, and then complains to the terminal.
-    producer._unregister_cleanup()
+    disable_exit_hook(producer)
     try:
         if broker.api_version is None:
             require_version(producer.config["api_version"])
@@ -73,11 +73,7 @@ def make_producer(
 
 
 def end_producer(producer: KafkaProducer, seconds: float = _ENDING) -> None:
-    """Give up what a producer holds and end its thread, within so many seconds."""
-    from kafka.errors import KafkaError
+    """Drop what a producer holds and end its thread, within so many seconds."""
+    from sotto.kafka.client_internals import close_at_once
 
-    # Closing alone waits for batches that never got a producer id, and these never expire.
-    producer._sender.force_close()
-    with suppress(KafkaError):
-        producer.close(timeout=seconds)
-    producer._closed = True
+    close_at_once(producer, seconds)

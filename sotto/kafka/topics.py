@@ -1,8 +1,11 @@
-"""Topics of reports: what they are called, which settings they need, and what is wrong with one.
+"""Topics: their names, the settings that they need, and what is wrong with one.
 
-A topic's name says its epoch and its number of partitions, ``reports-e1-p8``: whoever has the name
-sends every message to the partition that all others mean. The number never changes; a new one
-comes with a new epoch, once the old topic is drained.
+A topic of reports has its epoch and its number of partitions in its name, ``reports-e1-p8``:
+whoever has the name sends every message to the same partition. The number never changes; another
+number needs a new epoch, once the old topic is read to its end.
+
+Beside them, and outliving their epochs, are ``reports-estimates``, ``reports-quarantine`` and
+``reports-requeue``.
 """
 
 from __future__ import annotations
@@ -19,6 +22,11 @@ MAX_PARTITIONS = 65536
 #: What surrounds a message in a batch of one, generously.
 MAX_BATCH = MAX_MESSAGE + 4096
 
+#: A document about a string metric of some ten thousand candidates fits.
+MAX_DOCUMENT = 8 << 20
+KINDS = ("estimates", "quarantine", "requeue")
+
+_DAY = 86_400_000
 _NAME = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,199})-e(?P<epoch>\d+)-p(?P<partitions>\d+)"
 )
@@ -84,6 +92,57 @@ class ReportTopic:
         """Return the partition of a shard."""
         return shard % self.partitions
 
+    def settings(self, retention: int) -> dict[str, str]:
+        """Return the settings that the topic is made with; records stay so many ms."""
+        return {
+            "message.timestamp.type": "LogAppendTime",
+            "cleanup.policy": "delete",
+            "compression.type": "zstd",
+            "retention.ms": str(retention),
+            "retention.bytes": "-1",
+            "max.message.bytes": str(2 * MAX_MESSAGE),
+            "unclean.leader.election.enable": "false",
+        }
+
+    def faults(self, found: FoundTopic, horizon: int, *, reading: bool = False) -> list[str]:
+        """Return what keeps the topic from being used, each with what to do.
+
+        Parameters
+        ----------
+        found : FoundTopic
+        horizon : int
+            Milliseconds for which plans accept reports of an event: records must stay as long.
+        aggregating : bool
+            Whether the topic is only read. Nobody sends to partitions that were added to it, and
+            those in its name must be counted all the same.
+        """
+        says = found.settings
+        wrong = []
+        added = found.partitions > self.partitions
+        if found.partitions != self.partitions and not (reading and added):
+            wrong.append(
+                f"it has {found.partitions} partitions, not {self.partitions}: reports of one "
+                "device would be in two; leave it and create the next epoch"
+            )
+        if says.get("message.timestamp.type") != "LogAppendTime":
+            wrong.append(
+                _set("message.timestamp.type", says, "LogAppendTime")
+                + "; what it holds has the senders' times: create the next epoch if that is much"
+            )
+        if says.get("cleanup.policy") != "delete":
+            wrong.append(_set("cleanup.policy", says, "delete"))
+        retention = int(says.get("retention.ms", "0"))
+        if 0 <= retention < horizon:
+            wrong.append(
+                f"records stay for {duration_text(retention)}, plans accept reports for "
+                f"{duration_text(horizon)}: set retention.ms to at least {horizon}"
+            )
+        if says.get("retention.bytes") != "-1":
+            wrong.append(_set("retention.bytes", says, "-1"))
+        if int(says.get("max.message.bytes", "0")) < MAX_BATCH:
+            wrong.append(_set("max.message.bytes", says, f"at least {MAX_BATCH}"))
+        return wrong + _common_faults(found)
+
 
 @dataclass(frozen=True)
 class FoundTopic:
@@ -105,69 +164,125 @@ class FoundTopic:
     id: str = ""
 
 
-def settings_for(retention: int) -> dict[str, str]:
-    """Return the settings that a topic of reports is made with.
+@dataclass(frozen=True)
+class Stay:
+    """How long plans have things stay, in milliseconds.
 
     Parameters
     ----------
-    retention : int
-        Milliseconds for which a record stays after it was appended.
-    """
-    return {
-        "message.timestamp.type": "LogAppendTime",
-        "cleanup.policy": "delete",
-        "compression.type": "zstd",
-        "retention.ms": str(retention),
-        "retention.bytes": "-1",
-        "max.message.bytes": str(2 * MAX_MESSAGE),
-        "unclean.leader.election.enable": "false",
-    }
-
-
-def faults(
-    topic: ReportTopic, found: FoundTopic, horizon: int, *, draining: bool = False
-) -> list[str]:
-    """Return what keeps a topic from being used, each with what to do; empty if nothing does.
-
-    Parameters
-    ----------
-    topic : ReportTopic
-    found : FoundTopic
     horizon : int
-        Milliseconds for which plans accept reports of an event: records must stay as long.
-    draining : bool
-        Whether the topic is only read. Nobody sends to partitions that were added to it, and what
-        is in the others must be counted all the same.
+        For how long they accept reports of an event.
+    retention : int
+        For how long what was rejected is kept.
     """
-    says = found.settings
-    wrong = []
-    added = found.partitions > topic.partitions
-    if found.partitions != topic.partitions and not (draining and added):
-        wrong.append(
-            f"it has {found.partitions} partitions, not {topic.partitions}: reports of one device "
-            "would be in two; let it be and create the next epoch"
-        )
-    if says.get("message.timestamp.type") != "LogAppendTime":
-        wrong.append(
-            _set("message.timestamp.type", says, "LogAppendTime")
-            + "; what it holds has the senders' times: create the next epoch if that is much"
-        )
-    if says.get("cleanup.policy") != "delete":
-        wrong.append(_set("cleanup.policy", says, "delete"))
-    retention = int(says.get("retention.ms", "0"))
-    if 0 <= retention < horizon:
-        wrong.append(
-            f"records stay for {duration_text(retention)}, plans accept reports for "
-            f"{duration_text(horizon)}: set retention.ms to at least {horizon}"
-        )
-    if says.get("retention.bytes") != "-1":
-        wrong.append(_set("retention.bytes", says, "-1"))
-    if int(says.get("max.message.bytes", "0")) < MAX_BATCH:
-        wrong.append(_set("max.message.bytes", says, f"at least {MAX_BATCH}"))
-    return wrong + common_faults(found)
+
+    horizon: int
+    retention: int
+
+    @property
+    def given_back(self) -> int:
+        """How old a record that is given back may be until it has been counted."""
+        return self.horizon + self.retention
 
 
-def common_faults(found: FoundTopic) -> list[str]:
+@dataclass(frozen=True)
+class SinkTopic:
+    """A topic beside the reports of a name.
+
+    Parameters
+    ----------
+    name : str
+        That of the reports' topics, without epoch and partitions.
+    kind : str
+        ``estimates``, ``quarantine`` or ``requeue``.
+
+    Examples
+    --------
+    >>> print(SinkTopic("fleet", "estimates"), SinkTopic.parse("fleet-requeue").kind)
+    fleet-estimates requeue
+    """
+
+    name: str
+    kind: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ParameterError(f"kind {self.kind!r} must be one of {', '.join(KINDS)}")
+        ReportTopic(self.name, epoch=1, partitions=1)
+
+    @classmethod
+    def parse(cls, text: str) -> SinkTopic:
+        """Return the topic of this full name.
+
+        Raises
+        ------
+        ParameterError
+            It is no full name.
+        """
+        name, dash, kind = text.rpartition("-")
+        if not dash or kind not in KINDS:
+            raise ParameterError(
+                f"topic {text!r} must be the name of the reports' topics followed by "
+                f"{', '.join('-' + kind for kind in KINDS)}, such as 'reports-estimates'; "
+                "sotto topics create --sinks makes them"
+            )
+        return cls(name, kind)
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.kind}"
+
+    def settings(self, stay: Stay) -> dict[str, str]:
+        """Return the settings that the topic is made with."""
+        settings = {
+            "compression.type": "zstd",
+            "retention.bytes": "-1",
+            "unclean.leader.election.enable": "false",
+        }
+        if self.kind == "estimates":
+            return settings | {
+                "cleanup.policy": "compact",
+                "message.timestamp.type": "LogAppendTime",
+                "max.message.bytes": str(MAX_DOCUMENT),
+            }
+        settings |= {"cleanup.policy": "delete", "max.message.bytes": str(2 * MAX_MESSAGE)}
+        if self.kind == "quarantine":
+            # A segment is deleted whole: without this the oldest record would stay a week longer.
+            roll = str(max(60_000, min(_DAY, stay.retention // 8)))
+            return settings | {
+                "message.timestamp.type": "LogAppendTime",
+                "retention.ms": str(stay.retention),
+                "segment.ms": roll,
+            }
+        return settings | {
+            "message.timestamp.type": "CreateTime",
+            "retention.ms": str(stay.given_back),
+        }
+
+    def faults(self, found: FoundTopic, stay: Stay) -> list[str]:
+        """Return what keeps the topic from being used, each with what to do."""
+        says, needs = found.settings, self.settings(stay)
+        exact = ["cleanup.policy", "message.timestamp.type"]
+        if self.kind != "estimates":
+            exact.append("retention.bytes")
+        wrong = [
+            f"{name} is {says.get(name, 'not known')}: set it to {needs[name]}"
+            for name in exact
+            if says.get(name) != needs[name]
+        ]
+        least = MAX_DOCUMENT if self.kind == "estimates" else MAX_BATCH
+        if int(says.get("max.message.bytes", "0")) < least:
+            wrong.append(
+                f"max.message.bytes is {says.get('max.message.bytes', 'not known')}: "
+                f"set it to at least {least}"
+            )
+        if self.kind == "quarantine":
+            wrong += _not_kept_for(found, stay.retention)
+        if self.kind == "requeue":
+            wrong += _deleted_uncounted(found, stay.given_back)
+        return wrong + _common_faults(found)
+
+
+def _common_faults(found: FoundTopic) -> list[str]:
     """Return what keeps any topic from being used: who reads it, and what it confirms."""
     says = found.settings
     wrong = []
@@ -186,3 +301,28 @@ def common_faults(found: FoundTopic) -> list[str]:
 
 def _set(name: str, says: Mapping[str, str], wanted: str) -> str:
     return f"{name} is {says.get(name, 'not known')}: set it to {wanted}"
+
+
+def _not_kept_for(found: FoundTopic, retention: int) -> list[str]:
+    stays = int(found.settings.get("retention.ms", "0"))
+    if stays == retention:
+        return []
+    text = "for ever" if stays < 0 else f"for {duration_text(stays)}"
+    return [
+        f"rejected reports stay {text}, plans want {duration_text(retention)}: "
+        f"set retention.ms to {retention}"
+    ]
+
+
+def _deleted_uncounted(found: FoundTopic, longest: int) -> list[str]:
+    """Records bear the times at which they were first appended, by which retention counts."""
+    wrong = []
+    if 0 <= (stays := int(found.settings.get("retention.ms", "0"))) < longest:
+        wrong.append(
+            f"records stay for {duration_text(stays)}, and may be {duration_text(longest)} old "
+            f"when they are given back: set retention.ms to at least {longest}"
+        )
+    before = "message.timestamp.before.max.ms"
+    if int(found.settings.get(before, str(longest))) < longest:
+        wrong.append(f"{before} is {found.settings[before]}: set it to at least {longest}")
+    return wrong

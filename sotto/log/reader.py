@@ -1,6 +1,6 @@
-"""Reading the embedded log: any range of a lane, while it is written, whatever state it is in.
+"""Reading the embedded log: any range of a partition, while it is written, whatever state it is in.
 
-Positions count the bytes of a lane from its beginning. A reader never raises for what a file
+Positions count the bytes of a partition from its beginning. A reader never raises for what a file
 holds: stretches that are no records are yielded as :class:`Corrupt`, bytes included, so that
 nothing vanishes. Append times come out monotone: a record is given the highest time up to it.
 """
@@ -28,7 +28,7 @@ EARLIEST = -(2**63)
 
 
 class Record(NamedTuple):
-    """A record: its position, its append time (ms, monotone in a lane) and its bytes."""
+    """A record: its position, its append time (ms, monotone in a partition) and its bytes."""
 
     position: int
     append: int
@@ -112,22 +112,22 @@ class Index:
     corrupt: NDArray[np.int64]
 
 
-def lanes(directory: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Return the lanes of a log, sorted by name; none if there is no such directory."""
+def partitions(directory: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """Return the partitions of a log, sorted by name; none if there is no such directory."""
     try:
         return tuple(sorted(path for path in Path(directory).iterdir() if path.is_dir()))
     except FileNotFoundError:
         return ()
 
 
-def segments(lane: Path) -> list[Segment]:
-    """Return the segments of a lane, first to last."""
+def segments(partition: Path) -> list[Segment]:
+    """Return the segments of a partition, first to last."""
     try:
-        names = [name for name in os.listdir(lane) if name.endswith(".seg")]
+        names = [name for name in os.listdir(partition) if name.endswith(".seg")]
     except FileNotFoundError:
         return []
     digits = [name for name in names if len(name) == 24 and name[:20].isdecimal()]
-    return [Segment(int(name[:20]), lane / name) for name in sorted(digits)]
+    return [Segment(int(name[:20]), partition / name) for name in sorted(digits)]
 
 
 def sound_size(segment: int, start: int, size: int) -> int:
@@ -162,19 +162,19 @@ def sound_size(segment: int, start: int, size: int) -> int:
 
 
 class LogReader:
-    """Reads one lane; keeps no file open and takes no lock.
+    """Reads one partition; keeps no file open and takes no lock.
 
     Parameters
     ----------
-    lane : path
-        The lane's directory, as :func:`lanes` returns it.
+    partition : path
+        The partition's directory, as :func:`partitions` returns it.
     """
 
-    def __init__(self, lane: str | os.PathLike[str]) -> None:
-        self.path = Path(lane)
+    def __init__(self, partition: str | os.PathLike[str]) -> None:
+        self.path = Path(partition)
 
     def begin(self) -> int:
-        """Return the position of the lane's first byte that is still there, 0 if it is empty."""
+        """Return the position of the first byte that is still there, 0 if there is none."""
         found = segments(self.path)
         return found[0].base if found else 0
 
@@ -195,7 +195,7 @@ class LogReader:
         with suppress(FileNotFoundError), _opened(last.path) as segment:
             size = os.fstat(segment).st_size
             return last.base + sound_size(segment, max(start - last.base, 0), size)
-        # A lane without records was removed meanwhile.
+        # A partition without records was removed meanwhile.
         return 0
 
     def records(
@@ -270,7 +270,7 @@ class LogReader:
         """Yield scanned stretches; damage that ends a scan is part of the last one's corrupt."""
         end = self.end(start) if end is None else end
         found = segments(self.path)
-        # The last segment has none that follows; a lane whose writer died at once has no segment.
+        # The last segment has none that follows. A partition whose writer died at once has none.
         bases = [segment.base for segment in found[1:]]
         at = start
         for segment, following in zip_longest(found, bases):
@@ -291,7 +291,7 @@ class LogReader:
                 if segment.base + limit < stop:
                     yield _missing(segment.base + limit)
                 at = stop
-        # A lane that is removed while it has nothing but its header has lost no record.
+        # A partition that is removed while it has nothing but its header has lost no record.
         if at < end and end > len(HEADER):
             yield _missing(at)
 

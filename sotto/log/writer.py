@@ -1,8 +1,8 @@
-"""The embedded log: an append-only directory of lanes, each with one writer and many readers.
+"""The embedded log: an append-only directory of partitions, each with one writer and many readers.
 
-A lane is a directory of segments named by the position of their first byte; a *position* counts
-the bytes of the lane, segment headers included. Positions only grow, and never mean anything
-else. The format is in ``docs/formats.md`` and :mod:`sotto.log.frames`; reading is
+A partition is a directory of segments named by the position of their first byte; a *position*
+counts the bytes of the partition, segment headers included. Positions only grow, and never mean
+anything else. The format is in ``docs/formats.md`` and :mod:`sotto.log.frames`; reading is
 :mod:`sotto.log.reader`, whose names are here too.
 """
 
@@ -19,20 +19,29 @@ from typing import Literal
 from sotto.clocks import now_ms
 from sotto.errors import ParameterError, PublishError
 from sotto.log.frames import HEADER, MAX_BODY, frame, is_torn
-from sotto.log.reader import Block, Corrupt, Index, LogReader, Record, lanes, segments, sound_size
+from sotto.log.reader import (
+    Block,
+    Corrupt,
+    Index,
+    LogReader,
+    Record,
+    partitions,
+    segments,
+    sound_size,
+)
 
 SEGMENT_BYTES = 64 << 20
-_LANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
+_PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 
 
 class LogWriter:
-    """The one writer of a lane.
+    """The one writer of a partition.
 
     Parameters
     ----------
     directory : path
-        The log. Made if it does not exist, as is the lane.
-    lane : str
+        The log. Made if it does not exist, as is the partition.
+    partition : str
         A name of at most 64 letters, digits, ``_``, ``.`` and ``-``.
     clock : callable
         Returns the append time (ms) of a record for which none is given.
@@ -43,14 +52,14 @@ class LogWriter:
         :meth:`close`; at every record too; or not at all. A process that dies loses nothing that
         was appended; a machine that loses power loses what was not forced to disk.
     locked : bool
-        Whether to hold the file ``lock`` in the lane, which keeps other writers out. Without it
-        nothing but segments is ever in the lane, and closing it changes none of its times: for a
-        lane under a random name that the caller has drawn and nobody else writes to.
+        Whether to hold the file ``lock`` in the partition, which keeps other writers out. Without
+        it nothing but segments is ever in the partition, and closing it changes none of its times:
+        for a partition under a random name that the caller has drawn.
 
     Raises
     ------
     PublishError
-        Another writer holds the lane, or the directory cannot be used.
+        Another writer holds the partition, or the directory cannot be used.
 
     Notes
     -----
@@ -63,7 +72,7 @@ class LogWriter:
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     with LogWriter(directory, "a") as log:
     ...         position = log.append(b"hello", append_time=5)
-    ...     reader = LogReader(lanes(directory)[0])
+    ...     reader = LogReader(partitions(directory)[0])
     ...     print(position, reader.end(), list(reader.records(0, reader.end())))
     16 37 [Record(position=16, append=5, body=b'hello')]
     """
@@ -71,22 +80,22 @@ class LogWriter:
     def __init__(
         self,
         directory: str | os.PathLike[str],
-        lane: str,
+        partition: str,
         clock: Callable[[], int] = now_ms,
         segment_bytes: int = SEGMENT_BYTES,
         fsync: Literal["batch", "always", "never"] = "batch",
         locked: bool = True,
     ) -> None:
-        if not _LANE.fullmatch(lane):
+        if not _PARTITION.fullmatch(partition):
             raise ParameterError(
-                f"lane {lane!r} must be 1 to 64 letters, digits, '_', '.' and '-', "
+                f"partition {partition!r} must be 1 to 64 letters, digits, '_', '.' and '-', "
                 "a letter or digit first"
             )
         if fsync not in ("batch", "always", "never"):
             raise ParameterError(f"fsync {fsync!r} must be 'batch', 'always' or 'never'")
         if not segment_bytes > len(HEADER):
             raise ParameterError(f"segment_bytes {segment_bytes} must be above {len(HEADER)}")
-        self.path = Path(directory) / lane
+        self.path = Path(directory) / partition
         self._clock = clock
         self._segment_bytes = segment_bytes
         self._fsync = fsync
@@ -96,7 +105,7 @@ class LogWriter:
         self._base = self._size = 0
         made = False
         try:
-            made = self._make_lane()
+            made = self._make_partition()
             if locked:
                 self._lock = self._take_lock()
             self._open_last()
@@ -105,7 +114,7 @@ class LogWriter:
             if made:
                 self._remove()
             if isinstance(error, OSError):
-                why = f"lane {lane!r} cannot be opened: {error.strerror}"
+                why = f"partition {partition!r} cannot be opened: {error.strerror}"
                 raise PublishError(why) from error
             raise
 
@@ -162,7 +171,7 @@ class LogWriter:
                 raise PublishError(f"the log was not forced to disk: {error.strerror}") from error
 
     def close(self) -> None:
-        """Force to disk what was appended and let the lane go. May be called again."""
+        """Force to disk what was appended and let the partition go. May be called again."""
         if self._segment < 0:
             return
         try:
@@ -172,9 +181,9 @@ class LogWriter:
             self._release()
 
     def retire(self) -> None:
-        """Close the lane, and remove it if it has no records.
+        """Close the partition, and remove it if it has no records.
 
-        To be called by whoever has made the lane, under a name that nobody else will use.
+        To be called by whoever has made the partition, under a name that nobody else will use.
         """
         mine = self._segment >= 0 and self._process == os.getpid()
         empty = mine and self.position == len(HEADER)
@@ -197,13 +206,13 @@ class LogWriter:
 
     def _check_usable(self) -> None:
         if self._segment < 0:
-            raise PublishError(f"the writer of lane {self.path.name!r} is closed")
+            raise PublishError(f"the writer of partition {self.path.name!r} is closed")
         if self._process != os.getpid():
-            raise PublishError(f"lane {self.path.name!r} was opened by the parent process")
+            raise PublishError(f"partition {self.path.name!r} was opened by the parent process")
         if self._fault is not None:
-            raise PublishError(f"lane {self.path.name!r} must be opened again: {self._fault}")
+            raise PublishError(f"partition {self.path.name!r} must be opened again: {self._fault}")
 
-    def _make_lane(self) -> bool:
+    def _make_partition(self) -> bool:
         """Make the directory; return whether it was not there."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -213,7 +222,7 @@ class LogWriter:
         return True
 
     def _remove(self) -> None:
-        """Remove a lane without records, as far as that goes."""
+        """Remove a partition without records, as far as that goes."""
         with suppress(OSError):
             for path in (*(segment.path for segment in segments(self.path)), self.path / "lock"):
                 path.unlink(missing_ok=True)
@@ -227,7 +236,7 @@ class LogWriter:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise PublishError(f"lane {self.path.name!r} is held by another writer") from None
+            raise PublishError(f"partition {self.path.name!r} is held by another writer") from None
         return lock
 
     def _release(self) -> None:
@@ -332,6 +341,6 @@ __all__ = [
     "LogReader",
     "LogWriter",
     "Record",
-    "lanes",
     "now_ms",
+    "partitions",
 ]

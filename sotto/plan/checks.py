@@ -1,25 +1,25 @@
-"""What a plan must satisfy to load: nothing is agreed that cannot be honoured.
+"""What a metric must satisfy: no plan loads that its mechanisms and ladders cannot honour.
 
-Every problem names the metric and the rung, the value found and what is allowed. The standard
-library alone is needed, so a device refuses the same plans as the compiler.
+Every problem names the level, the value found and what is allowed. The standard library alone is
+needed, so a device refuses the same plans as the compiler.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sotto.errors import ParameterError, PlanError
+from sotto.errors import ParameterError
 from sotto.plan.durations import duration_text
-from sotto.plan.typechecks import type_problems
-from sotto.plan.types import MECHANISMS
+from sotto.plan.metric import MECHANISMS, CompiledMetric, Parameter
 
 if TYPE_CHECKING:
-    from sotto.plan.compiled import CompiledMetric, CompiledPlan
+    from mechanisms.registry import Entry
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
-MAX_RUNGS = 8
+MAX_LEVELS = 8
 #: A century: no duration is longer, so that sums of times stay far within 64 bits.
 MAX_DURATION = 36_525 * 86_400_000
 #: The year 9999.
@@ -38,6 +38,16 @@ MAX_OPEN_COUNTS = 1 << 26
 MAX_MINIMUM_REPORTS = 10**9
 #: Epsilon a million, in micro-epsilon: no ceiling is higher.
 MAX_CEILING = 10**12
+MAX_DOMAIN = 1 << 17
+#: Of the points of an ordinal and the coordinates of a vector.
+MAX_BOUND = 1e100
+#: Types whose ``domain`` lists their values.
+_LISTED = frozenset({"category", "ordinal", "top_item"})
+#: Types whose values are clipped to a ``range``.
+_CLIPPED = frozenset({"number", "ordinal", "vector"})
+#: Types that have a symbol for a missing value whatever the mechanism.
+_WITH_MISSING = frozenset({"category", "boolean", "string", "number"})
+NAME_RULE = "letters, digits, '_', '.' and '-', at most 128, a letter or digit first"
 
 
 def amount(micro: int) -> str:
@@ -49,98 +59,25 @@ def amount(micro: int) -> str:
     return str(micro / 1_000_000)
 
 
-def check(plan: CompiledPlan) -> None:
-    """Refuse a plan that cannot be honoured.
-
-    Raises
-    ------
-    PlanError
-        With a line for every problem found.
-    """
-    problems = _plan_problems(plan)
-    for metric in plan.metrics:
-        problems += [
-            f"metric {metric.name!r}{problem}" for problem in _metric_problems(plan, metric)
-        ]
-    # Mechanisms are built only from parameters that are sound, and summed only if all are.
-    if not problems:
-        for metric in plan.metrics:
-            problems += [f"metric {metric.name!r}{each}" for each in _mechanism_problems(metric)]
-    if not problems:
-        problems = _ceiling_problems(plan)
-    if problems:
-        raise PlanError("\n".join(problems))
-
-
-def _plan_problems(plan: CompiledPlan) -> list[str]:
-    problems = []
-    for what in ("collector", "plan"):
-        if not NAME.fullmatch(getattr(plan, what)):
-            problems.append(f"{what} {getattr(plan, what)!r} must be a name: {_NAME_RULE}")
-    if not 0 < len(plan.owner) <= 256:
-        problems.append("owner must say whom to ask, in at most 256 characters")
-    if not 1 <= plan.version < 2**31:
-        problems.append(f"version {plan.version} must be at least 1")
-    if not 0 < plan.expires <= MAX_TIME:
-        problems.append("expires must lie between the years 1970 and 9999")
-    shortest = {"resolution": MIN_RESOLUTION, "period": MIN_PERIOD, "grace": 0, "retention": 1}
-    for what, low in shortest.items():
-        duration = getattr(plan, what)
-        if not low <= duration <= MAX_DURATION:
-            problems.append(
-                f"{what} {duration_text(duration)} must be in [{duration_text(low)}, 36525d]"
-            )
-    if not problems and plan.period % plan.resolution:
-        problems.append(
-            f"period {duration_text(plan.period)} must be a multiple of the resolution, "
-            f"{duration_text(plan.resolution)}"
-        )
-    if not 1 <= plan.shards <= 65536:
-        problems.append(f"shards {plan.shards} must be in [1, 65536]")
-    if not 1 <= plan.minimum_reports <= MAX_MINIMUM_REPORTS:
-        problems.append(
-            f"minimum_reports {plan.minimum_reports} must be in [1, {MAX_MINIMUM_REPORTS}]"
-        )
-    if not 0 < plan.ceilings.period <= plan.ceilings.lifetime <= MAX_CEILING:
-        problems.append(
-            f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "
-            f"lifetime {amount(plan.ceilings.lifetime)}, itself at most {amount(MAX_CEILING)}"
-        )
-    if plan.authentication not in ("none", "required"):
-        problems.append(f"authentication {plan.authentication!r} must be none or required")
-    if not 1 <= len(plan.metrics) <= 65535:
-        problems.append("a plan has at least one metric and at most 65535")
-    try:
-        plan.to_json()
-    except UnicodeEncodeError:
-        problems.append("the plan has a character that UTF-8 cannot have")
-    names = [metric.name for metric in plan.metrics]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        problems.append(f"metric {name!r} is there twice")
-    return problems
-
-
-_NAME_RULE = "letters, digits, '_', '.' and '-', at most 128, a letter or digit first"
-
-
-def _metric_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
+def metric_problems(metric: CompiledMetric, period: int, resolution: int) -> list[str]:
+    """Return what is wrong with a metric of a plan with such a period and resolution (ms)."""
     problems = []
     if not NAME.fullmatch(metric.name):
-        problems.append(f": its name must consist of {_NAME_RULE}")
+        problems.append(f": its name must consist of {NAME_RULE}")
     if metric.type not in MECHANISMS:
         return [*problems, f": type {metric.type!r} must be one of {', '.join(MECHANISMS)}"]
-    if not 0 < metric.window <= MAX_DURATION or metric.window % max(plan.resolution, 1):
+    if not 0 < metric.window <= MAX_DURATION or metric.window % max(resolution, 1):
         problems.append(
             f": window {duration_text(metric.window)} must be a multiple of the resolution, "
-            f"{duration_text(plan.resolution)}, and at most 36525d"
+            f"{duration_text(resolution)}, and at most 36525d"
         )
     if not 1 <= metric.limit <= MAX_LIMIT:
         problems.append(f": repeat: limit {metric.limit} must be in [1, {MAX_LIMIT}]")
     if not 1 <= metric.panel <= MAX_PANEL:
         problems.append(f": panel 1/{metric.panel} must be 1/N with N in [1, {MAX_PANEL}]")
     problems += _repeat_problems(metric)
-    problems += _ladder_problems(plan, metric)
-    return problems + type_problems(metric)
+    problems += _ladder_problems(metric, period)
+    return problems + _type_problems(metric)
 
 
 def _repeat_problems(metric: CompiledMetric) -> list[str]:
@@ -167,51 +104,52 @@ def _constant_problems(metric: CompiledMetric) -> list[str]:
         ]
     if len(metric.ladder) < 2:
         return [
-            ": repeat: a constant metric has at least two rungs, the last of which is its "
+            ": repeat: a constant metric has at least two levels, the last of which is its "
             "permanent response and is never sent"
         ]
     *_, sent, permanent = metric.ladder
     if permanent.after != sent.after:
         return [
-            f", rung {len(metric.ladder)}: after {duration_text(permanent.after)} must be rung "
+            f", level {len(metric.ladder)}: after {duration_text(permanent.after)} must be level "
             f"{len(metric.ladder) - 1}'s {duration_text(sent.after)}: the permanent response of a "
             f"constant metric is never sent"
         ]
     return []
 
 
-def _ladder_problems(plan: CompiledPlan, metric: CompiledMetric) -> list[str]:
+def _ladder_problems(metric: CompiledMetric, period: int) -> list[str]:
     ladder = metric.ladder
-    if not 1 <= len(ladder) <= MAX_RUNGS:
-        return [f": a ladder has 1 to {MAX_RUNGS} rungs, not {len(ladder)}"]
+    if not 1 <= len(ladder) <= MAX_LEVELS:
+        return [f": a ladder has 1 to {MAX_LEVELS} levels, not {len(ladder)}"]
     problems = []
-    for number, rung in enumerate(ladder, start=1):
-        if not 0 < rung.epsilon <= MAX_CEILING:
-            problems.append(f", rung {number}: epsilon {amount(rung.epsilon)} must be above 0")
-        if not 0 <= rung.after <= MAX_DURATION:
+    for number, level in enumerate(ladder, start=1):
+        if not 0 < level.epsilon <= MAX_CEILING:
+            problems.append(f", level {number}: epsilon {amount(level.epsilon)} must be above 0")
+        if not 0 <= level.after <= MAX_DURATION:
             problems.append(
-                f", rung {number}: after {duration_text(rung.after)} must be in [0ms, 36525d]"
+                f", level {number}: after {duration_text(level.after)} must be in [0ms, 36525d]"
             )
     for number, (weak, strong) in enumerate(pairwise(ladder), start=1):
         if not strong.epsilon > weak.epsilon:
             problems.append(
-                f", rung {number + 1}: epsilon {amount(strong.epsilon)} must be greater than "
-                f"rung {number}'s {amount(weak.epsilon)}"
+                f", level {number + 1}: epsilon {amount(strong.epsilon)} must be greater than "
+                f"level {number}'s {amount(weak.epsilon)}"
             )
         if not strong.after >= weak.after:
             problems.append(
-                f", rung {number + 1}: after {duration_text(strong.after)} must be at least "
-                f"rung {number}'s {duration_text(weak.after)}"
+                f", level {number + 1}: after {duration_text(strong.after)} must be at least "
+                f"level {number}'s {duration_text(weak.after)}"
             )
-    if metric.kind == "reservoir" and ladder[0].after < plan.period:
+    if metric.kind == "reservoir" and ladder[0].after < period:
         problems.append(
-            f", rung 1: after {duration_text(ladder[0].after)} must be at least the period, "
-            f"{duration_text(plan.period)}: a reservoir may replace its value until that ends"
+            f", level 1: after {duration_text(ladder[0].after)} must be at least the period, "
+            f"{duration_text(period)}: a reservoir may replace its value until that ends"
         )
     return problems
 
 
-def _mechanism_problems(metric: CompiledMetric) -> list[str]:
+def mechanism_problems(metric: CompiledMetric) -> list[str]:
+    """Return what is wrong with the mechanism of a metric whose parameters are sound."""
     try:
         mechanism = metric.mechanism
     except ParameterError as error:
@@ -226,17 +164,17 @@ def _mechanism_problems(metric: CompiledMetric) -> list[str]:
     if cells > MAX_OPEN_COUNTS:
         problems.append(
             f": {windows} windows of {duration_text(metric.window)} within the horizon of "
-            f"{duration_text(metric.horizon)}, times {len(metric.ladder)} rungs, times "
+            f"{duration_text(metric.horizon)}, times {len(metric.ladder)} levels, times "
             f"{mechanism.count_length} counts, are {cells} counts; at most {MAX_OPEN_COUNTS} are "
             f"allowed"
         )
     before = 0
-    for level, rung in enumerate(metric.ladder):
-        certified = mechanism.certified(level)
-        if not before < certified <= rung.epsilon:
+    for number, level in enumerate(metric.ladder):
+        certified = mechanism.certified(number)
+        if not before < certified <= level.epsilon:
             problems.append(
-                f", rung {level + 1}: certified epsilon {amount(certified)} must be above "
-                f"{amount(before)} and at most the nominal {amount(rung.epsilon)}"
+                f", level {number + 1}: certified epsilon {amount(certified)} must be above "
+                f"{amount(before)} and at most the nominal {amount(level.epsilon)}"
             )
         before = certified
     return problems
@@ -251,23 +189,163 @@ def open_windows(horizon: int, window: int) -> int:
     return max(-(-horizon // window) + 1, 1)
 
 
-def _ceiling_problems(plan: CompiledPlan) -> list[str]:
-    each = ", ".join(f"{metric.name} {amount(metric.cost)}" for metric in plan.metrics)
+def _type_problems(metric: CompiledMetric) -> list[str]:
+    """Return what is wrong with a metric of a known type: domain, range, mechanism."""
+    problems = [*_domain_problems(metric), *_range_problems(metric), *_question_problems(metric)]
+    # Labels are those of a sound domain or range, and of a number of points.
+    return problems + _spec_problems(metric, sound=not problems)
+
+
+def _domain_problems(metric: CompiledMetric) -> list[str]:
+    listed = metric.type in _LISTED and metric.range is None
+    if not listed:
+        return [f": {_named(metric.type)} has no domain"] if metric.domain is not None else []
+    domain = metric.domain or ()
+    if not 1 <= len(domain) <= MAX_DOMAIN:
+        return [f": domain must have 1 to {MAX_DOMAIN} values, not {len(domain)}"]
     problems = []
-    if plan.cost > plan.ceilings.period:
+    if not all(0 < len(value) <= 256 for value in domain):
+        problems.append(": the values of a domain have 1 to 256 characters")
+    seen: set[str] = set()
+    twice = sorted({value for value in domain if value in seen or seen.add(value)})  # type: ignore[func-returns-value]
+    if twice:
+        problems.append(f": domain has {', '.join(map(repr, twice))} more than once")
+    if metric.missing and "missing" in domain:
+        problems.append(": a domain cannot have the value 'missing' where missing is true")
+    problems += _outside_problems(metric, domain)
+    if len(metric.labels) < 2:
         problems.append(
-            f"ceilings: period {amount(plan.ceilings.period)} is less than the "
-            f"{amount(plan.cost)} that the metrics can spend in a period ({each})"
-        )
-    once = plan.permanent + plan.recurring
-    if plan.permanent and once > plan.ceilings.lifetime:
-        permanent = ", ".join(
-            f"{metric.name} {amount(metric.permanent)}"
-            for metric in plan.metrics
-            if metric.permanent
-        )
-        problems.append(
-            f"ceilings: lifetime {amount(plan.ceilings.lifetime)} is less than the "
-            f"{amount(once)} that the permanent responses ({permanent}) and one period cost"
+            f": {_named(metric.type)} has at least two symbols, 'other' and 'missing' included"
         )
     return problems
+
+
+def _outside_problems(metric: CompiledMetric, domain: tuple[str, ...]) -> list[str]:
+    """Of what becomes of a value that is not listed; among values in order there is no other."""
+    place = "other" if metric.type != "ordinal" else "missing"
+    if metric.outside in domain or (
+        metric.outside == place and (metric.type != "ordinal" or metric.missing)
+    ):
+        return []
+    others = f"{place!r} or " if metric.type != "ordinal" or metric.missing else ""
+    return [f": outside {metric.outside!r} must be {others}a value of the domain"]
+
+
+def _range_problems(metric: CompiledMetric) -> list[str]:
+    clipped = metric.type in _CLIPPED and metric.domain is None
+    if not clipped:
+        problems = []
+        if metric.range is not None:
+            problems.append(f": {_named(metric.type)} has no range")
+        if metric.unit is not None:
+            problems.append(f": {_named(metric.type)} has no unit")
+        if metric.type not in _LISTED and metric.outside is not None:
+            problems.append(f": {_named(metric.type)} has no outside")
+        return problems
+    low, high = metric.range or (math.nan, math.nan)
+    problems = []
+    # NaN fails every comparison; the difference of two finite numbers may still overflow.
+    if not (low < high and math.isfinite(high - low)):
+        problems.append(f": range [{low}, {high}] must be two finite numbers, low below high")
+    elif metric.type != "number" and not (
+        max(-low, high) <= MAX_BOUND and high - low >= 1 / MAX_BOUND
+    ):
+        problems.append(
+            f": range [{low}, {high}] must lie in [-{MAX_BOUND:g}, {MAX_BOUND:g}] and be at least "
+            f"{1 / MAX_BOUND:g} wide for {_named(metric.type)}: its squares must be finite"
+        )
+    if metric.outside != "clip":
+        problems.append(f": outside {metric.outside!r} must be 'clip' for {_named(metric.type)}")
+    return problems
+
+
+def _question_problems(metric: CompiledMetric) -> list[str]:
+    if metric.type != "survey":
+        return [": only a survey has a question"] if metric.question is not None else []
+    if not 0 < len(metric.question or "") <= 1024:
+        return [": a survey has a question of 1 to 1024 characters"]
+    return []
+
+
+def _spec_problems(metric: CompiledMetric, *, sound: bool) -> list[str]:
+    from mechanisms.registry import REGISTRY
+
+    name = metric.spec.get("name")
+    allowed = MECHANISMS[metric.type]
+    if name not in allowed:
+        return [
+            f": mechanism {name!r} must be one of {', '.join(allowed)} for {_named(metric.type)}"
+        ]
+    entry = REGISTRY[str(name)]
+    if metric.type == "ordinal" and metric.range is not None:
+        size = metric.spec.get("domain_size")
+        if type(size) is int and not 2 <= size - metric.missing <= MAX_DOMAIN:
+            return [f": points {size - metric.missing} must be at least 2 and at most {MAX_DOMAIN}"]
+    problems = _parameter_problems(metric, str(name), entry)
+    if metric.missing and metric.type not in _WITH_MISSING and "missing" not in entry.fields:
+        problems.append(f": {_named(metric.type)} by {name} cannot be missing")
+    if sound and not problems:
+        problems = _symbol_problems(metric)
+    return problems
+
+
+def _parameter_problems(metric: CompiledMetric, name: str, entry: Entry) -> list[str]:
+    spec = metric.spec
+    del spec["name"]
+    wanted = sorted(entry.fields)
+    if sorted(spec) != wanted:
+        return [
+            f": mechanism {name} has the parameters {', '.join(wanted) or '(none)'}, not "
+            f"{', '.join(sorted(spec)) or '(none)'}"
+        ]
+    problems = []
+    for key, value in spec.items():
+        kind = entry.fields[key]
+        if key == "missing":
+            if value is not metric.missing:
+                problems.append(f": mechanism {name}: missing must be {metric.missing}")
+        elif not (type(value) is kind and _bounded(value)):
+            problems.append(f": mechanism {name}: {key} {_brief(value)} must be {_WANTED[kind]}")
+    return problems
+
+
+def _brief(value: Parameter) -> str:
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _bounded(value: Parameter) -> bool:
+    if isinstance(value, tuple):
+        return 0 < len(value) <= MAX_DOMAIN
+    return isinstance(value, bool | str) or 0 <= value <= MAX_DOMAIN
+
+
+_WANTED = {
+    int: f"a number in [0, {MAX_DOMAIN}]",
+    bool: "true or false",
+    str: "text",
+    tuple: f"a list of 1 to {MAX_DOMAIN} numbers",
+}
+
+
+def _symbol_problems(metric: CompiledMetric) -> list[str]:
+    """Of labels and the number of symbols, which must be the mechanism's."""
+    size = metric.spec.get("domain_size")
+    ranged = metric.type == "ordinal" and metric.range is not None
+    if ranged and len(set(metric.labels)) < len(metric.labels):
+        return [f": its {len(metric.labels)} points are too close to be told apart"]
+    if size is not None and size != len(metric.labels):
+        return [
+            f": mechanism {metric.spec['name']}: domain_size {size} must be the number of symbols, "
+            f"{len(metric.labels)}"
+        ]
+    return []
+
+
+def _named(kind: str) -> str:
+    """Return a type with its article.
+
+    >>> _named("ordinal"), _named("top_item")
+    ('an ordinal', 'a top_item')
+    """
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -3,27 +3,60 @@
 A compiled plan is canonical JSON (``docs/formats.md``): times are integer milliseconds, privacy
 amounts integer micro-epsilon, and every choice that the plan left open has been made. It is read
 with the standard library alone, and refused unless its mechanisms, ladders and ceilings can be
-honoured (:mod:`sotto.plan.checks`). The *fingerprint*, which is in every message, covers only what
-decoding and counting need; the *digest* covers all bytes and never leaves a device.
+honoured. The *fingerprint*, which is in every message, covers only what decoding and counting
+need; the *digest* covers all bytes and never leaves a device.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mechanisms.digests import sha256
 from mechanisms.frozen import frozen
 from sotto.errors import ParameterError, PlanError, UnknownMetricError
-from sotto.plan.serialization import MINIMUM_REPORTS
-from sotto.plan.types import Parameter
-from sotto.plan.values import Symbol, labels_of, plain_types, symbol_of
+from sotto.plan.checks import (
+    MAX_CEILING,
+    MAX_DURATION,
+    MAX_MINIMUM_REPORTS,
+    MAX_TIME,
+    MIN_PERIOD,
+    MIN_RESOLUTION,
+    NAME,
+    NAME_RULE,
+    amount,
+    mechanism_problems,
+    metric_problems,
+)
+from sotto.plan.durations import duration_text
+from sotto.plan.metric import CompiledMetric, Fields, Level
 
-if TYPE_CHECKING:
-    from mechanisms.registry import LadderedMechanism
-
-#: In front of what the fingerprint is the hash of.
+#: Of compiled plans.
+FORMAT = 2
+#: Of how many reports an estimate is at least, where a plan does not say.
+MINIMUM_REPORTS = 20
+#: Keys of a compiled plan that are left out where a plan says nothing else.
+DEFAULTS: Mapping[str, Any] = {"authentication": "none", "minimum_reports": MINIMUM_REPORTS}
+#: Fields of a compiled plan that are in its document as they are.
+_PLAIN: Mapping[str, type] = {
+    **dict.fromkeys(("collector", "plan", "owner"), str),
+    **dict.fromkeys(("version", "expires", "period", "resolution"), int),
+    **dict.fromkeys(("grace", "retention", "shards"), int),
+}
+#: What the fingerprint covers: all that decides which bytes a device sends, and how they are
+#: decoded and counted. ``docs/formats.md`` says of each other field why it is left out.
+_ON_THE_WIRE = frozenset(
+    {"collector", "plan", "version", "period", "resolution", "grace", "shards", "ceilings"}
+    | {"authentication"}
+)
+_METRIC_ON_THE_WIRE = frozenset(
+    {"name", "type", "mechanism", "missing", "window", "repeat", "ladder", "panel"}
+    | {"domain", "outside", "range"}
+)
+#: Prefix of the bytes whose hash is the fingerprint.
 _FINGERPRINT = b"sotto.fingerprint\0"
 
 
@@ -54,149 +87,6 @@ class Ceilings:
             if not 0 < epsilon < float("inf"):
                 raise ParameterError(f"ceilings: {epsilon} must be an epsilon above 0")
         return cls(*(int(Fraction(repr(float(each))) * 1_000_000) for each in (period, lifetime)))
-
-
-@frozen
-class Rung:
-    """A step of a ladder: nominal micro-epsilon, and the delay in ms after which it is sent."""
-
-    epsilon: int
-    after: int
-
-
-@frozen
-class CompiledMetric:
-    """One thing collected.
-
-    Attributes
-    ----------
-    index : int
-        Its number in the plan, as on the wire.
-    name, type : str
-        The type is one of :data:`sotto.plan.types.MECHANISMS`.
-    parameters : tuple of (str, value)
-        The mechanism's name and parameters, sorted; see :attr:`spec`.
-    domain : tuple of str, or None
-        The values of a category, of an ordinal metric without a range, or a top item's items.
-    outside : str or None
-        What becomes of a value outside the domain or range: ``other`` or a value of the domain
-        for a category or item, ``missing`` or a value of the domain for an ordinal metric,
-        ``clip`` where there is a range.
-    missing : bool
-        Whether None may be recorded.
-    range : (float, float) or None
-        Lowest and highest value of a number, of a vector's coordinates, of an ordinal's points.
-    unit : str or None
-    window : int
-        Milliseconds over which an estimate is made.
-    kind : str
-        ``first`` or ``reservoir`` (one value a period), ``every`` (the first ``limit``) or
-        ``constant`` (one value for the device's life).
-    limit : int
-        Values a period.
-    ladder : tuple of Rung
-        Weakest first. The last rung of a constant metric is its permanent response, which never
-        leaves the device.
-    horizon : int
-        Milliseconds after an event until which its reports are accepted: last delay, one budget
-        period, grace.
-    question : str or None
-        Of a survey.
-    panel : int
-        A device answers in one of so many budget periods; 1 is every period.
-    """
-
-    index: int
-    name: str
-    type: str
-    parameters: tuple[tuple[str, Parameter], ...]
-    domain: tuple[str, ...] | None
-    outside: str | None
-    missing: bool
-    range: tuple[float, float] | None
-    unit: str | None
-    window: int
-    kind: str
-    limit: int
-    ladder: tuple[Rung, ...]
-    horizon: int
-    question: str | None = None
-    panel: int = 1
-
-    @property
-    def spec(self) -> dict[str, Parameter]:
-        """The mechanism's name and parameters, as :func:`mechanisms.registry.build` takes them."""
-        return dict(self.parameters)
-
-    @cached_property
-    def mechanism(self) -> LadderedMechanism:
-        """The mechanism with its whole ladder, built at first use."""
-        from mechanisms.registry import build
-
-        return build(self.spec, [rung.epsilon for rung in self.ladder], self.name)
-
-    @property
-    def sent(self) -> int:
-        """The number of rungs that leave the device: all but a permanent response."""
-        return len(self.ladder) - (self.kind == "constant")
-
-    @property
-    def delays(self) -> tuple[int, ...]:
-        """Milliseconds after which each rung that is sent is released, weakest first."""
-        return tuple(rung.after for rung in self.ladder[: self.sent])
-
-    @cached_property
-    def cost(self) -> int:
-        """Micro-epsilon that this metric can spend in a period: limit times the last rung sent."""
-        return self.limit * self.mechanism.certified(self.sent - 1)
-
-    @cached_property
-    def permanent(self) -> int:
-        """Micro-epsilon that it costs once in a device's life, instead of in every period.
-
-        All periods of a constant metric together cost no more than its permanent response, since
-        they are drawn from that alone; 0 for all others.
-        """
-        return self.mechanism.certified(len(self.ladder) - 1) if self.kind == "constant" else 0
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """The names of the symbols, by number; empty for a string, a number and a vector."""
-        return labels_of(self)
-
-    @cached_property
-    def symbols(self) -> dict[str, int]:
-        """The number of each listed value, and of ``missing``."""
-        listed = {label: number for number, label in enumerate(self.domain or ())}
-        if self.missing and self.outside == "missing":
-            listed.setdefault("missing", len(listed))
-        return listed
-
-    @cached_property
-    def plain(self) -> frozenset[object]:
-        """Types of which every value has a symbol, whatever it is: no proof need be made."""
-        return plain_types(self)
-
-    def encode(self, value: object) -> Symbol:
-        """Return the symbol of a value: what the mechanism randomizes.
-
-        Only a wrong type is refused, never a value: numbers are clipped to the range, values
-        that are not listed become what ``outside`` says. Where missing values are allowed, None
-        and NaN are missing; where they are not, NaN counts as the lowest value. Of an ordinal
-        metric with a range the symbol is the nearest point; of a top item it is that of one
-        event, of which the device counts a period's.
-
-        Raises
-        ------
-        ValueTypeError
-            The value has the wrong type (of a vector also the wrong length). The message never
-            contains the value.
-
-        Privacy
-        -------
-        Whether a report is sent must not depend on the value; so this is total on each type.
-        """
-        return symbol_of(self, value)
 
 
 @frozen
@@ -236,8 +126,14 @@ class CompiledPlan:
     authentication: str = "none"
 
     @classmethod
-    def from_json(cls, data: bytes) -> CompiledPlan:
+    def from_json(cls, data: bytes, name: str = "the plan") -> CompiledPlan:
         """Read a compiled plan and check that it can be honoured.
+
+        Parameters
+        ----------
+        data : bytes
+        name : str
+            What an error calls them.
 
         Raises
         ------
@@ -245,29 +141,74 @@ class CompiledPlan:
             The bytes are not a compiled plan in canonical form, or its mechanisms, ladders and
             ceilings cannot be honoured.
         """
-        from sotto.plan.checks import check
-        from sotto.plan.serialization import plan_of
-
         try:
             document = json.loads(data.decode("utf-8"))
         except (ValueError, RecursionError):
             raise PlanError(
-                "the compiled plan is not JSON in UTF-8, which sotto plan compile writes"
+                f"{name} is not a compiled plan; run `sotto plan compile` and pass the .json file "
+                "that it writes"
             ) from None
-        plan = plan_of(document)
+        plan = cls.of_document(document)
         check(plan)
         if plan.to_json() != data:
             raise PlanError(
-                "the compiled plan is not in canonical form: compile the plan again, and do not "
-                "edit or reformat what comes out"
+                f"{name} is not in canonical form: compile the plan again, and do not edit or "
+                "reformat what comes out"
             )
         return plan
 
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> CompiledPlan:
+        """Read a compiled plan's file; see :meth:`from_json`."""
+        # pathlib would make the start of every app slower.
+        with open(path, "rb") as file:
+            return cls.from_json(file.read(), repr(os.fspath(path)))
+
+    @classmethod
+    def of_document(cls, document: object) -> CompiledPlan:
+        """Return the plan that a JSON document describes, its fields not yet checked.
+
+        Raises
+        ------
+        PlanError
+            A field is missing, has the wrong type, or the document is of another format.
+        """
+        fields = Fields(document, "the compiled plan")
+        if fields.take("format", int) != FORMAT:
+            raise PlanError(
+                f"the compiled plan is of another format than {FORMAT}: compile the plan again"
+            )
+        ceilings = Fields(fields.take("ceilings", dict), "ceilings")
+        plain: dict[str, Any] = {name: fields.take(name, kind) for name, kind in _PLAIN.items()}
+        plain |= {
+            name: fields.take(name, type(default), default) for name, default in DEFAULTS.items()
+        }
+        return cls(
+            **plain,
+            ceilings=Ceilings(ceilings.take("period", int), ceilings.take("lifetime", int)),
+            metrics=tuple(
+                CompiledMetric.of_document(item, index, plain["period"] + plain["grace"])
+                for index, item in enumerate(fields.take("metrics", list))
+            ),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan as a JSON document (``docs/formats.md``)."""
+        return {
+            "format": FORMAT,
+            **{name: getattr(self, name) for name in _PLAIN},
+            "ceilings": {"period": self.ceilings.period, "lifetime": self.ceilings.lifetime},
+            "metrics": [metric.document() for metric in self.metrics],
+            **{
+                name: getattr(self, name)
+                for name, default in DEFAULTS.items()
+                if getattr(self, name) != default
+            },
+        }
+
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        from sotto.plan.serialization import canonical, document_of
-
-        return canonical(document_of(self))
+        return canonical(self.document())
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -278,9 +219,13 @@ class CompiledPlan:
         They are in every message, so what they cover could tell devices apart that were given
         plans that differ. Plans that differ only in owner, dates or texts have one fingerprint.
         """
-        from sotto.plan.serialization import canonical, wire_document_of
-
-        return sha256(_FINGERPRINT + canonical(wire_document_of(self)))
+        document = self.document()
+        covered: dict[str, object] = {key: document[key] for key in document if key in _ON_THE_WIRE}
+        covered["metrics"] = [
+            {key: value for key, value in metric.items() if key in _METRIC_ON_THE_WIRE}
+            for metric in document["metrics"]
+        ]
+        return sha256(_FINGERPRINT + canonical(covered))
 
     @property
     def fingerprint_hex(self) -> str:
@@ -353,3 +298,135 @@ class CompiledPlan:
     def expired(self, time: int) -> bool:
         """Whether nothing may be recorded or newly released any more at ``time`` (ms)."""
         return time >= self.expires
+
+
+def canonical(document: Mapping[str, object]) -> bytes:
+    """Return a JSON document as canonical bytes (``docs/formats.md``)."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8")
+
+
+def brought_forward(data: bytes) -> bytes | None:
+    """Return what a compiled plan of format 1 is in this format; None if it is none of that.
+
+    Raises
+    ------
+    PlanError
+        It is one, and cannot be honoured.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or document.get("format") != 1:
+        return None
+    plan = CompiledPlan.of_document({**document, "format": FORMAT})
+    check(plan)
+    return plan.to_json()
+
+
+def check(plan: CompiledPlan) -> None:
+    """Refuse a plan that cannot be honoured.
+
+    Raises
+    ------
+    PlanError
+        With a line for every problem found.
+    """
+    problems = _plan_problems(plan)
+    for metric in plan.metrics:
+        problems += [
+            f"metric {metric.name!r}{problem}"
+            for problem in metric_problems(metric, plan.period, plan.resolution)
+        ]
+    # Mechanisms are built only from parameters that are sound, and summed only if all are.
+    if not problems:
+        for metric in plan.metrics:
+            problems += [f"metric {metric.name!r}{each}" for each in mechanism_problems(metric)]
+    if not problems:
+        problems = _ceiling_problems(plan)
+    if problems:
+        raise PlanError("\n".join(problems))
+
+
+def _plan_problems(plan: CompiledPlan) -> list[str]:
+    problems = []
+    for what in ("collector", "plan"):
+        if not NAME.fullmatch(getattr(plan, what)):
+            problems.append(f"{what} {getattr(plan, what)!r} must be a name: {NAME_RULE}")
+    if not 0 < len(plan.owner) <= 256:
+        problems.append("owner must say whom to ask, in at most 256 characters")
+    if not 1 <= plan.version < 2**31:
+        problems.append(f"version {plan.version} must be at least 1")
+    if not 0 < plan.expires <= MAX_TIME:
+        problems.append("expires must lie between the years 1970 and 9999")
+    shortest = {"resolution": MIN_RESOLUTION, "period": MIN_PERIOD, "grace": 0, "retention": 1}
+    for what, low in shortest.items():
+        duration = getattr(plan, what)
+        if not low <= duration <= MAX_DURATION:
+            problems.append(
+                f"{what} {duration_text(duration)} must be in [{duration_text(low)}, 36525d]"
+            )
+    if not problems and plan.period % plan.resolution:
+        problems.append(
+            f"period {duration_text(plan.period)} must be a multiple of the resolution, "
+            f"{duration_text(plan.resolution)}"
+        )
+    if not 1 <= plan.shards <= 65536:
+        problems.append(f"shards {plan.shards} must be in [1, 65536]")
+    if not 1 <= plan.minimum_reports <= MAX_MINIMUM_REPORTS:
+        problems.append(
+            f"minimum_reports {plan.minimum_reports} must be in [1, {MAX_MINIMUM_REPORTS}]"
+        )
+    if not 0 < plan.ceilings.period <= plan.ceilings.lifetime <= MAX_CEILING:
+        problems.append(
+            f"ceilings: period {amount(plan.ceilings.period)} must be above 0 and at most "
+            f"lifetime {amount(plan.ceilings.lifetime)}, itself at most {amount(MAX_CEILING)}"
+        )
+    if plan.authentication not in ("none", "required"):
+        problems.append(f"authentication {plan.authentication!r} must be none or required")
+    if not 1 <= len(plan.metrics) <= 65535:
+        problems.append("a plan has at least one metric and at most 65535")
+    try:
+        plan.to_json()
+    except UnicodeEncodeError:
+        problems.append("the plan has a character that UTF-8 cannot have")
+    names = [metric.name for metric in plan.metrics]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"metric {name!r} is given twice")
+    return problems
+
+
+def _ceiling_problems(plan: CompiledPlan) -> list[str]:
+    each = ", ".join(f"{metric.name} {amount(metric.cost)}" for metric in plan.metrics)
+    problems = []
+    if plan.cost > plan.ceilings.period:
+        problems.append(
+            f"ceilings: period {amount(plan.ceilings.period)} is less than the "
+            f"{amount(plan.cost)} that the metrics can spend in a period ({each})"
+        )
+    once = plan.permanent + plan.recurring
+    if plan.permanent and once > plan.ceilings.lifetime:
+        permanent = ", ".join(
+            f"{metric.name} {amount(metric.permanent)}"
+            for metric in plan.metrics
+            if metric.permanent
+        )
+        problems.append(
+            f"ceilings: lifetime {amount(plan.ceilings.lifetime)} is less than the "
+            f"{amount(once)} that the permanent responses ({permanent}) and one period cost"
+        )
+    return problems
+
+
+__all__ = [
+    "FORMAT",
+    "MINIMUM_REPORTS",
+    "Ceilings",
+    "CompiledMetric",
+    "CompiledPlan",
+    "Level",
+    "brought_forward",
+    "canonical",
+    "check",
+]

@@ -6,28 +6,418 @@ once for all plans, compiled ones too, by :mod:`sotto.plan.checks`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Mapping
+from contextlib import suppress
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Literal
+from fractions import Fraction
+from reprlib import Repr
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import yaml
-from pydantic import Field, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from sotto.errors import PlanError
-from sotto.plan.errors import explain
-from sotto.plan.fields import Day, Duration, Micro, Model, Panel, Text
-from sotto.plan.metrics import MetricFile
-from sotto.plan.serialization import MINIMUM_REPORTS
+from sotto.plan.checks import MAX_PANEL
+from sotto.plan.compiled import MINIMUM_REPORTS
+from sotto.plan.durations import parse_duration
+from sotto.plan.metric import MECHANISMS, Parameter
+
+#: Decimals of an epsilon, and digits before its point, at most.
+_DECIMALS, _DIGITS = 6, 30
+#: Problems shown of one plan.
+_MOST = 20
+
+_REPR = Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
+_REPR.maxdict = _REPR.maxlist = 3
+_REPR.maxlevel = 1
 
 
-class CeilingsFile(Model):
+def shown(value: object) -> str:
+    """Return a value of a plan file as an error shows it: on one line, a long one shortened.
+
+    >>> shown("half"), shown(Decimal("0.50")), shown([1, 2, 3, 4])
+    ("'half'", '0.50', '[1, 2, 3, ...]')
+    """
+    return str(value) if isinstance(value, Decimal | date) else _REPR.repr(value)
+
+
+def _micro(value: object) -> int:
+    """Return micro-epsilon: exactly what is written, or an error."""
+    number = _decimal(value)
+    if not number.is_finite():
+        raise ValueError(f"{value} must be finite")
+    if not number:
+        return 0
+    size = number.adjusted()
+    if size >= _DIGITS:
+        raise ValueError(f"{shown(value)} is too large: at most {_DIGITS} digits are allowed")
+    # A number that is far too small is not even written out as a fraction.
+    micro = Fraction(number) * 10**_DECIMALS if size >= -_DECIMALS else None
+    if micro is None or micro.denominator != 1:
+        raise ValueError(
+            f"{shown(value)} must have at most {_DECIMALS} decimals: amounts are millionths"
+        )
+    return int(micro)
+
+
+def _decimal(value: object) -> Decimal:
+    """Return a number; text may be one too, since YAML takes numbers such as 1e3 for text."""
+    if isinstance(value, int | float | str | Decimal) and not isinstance(value, bool):
+        with suppress(InvalidOperation):
+            return Decimal(str(value))
+    raise ValueError(f"{shown(value)} must be a number")
+
+
+def _real(value: object) -> float:
+    return float(_decimal(value))
+
+
+def _date(value: object) -> date:
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = date.fromisoformat(value)
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise ValueError(f"{shown(value)} must be a date such as 2027-06-30")
+    return value
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError(f"{shown(value)} is no text for YAML: write it in quotes")
+    if "\0" in value:
+        # Databases cannot hold it, and results could not be written.
+        raise ValueError(f"{shown(value)} has a NUL character, which text cannot have")
+    return value
+
+
+def _panel(value: object) -> int:
+    """Return the N of ``1/N``; 1, which is every period, may be written without a fraction."""
+    text = str(value) if type(value) in (int, str) else ""
+    found = re.fullmatch(r"1(?:/([1-9][0-9]{0,3}))?", text)
+    size = int(found[1] or 1) if found else 0
+    if not 1 <= size <= MAX_PANEL:
+        raise ValueError(
+            f"{shown(value)} must be 1/N with a whole number N in [1, {MAX_PANEL}], such as 1/13, "
+            f"or 1 for every period"
+        )
+    return size
+
+
+Micro: TypeAlias = Annotated[int, BeforeValidator(_micro)]
+Duration: TypeAlias = Annotated[int, BeforeValidator(parse_duration)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_real)]
+Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
+Panel: TypeAlias = Annotated[int, BeforeValidator(_panel)]
+Day: TypeAlias = Annotated[date, BeforeValidator(_date)]
+
+
+class _Model(BaseModel):
+    """A mapping of a plan file: unknown keys are refused, and nothing changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LevelFile(_Model):
+    """A level of a ladder: epsilon, and the delay after which it is released."""
+
+    epsilon: Micro
+    after: Duration = 0
+
+
+class RepeatFile(_Model):
+    """How many values: one a period (first, or at random), the first N of it, or one for life."""
+
+    once: Literal["first", "reservoir"] | None = None
+    every: StrictInt | None = None
+    constant: Literal[True] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> RepeatFile:
+        if [self.once, self.every, self.constant].count(None) != 2:
+            raise ValueError(
+                "must be {once: first}, {once: reservoir}, {every: N} or {constant: true}"
+            )
+        return self
+
+    @property
+    def kind(self) -> str:
+        """``first``, ``reservoir``, ``every`` or ``constant``."""
+        return self.once or ("constant" if self.constant else "every")
+
+    @property
+    def limit(self) -> int:
+        """Values a period."""
+        return 1 if self.every is None else self.every
+
+
+class Named(NamedTuple):
+    """A mechanism, and those of its parameters that are written."""
+
+    name: str
+    parameters: Mapping[str, Parameter]
+
+
+class _BitAware(_Model):
+    """A number as bits, of which some are sampled, or over which epsilon is split."""
+
+    bit_aware: Literal["sampled", "split"]
+    bits: StrictInt
+    count: StrictInt | None = None
+
+    @model_validator(mode="after")
+    def _only_sampled(self) -> _BitAware:
+        if self.count is not None and self.bit_aware != "sampled":
+            raise ValueError("has a count only where bits are sampled")
+        return self
+
+    @property
+    def named(self) -> Named:
+        if self.count is not None:
+            return Named("sampled_bits", {"bits": self.bits, "count": self.count})
+        name = {"sampled": "sampled_bit", "split": "split_bits"}[self.bit_aware]
+        return Named(name, {"bits": self.bits})
+
+
+class _Sampled(_Model):
+    """Some of a vector's coordinates are sampled, and a bit of each, or a threshold (0 bits)."""
+
+    sampled: StrictInt
+    bits: StrictInt = 0
+
+    @property
+    def named(self) -> Named:
+        return Named("sampled_vector", {"bits": self.bits, "sampled": self.sampled})
+
+
+#: Short forms of mechanisms: the type that may use one, and the key by which it is known.
+_SHORT_FORMS: Mapping[str, tuple[str, type[_BitAware] | type[_Sampled]]] = {
+    "number": ("bit_aware", _BitAware),
+    "vector": ("sampled", _Sampled),
+}
+
+
+def _mechanism(kind: str, value: object) -> Named:
+    """Read ``name``, ``{name: {parameter: value}}`` or a short form, of those a type may use."""
+    key, form = _SHORT_FORMS.get(kind, ("", _Sampled))
+    if isinstance(value, dict) and key in value:
+        try:
+            return form.model_validate(value).named
+        except ValidationError as error:
+            raise ValueError("; ".join(_lines(error))) from None
+    name: object = value
+    given: object = {}
+    if isinstance(value, dict) and len(value) == 1:
+        [(name, given)] = value.items()
+    allowed = MECHANISMS[kind]
+    if not isinstance(name, str) or name not in allowed:
+        *most, last = map(repr, allowed)
+        listed = f"{', '.join(most)} or {last}" if most else last
+        raise ValueError(f"{shown(name)} must be {listed}")
+    if not isinstance(given, dict):
+        raise ValueError(f"{name}: its parameters must be a mapping, not {shown(given)}")
+    if "name" in given:
+        raise ValueError(f"{name}: unknown key 'name'")
+    return Named(name, {str(key): _parameter(name, key, each) for key, each in given.items()})
+
+
+def _parameter(name: str, key: object, value: object) -> Parameter:
+    if isinstance(value, list) and all(type(each) is int for each in value):
+        return tuple(value)
+    if isinstance(value, bool | int | str):
+        return value
+    raise ValueError(
+        f"{name}: {key} {shown(value)} must be a whole number, true or false, or a list of numbers"
+    )
+
+
+class MetricFile(_Model):
+    """What a metric of any type says."""
+
+    type: str
+    window: Duration
+    repeat: RepeatFile = RepeatFile(once="first")
+    ladder: tuple[LevelFile, ...]
+    missing: StrictBool = False
+    panel: Panel | None = None
+    mechanism: Named | None = None
+
+    @field_validator("mechanism", mode="before")
+    @classmethod
+    def _read_mechanism(cls, value: object) -> Named | None:
+        (kind,) = get_args(cls.model_fields["type"].annotation)
+        return None if value is None else _mechanism(kind, value)
+
+    @property
+    def given(self) -> dict[str, Parameter]:
+        """What the metric itself says of its mechanism's parameters."""
+        return {"missing": self.missing}
+
+    @property
+    def details(self) -> dict[str, object]:
+        """What the compiled plan has of metrics of this type alone; None for an absent key."""
+        return {}
+
+
+class BooleanFile(MetricFile):
+    """True or false."""
+
+    type: Literal["boolean"]
+
+    @property
+    def given(self) -> dict[str, Parameter]:
+        return {"domain_size": 2 + self.missing, **super().given}
+
+
+class SurveyFile(MetricFile):
+    """A question that is answered with yes or no."""
+
+    type: Literal["survey"]
+    question: Text
+
+    @property
+    def given(self) -> dict[str, Parameter]:
+        return {"domain_size": 2 + self.missing, **super().given}
+
+    @property
+    def details(self) -> dict[str, object]:
+        return {"question": self.question}
+
+
+class CategoryFile(MetricFile):
+    """One of a list of values."""
+
+    type: Literal["category"]
+    domain: tuple[Text, ...]
+    outside: Text
+
+    @property
+    def given(self) -> dict[str, Parameter]:
+        size = len(self.domain) + (self.outside not in self.domain) + self.missing
+        return {"domain_size": size, **super().given}
+
+    @property
+    def details(self) -> dict[str, object]:
+        return {"domain": list(self.domain), "outside": self.outside}
+
+
+class TopItemFile(CategoryFile):
+    """The most frequent of the items that are recorded in a period."""
+
+    type: Literal["top_item"]  # type: ignore[assignment]
+    clip: StrictInt
+
+    @property
+    def given(self) -> dict[str, Parameter]:
+        return {**super().given, "clip": self.clip}
+
+
+class StringFile(MetricFile):
+    """Text that need not be known in advance."""
+
+    type: Literal["string"]
+    bits: StrictInt = 128
+    hashes: StrictInt = 2
+    cohorts: StrictInt = 16
+    candidates: StrictStr | None = None
+
+    @property
+    def given(self) -> dict[str, Parameter]:
+        return {"bits": self.bits, "hashes": self.hashes, "cohorts": self.cohorts}
+
+
+class NumberFile(MetricFile):
+    """A number in a range."""
+
+    type: Literal["number"]
+    range: tuple[Number, Number]
+    unit: StrictStr | None = None
+    outside: Literal["clip"]
+
+    @property
+    def details(self) -> dict[str, object]:
+        return {"range": list(self.range), "outside": self.outside, "unit": self.unit}
+
+
+class VectorFile(NumberFile):
+    """A fixed number of numbers in a range."""
+
+    type: Literal["vector"]  # type: ignore[assignment]
+    dimensions: StrictInt
+
+    @property
+    def given(self) -> dict[str, Parameter]:
+        return {**super().given, "dimensions": self.dimensions}
+
+
+class OrdinalFile(MetricFile):
+    """One of a list of values in order, or of equidistant points of a range."""
+
+    type: Literal["ordinal"]
+    values: tuple[Text, ...] | None = None
+    range: tuple[Number, Number] | None = None
+    points: StrictInt | None = None
+    unit: StrictStr | None = None
+    outside: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> OrdinalFile:
+        if (self.values is None) == (self.range is None) or (
+            (self.range is None) != (self.points is None)
+        ):
+            raise ValueError("must have either values, or range and points")
+        return self
+
+    @property
+    def given(self) -> dict[str, Parameter]:
+        size = self.points or len(self.values or ())
+        return {"domain_size": size + self.missing, **super().given}
+
+    @property
+    def details(self) -> dict[str, object]:
+        if self.range is not None:
+            place: dict[str, object] = {"range": list(self.range)}
+            outside: str | None = "clip"
+        else:
+            values = list(self.values or ())
+            middle = values[(len(values) - 1) // 2] if values else None
+            place, outside = {"domain": values}, "missing" if self.missing else middle
+        return {**place, "outside": self.outside or outside, "unit": self.unit}
+
+
+class CeilingsFile(_Model):
     """Epsilon that a device may spend in one period, and in its lifetime."""
 
     period: Micro
     lifetime: Micro
 
 
-class PlanFile(Model):
+_AnyMetric: TypeAlias = (
+    CategoryFile
+    | BooleanFile
+    | StringFile
+    | NumberFile
+    | OrdinalFile
+    | SurveyFile
+    | VectorFile
+    | TopItemFile
+)
+
+
+class PlanFile(_Model):
     """The whole file."""
 
     collector: StrictStr
@@ -44,7 +434,7 @@ class PlanFile(Model):
     panel: Panel = 1
     minimum_reports: StrictInt = MINIMUM_REPORTS
     authentication: Literal["none", "required"] = "none"
-    metrics: dict[Text, Annotated[MetricFile, Field(discriminator="type")]]
+    metrics: dict[Text, Annotated[_AnyMetric, Field(discriminator="type")]]
 
 
 def read_plan(text: str) -> PlanFile:
@@ -53,12 +443,15 @@ def read_plan(text: str) -> PlanFile:
     Raises
     ------
     PlanError
-        It is not YAML, a key is unknown, missing or there twice, or a value has the wrong type.
+        It is not YAML, a key is unknown, missing or repeated, or a value has the wrong type.
     """
     try:
         document = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise PlanError(_yaml_problem(error)) from None
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        what = getattr(error, "problem", None) or "not YAML"
+        raise PlanError(f"the plan cannot be read as YAML: {where}{what}") from None
     except (ValueError, RecursionError) as error:
         raise PlanError(f"the plan cannot be read as YAML: {error}") from None
     if not isinstance(document, dict):
@@ -68,11 +461,15 @@ def read_plan(text: str) -> PlanFile:
     try:
         return PlanFile.model_validate(document)
     except ValidationError as error:
-        raise PlanError(explain(error)) from None
+        lines = _lines(error)
+        more = len(lines) - _MOST
+        raise PlanError(
+            "\n".join(lines[:_MOST] + ([f"and {more} more"] if more > 0 else []))
+        ) from None
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe subset, with exact decimals, and without keys that are there twice."""
+    """YAML's safe subset, with exact decimals, and without repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
@@ -82,7 +479,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"the key {key!r} is there twice", problem_mark=key_node.start_mark
+                    problem=f"repeated key {key!r}", problem_mark=key_node.start_mark
                 )
             if isinstance(key, str):
                 seen.add(key)
@@ -98,9 +495,58 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_decimal)
 
+#: What pydantic's types are called in a plan.
+_MAPPING = "a mapping, such as {key: value}"
+_WANTED = {
+    "tuple_type": "a list, such as [a, b]",
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "dict_type": _MAPPING,
+    "string_type": "text: write it in quotes",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+}
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-    what = getattr(error, "problem", None) or "not YAML"
-    return f"the plan cannot be read as YAML: {where}{what}"
+
+def _lines(error: ValidationError) -> list[str]:
+    """Return a line for every problem: metric, level, key, and what is allowed."""
+    return [_line(each) for each in error.errors(include_url=False)]
+
+
+def _line(error: Any) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    where, key = _where(error["loc"])
+    if kind in ("missing", "union_tag_not_found"):
+        return f"{where}{key if kind == 'missing' else 'type'} is missing"
+    if kind == "extra_forbidden":
+        *outer, name = key.rpartition(".")
+        return f"{where}{outer[0] + ': ' if outer[0] else ''}unknown key {name!r}"
+    if kind == "union_tag_invalid":
+        return f"{where}type {context['tag']!r} must be one of {context['expected_tags']}"
+    named = f"{key} " if key else ""
+    found = shown(error["input"])
+    if kind == "literal_error":
+        return f"{where}{named}{found} must be {context['expected'].replace('True', 'true')}"
+    if kind == "value_error":
+        return f"{where}{named}{context['error']}"
+    if kind == "too_long":
+        return f"{where}{named}{found} must have {context['max_length']} values"
+    return f"{where}{named}{found} must be {_WANTED.get(kind) or error['msg']}"
+
+
+def _where(place: tuple[str | int, ...]) -> tuple[str, str]:
+    """Return the metric and level, and the key, at which an error is."""
+    rest = list(place)
+    parts = []
+    if rest and rest[-1] == "[key]":
+        return "", f"{rest[0]}: the name"
+    if len(rest) > 1 and rest[0] == "metrics":
+        parts.append(f"metric {rest[1]!r}")
+        # Pydantic adds the type, by which it has chosen the model.
+        rest = rest[3:] if len(rest) > 2 and rest[2] in MECHANISMS else rest[2:]
+        if len(rest) > 1 and rest[0] == "ladder" and isinstance(rest[1], int):
+            parts.append(f"level {rest[1] + 1}")
+            rest = rest[2:]
+    words = [f"value {each + 1}" if isinstance(each, int) else str(each) for each in rest]
+    where = ", ".join(parts)
+    return (f"{where}: " if where else ""), ".".join(words).replace(".value", " value")

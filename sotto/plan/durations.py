@@ -1,8 +1,9 @@
-"""Durations as people write them: ``28d``, ``1h``, ``30m``, ``15s``, ``500ms``."""
+"""Durations and times as people write them: ``28d``, ``500ms``, ``2013-01-01T10:15Z``."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime
 
 from sotto.errors import ParameterError
 
@@ -47,3 +48,33 @@ def duration_text(milliseconds: int) -> str:
             if milliseconds % length == 0:
                 return f"{milliseconds // length}{unit}"
     return f"{milliseconds}ms"
+
+
+def parse_time(value: object) -> int:
+    """Return a time in milliseconds since the epoch: ISO 8601 (UTC without an offset), or those.
+
+    Raises
+    ------
+    ParameterError
+        It is neither. The message does not contain it.
+
+    Examples
+    --------
+    >>> parse_time("2013-01-01T10:15Z"), parse_time("2013-01-01 10:15"), parse_time(7)
+    (1357035300000, 1357035300000, 7)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = value.isoformat() if isinstance(value, date) else value
+    try:
+        if not isinstance(text, str):
+            raise ValueError
+        if text.strip().removeprefix("-").isdecimal():
+            return int(text)
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ParameterError("a time must be such as 2013-06-01T12:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    whole = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return whole.days * 86_400_000 + whole.seconds * 1000 + whole.microseconds // 1000

@@ -15,7 +15,7 @@ import numpy as np
 
 from sotto.plan.registry import Registry
 from sotto.wire.format import TRAILER
-from sotto.wire.groups import Runs, records_at
+from sotto.wire.groups import Groups, records_at
 from sotto.wire.signatures import PUBLIC_KEY_BYTES, SIGNED_TAG, is_valid, signed_pseudonym
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def forged(
     messages: NDArray[np.int64],
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
-    runs: Runs,
+    groups: Groups,
     registry: Registry,
 ) -> NDArray[np.int64]:
     """Return those of some signed messages that do not count.
@@ -47,17 +47,17 @@ def forged(
     data : ndarray of uint8
         The buffer.
     messages : ndarray, shape (k,), int64
-        Indices of the messages, which are known to be exactly their runs and a trailer.
+        Indices of the messages, which are known to be exactly their groups and a trailer.
     begins, ends : ndarray, shape (m,), int64
-        Of every message: where it begins, and where its last run ends.
-    runs : Runs
+        Of every message: where it begins, and where its last group ends.
+    groups : Groups
         Of all messages.
     registry : Registry
     """
     chosen = np.zeros(len(begins), dtype=np.bool_)
     chosen[messages] = True
-    of_run, starts = runs.where(chosen[runs.message]).places()
-    message = runs.where(chosen[runs.message]).message[of_run]
+    of_group, starts = groups.where(chosen[groups.message]).places()
+    message = groups.where(chosen[groups.message]).message[of_group]
     rows = records_at(data, starts, _ROW)
     periods = rows["event"] // registry.period
     first = np.zeros(len(begins), dtype=np.int64)
@@ -83,7 +83,7 @@ def forged(
 
 
 def _on_all_cores(work: Callable[[int], bool], numbers: list[int]) -> list[bool]:
-    """Return what comes of each number; a verification lets other threads run meanwhile."""
+    """Return what comes of each number; other threads run during a verification."""
     threads = min(_cores(), len(numbers) // _ENOUGH)
     if threads < 2:
         return [work(number) for number in numbers]

@@ -1,34 +1,33 @@
 """Messages to columns, millions of rows at a time.
 
-:func:`decode` goes through many messages at once, one run of each at a time, and checks every
+:func:`decode` goes through many messages at once, one group of each at a time, and checks every
 row. Whatever bytes it is given, each of them ends in one row or in exactly one reject.
 :func:`encode_rows` is the way back, for quarantine and for tests.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mechanisms.coins import shards_of
-from sotto.errors import ParameterError
+from sotto.errors import FormatError, ParameterError
 from sotto.plan.registry import Registry
 from sotto.wire.authentication import commit_to_keys, forged
-from sotto.wire.columns import Batch, Decoded, Reject, encode_rows, row_dtype
 from sotto.wire.format import (
+    GROUP,
     HEADER,
     MAGIC,
     MAX_MESSAGE,
-    RUN,
     SIGNED_VERSION,
     TRAILER,
     VERSION,
     row_size,
 )
-from sotto.wire.groups import Runs, records_at, walk
-from sotto.wire.headers import LAYOUT, known_version
+from sotto.wire.groups import LAYOUT, Groups, known_version, records_at, walk
 from sotto.wire.reasons import Reason
 
 if TYPE_CHECKING:
@@ -38,6 +37,101 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 15
 #: Keeps sums of times within 64 bits; durations are far below it.
 _FAR = 2**62
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Acceptable rows of one metric, as columns.
+
+    Attributes
+    ----------
+    metric : int
+        Its id in the registry.
+    level : ndarray, shape (n,), uint8
+    pseudonym, chain : ndarray, shape (n, 2), uint64
+        Little-endian halves, bytes 0..7 first.
+    event : ndarray, shape (n,), int64
+        Milliseconds, aligned to the resolution.
+    append : ndarray, shape (n,), int64
+        Append time (ms) of the record that each row came in.
+    payload : ndarray, shape (n, W), uint8
+    """
+
+    metric: int
+    level: NDArray[np.uint8]
+    pseudonym: NDArray[np.uint64]
+    chain: NDArray[np.uint64]
+    event: NDArray[np.int64]
+    append: NDArray[np.int64]
+    payload: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.level)
+
+    def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Batch:
+        """Return some of the rows."""
+        return Batch(
+            self.metric,
+            self.level[rows],
+            self.pseudonym[rows],
+            self.chain[rows],
+            self.event[rows],
+            self.append[rows],
+            self.payload[rows],
+        )
+
+
+class Reject(NamedTuple):
+    """What was not accepted, and why.
+
+    Attributes
+    ----------
+    reason : Reason
+    message : bytes
+        A complete message where the bytes could be read as one: the whole message, or a message
+        of one group with the rejected rows. Otherwise the bytes as they came.
+    append : int
+        Append time (ms).
+    rows : int
+        How many rows it holds; 0 where nobody can tell.
+    """
+
+    reason: Reason
+    message: bytes
+    append: int
+    rows: int = 0
+
+
+class Decoded(NamedTuple):
+    """What messages hold.
+
+    Attributes
+    ----------
+    batches : list of Batch
+        Acceptable rows, at most one batch a metric.
+    rejects : list of Reject
+        Everything else.
+    untimely : list of Batch
+        Of the rejects the rows at which nothing but the time is wrong (late or future), at most
+        one batch a metric: they do not count, and yet were seen.
+    """
+
+    batches: list[Batch]
+    rejects: list[Reject]
+    untimely: list[Batch]
+
+
+def row_dtype(width: int) -> np.dtype[np.void]:
+    """Return the layout of a row whose payload is ``width`` bytes wide."""
+    return np.dtype(
+        [
+            ("level", "u1"),
+            ("pseudonym", "<u8", (2,)),
+            ("chain", "<u8", (2,)),
+            ("event", "<i8"),
+            ("payload", "u1", (width,)),
+        ]
+    )
 
 
 class _Tables(NamedTuple):
@@ -89,7 +183,7 @@ def decode(
     -------
     Decoded
         A row that fails several checks is rejected for the one with the lowest code, but
-        unauthenticated goes first. Rows of one run that fail for the same reason make one reject.
+        unauthenticated goes first. Rows of one group that fail for the same reason make one reject.
 
     Raises
     ------
@@ -104,10 +198,10 @@ def decode(
         raise ParameterError("a message must lie within the buffer")
     messages = _Messages(data, offsets, lengths, append, registry)
     rejects = messages.rejects()
-    runs, run_rejects = messages.known_runs()
-    rejects += run_rejects
+    groups, group_rejects = messages.known_groups()
+    rejects += group_rejects
     batches, untimely = [], []
-    for metric, chosen in runs.by_metric():
+    for metric, chosen in groups.by_metric():
         rows, row_rejects = _rows(messages, metric, chosen)
         rejects += row_rejects
         batches += [rows.timely] if len(rows.timely) else []
@@ -116,7 +210,7 @@ def decode(
 
 
 class _Messages:
-    """Messages whose headers have been read and whose runs have been found."""
+    """Messages whose headers have been read and whose groups have been found."""
 
     def __init__(
         self,
@@ -134,10 +228,10 @@ class _Messages:
         self.shard = np.zeros(count, dtype=np.uint16)
         self.plan = np.zeros(count, dtype=np.int64)
         self.signed = np.zeros(count, dtype=np.bool_)
-        runs = self._read_headers()
+        groups = self._read_headers()
         fine = np.flatnonzero(self.reason == 0)
         ends = offsets + lengths - np.where(self.signed, TRAILER, 0)
-        self.runs, broken = walk(data, fine, offsets + HEADER.size, ends, runs)
+        self.groups, broken = walk(data, fine, offsets + HEADER.size, ends, groups)
         self.reason[broken] = Reason.MALFORMED
         self.reason[(self.reason == 0) & (self.plan < 0)] = Reason.UNKNOWN_PLAN
         if registry.signed or self.signed.any():
@@ -150,24 +244,24 @@ class _Messages:
         self.reason[sound[wanted != signed]] = Reason.UNAUTHENTICATED
         claimed = sound[wanted & signed]
         if len(claimed):
-            bad = forged(self.data, claimed, self.offsets, ends, self.runs, self.registry)
+            bad = forged(self.data, claimed, self.offsets, ends, self.groups, self.registry)
             self.reason[bad] = Reason.UNAUTHENTICATED
 
     def _read_headers(self) -> NDArray[np.int64]:
-        runs = np.zeros(len(self.offsets), dtype=np.int64)
+        groups = np.zeros(len(self.offsets), dtype=np.int64)
         long = np.flatnonzero(self.lengths >= HEADER.size)
         self.reason[self.lengths < HEADER.size] = Reason.MALFORMED
         header = records_at(self.data, self.offsets[long], LAYOUT)
         reason = np.zeros(len(long), dtype=np.uint8)
-        reason[(header["runs"] == 0) | (self.lengths[long] > MAX_MESSAGE)] = Reason.MALFORMED
+        reason[(header["groups"] == 0) | (self.lengths[long] > MAX_MESSAGE)] = Reason.MALFORMED
         reason[~known_version(header)] = Reason.UNKNOWN_VERSION
         reason[header["magic"] != MAGIC] = Reason.MALFORMED
         self.reason[long] = reason
         self.shard[long] = header["shard"]
         self.signed[long] = header["version"] == SIGNED_VERSION
         self.plan[long] = self._find_plans(header["fingerprint"])
-        runs[long] = header["runs"]
-        return runs
+        groups[long] = header["groups"]
+        return groups
 
     def _find_plans(self, fingerprints: NDArray[np.uint64]) -> NDArray[np.int64]:
         tables = self.tables
@@ -181,8 +275,8 @@ class _Messages:
     def rejects(self) -> list[Reject]:
         """The messages that are rejected whole."""
         rejected = np.flatnonzero(self.reason)
-        # Of messages that are malformed or of another version no run has been found, and no row.
-        lost = self.runs.where(self.reason[self.runs.message] != 0)
+        # Of messages that are malformed or of another version no group has been found, and no row.
+        lost = self.groups.where(self.reason[self.groups.message] != 0)
         counts = np.zeros(len(self.reason), dtype=np.int64)
         np.add.at(counts, lost.message, lost.rows)
         return [
@@ -195,47 +289,47 @@ class _Messages:
             for message in rejected
         ]
 
-    def known_runs(self) -> tuple[Runs, list[Reject]]:
-        """The runs of known metrics, these numbered as in the registry, and the other runs."""
-        runs = self.runs.where(self.reason[self.runs.message] == 0)
-        plan = self.plan[runs.message]
-        known = runs.metric < self.tables.metrics[plan]
-        metric = np.where(known, self.tables.first[plan] + runs.metric, 0)
-        fits = self.tables.width[metric] == runs.width
+    def known_groups(self) -> tuple[Groups, list[Reject]]:
+        """The groups of known metrics, these numbered as in the registry, and the other groups."""
+        groups = self.groups.where(self.reason[self.groups.message] == 0)
+        plan = self.plan[groups.message]
+        known = groups.metric < self.tables.metrics[plan]
+        metric = np.where(known, self.tables.first[plan] + groups.metric, 0)
+        fits = self.tables.width[metric] == groups.width
         rejects = [
             Reject(
-                Reason.WRONG_WIDTH if known[run] else Reason.UNKNOWN_METRIC,
-                self._one_run(runs, run, self._run_rows(runs, run)),
-                int(self.append[runs.message[run]]),
-                int(runs.rows[run]),
+                Reason.WRONG_WIDTH if known[group] else Reason.UNKNOWN_METRIC,
+                self._one_group(groups, group, self._group_rows(groups, group)),
+                int(self.append[groups.message[group]]),
+                int(groups.rows[group]),
             )
-            for run in np.flatnonzero(~(known & fits)).tolist()
+            for group in np.flatnonzero(~(known & fits)).tolist()
         ]
-        return runs._replace(metric=metric).where(known & fits), rejects
+        return groups._replace(metric=metric).where(known & fits), rejects
 
     def row_rejects(
         self,
-        runs: Runs,
-        of_run: NDArray[np.int64],
+        groups: Groups,
+        of_group: NDArray[np.int64],
         starts: NDArray[np.int64],
         reasons: NDArray[np.uint8],
     ) -> list[Reject]:
-        """Rejected rows, those of one run and reason together."""
-        order = np.lexsort((reasons, of_run))
-        of_run, starts, reasons = of_run[order], starts[order], reasons[order]
-        new = (of_run[1:] != of_run[:-1]) | (reasons[1:] != reasons[:-1])
-        groups = np.split(np.arange(len(order)), np.flatnonzero(new) + 1)
+        """Rejected rows, those of one group and reason together."""
+        order = np.lexsort((reasons, of_group))
+        of_group, starts, reasons = of_group[order], starts[order], reasons[order]
+        new = (of_group[1:] != of_group[:-1]) | (reasons[1:] != reasons[:-1])
+        parts = np.split(np.arange(len(order)), np.flatnonzero(new) + 1)
         rejects = []
-        for group in groups if len(order) else ():
-            run = int(of_run[group[0]])
-            size = row_size(int(runs.width[run]))
-            rows = b"".join(self._bytes(starts[row], size) for row in group)
+        for part in parts if len(order) else ():
+            group = int(of_group[part[0]])
+            size = row_size(int(groups.width[group]))
+            rows = b"".join(self._bytes(starts[row], size) for row in part)
             rejects.append(
                 Reject(
-                    Reason(int(reasons[group[0]])),
-                    self._one_run(runs, run, rows),
-                    int(self.append[runs.message[run]]),
-                    len(group),
+                    Reason(int(reasons[part[0]])),
+                    self._one_group(groups, group, rows),
+                    int(self.append[groups.message[group]]),
+                    len(part),
                 )
             )
         return rejects
@@ -243,21 +337,22 @@ class _Messages:
     def _bytes(self, start: int, size: int) -> bytes:
         return self.data[start : start + size].tobytes()
 
-    def _run_rows(self, runs: Runs, run: int) -> bytes:
-        return self._bytes(runs.start[run], int(runs.rows[run]) * row_size(int(runs.width[run])))
+    def _group_rows(self, groups: Groups, group: int) -> bytes:
+        size = row_size(int(groups.width[group]))
+        return self._bytes(groups.start[group], int(groups.rows[group]) * size)
 
-    def _one_run(self, runs: Runs, run: int, rows: bytes) -> bytes:
-        """A message of one run; its metric's index is taken from the bytes it came in.
+    def _one_group(self, groups: Groups, group: int, rows: bytes) -> bytes:
+        """A message of one group; its metric's index is taken from the bytes it came in.
 
         The signature of a signed message is not one of its parts, which are therefore unsigned.
         """
-        header = self._bytes(self.offsets[runs.message[run]], HEADER.size)
+        header = self._bytes(self.offsets[groups.message[group]], HEADER.size)
         magic, _, flags, shard, _, fingerprint = HEADER.unpack(header)
-        metric, width, _ = RUN.unpack(self._bytes(runs.start[run] - RUN.size, RUN.size))
+        metric, width, _ = GROUP.unpack(self._bytes(groups.start[group] - GROUP.size, GROUP.size))
         count = len(rows) // row_size(width)
         return (
             HEADER.pack(magic, VERSION, flags, shard, 1, fingerprint)
-            + RUN.pack(metric, width, count)
+            + GROUP.pack(metric, width, count)
             + rows
         )
 
@@ -267,10 +362,10 @@ class _Rows(NamedTuple):
     untimely: Batch
 
 
-def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[_Rows, list[Reject]]:
+def _rows(messages: _Messages, metric: int, groups: Groups) -> tuple[_Rows, list[Reject]]:
     """Read and check all rows of one metric."""
-    width = int(runs.width[0])
-    of_run, starts = runs.places()
+    width = int(groups.width[0])
+    of_group, starts = groups.places()
     n = len(starts)
     batch = Batch(
         metric=metric,
@@ -278,10 +373,10 @@ def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[_Rows, list[Rej
         pseudonym=np.empty((n, 2), dtype=np.uint64),
         chain=np.empty((n, 2), dtype=np.uint64),
         event=np.empty(n, dtype=np.int64),
-        append=messages.append[runs.message][of_run],
+        append=messages.append[groups.message][of_group],
         payload=np.empty((n, width), dtype=np.uint8),
     )
-    shard = messages.shard[runs.message]
+    shard = messages.shard[groups.message]
     dtype = row_dtype(width)
     reasons = np.empty(n, dtype=np.uint8)
     for begin in range(0, n, _CHUNK):
@@ -289,11 +384,11 @@ def _rows(messages: _Messages, metric: int, runs: Runs) -> tuple[_Rows, list[Rej
         rows = records_at(messages.data, starts[part], dtype)
         for name in ("level", "pseudonym", "chain", "event", "payload"):
             getattr(batch, name)[part] = rows[name]
-        reasons[part] = _row_reasons(batch[part], shard[of_run[part]], messages.registry)
+        reasons[part] = _row_reasons(batch[part], shard[of_group[part]], messages.registry)
     bad = reasons != 0
     if not bad.any():
         return _Rows(batch, batch[bad]), []
-    rejects = messages.row_rejects(runs, of_run[bad], starts[bad], reasons[bad])
+    rejects = messages.row_rejects(groups, of_group[bad], starts[bad], reasons[bad])
     # Of several reasons the lowest code is kept, and these two have the highest.
     untimely = (reasons == Reason.LATE) | (reasons == Reason.FUTURE)
     return _Rows(batch[~bad], batch[untimely]), rejects
@@ -323,4 +418,46 @@ def _row_reasons(batch: Batch, shard: NDArray[np.uint16], registry: Registry) ->
     return reasons
 
 
-__all__ = ["Batch", "Decoded", "Reject", "decode", "encode_rows"]
+def encode_rows(
+    batch: Batch, registry: Registry, rows_per_message: int | None = None
+) -> list[bytes]:
+    """Write rows as messages of one group each, a shard after another.
+
+    Parameters
+    ----------
+    batch : Batch
+    registry : Registry
+    rows_per_message : int, optional
+        At most so many rows in one message; as many as fit if not given. With 1, messages are in
+        the order of the rows.
+
+    Raises
+    ------
+    FormatError
+        ``rows_per_message`` is below 1, or so many rows do not fit one message.
+    """
+    _, fingerprint, plan, metric = registry.metrics[batch.metric]
+    width = batch.payload.shape[1]
+    most = (MAX_MESSAGE - HEADER.size - GROUP.size) // row_size(width)
+    limit = most if rows_per_message is None else rows_per_message
+    if not 1 <= limit <= most:
+        raise FormatError(f"rows_per_message {limit} must be in [1, {most}]")
+    shard = shards_of(batch.pseudonym, plan.shards).astype(np.uint16)
+    rows = np.empty(len(batch), dtype=row_dtype(width))
+    for name in ("level", "pseudonym", "chain", "event", "payload"):
+        rows[name] = getattr(batch, name)
+    if limit > 1:
+        order = np.argsort(shard, kind="stable")
+        shard, rows = shard[order], rows[order]
+        begins = np.flatnonzero(np.concatenate([[True], shard[1:] != shard[:-1]])).tolist()
+        ends = [*begins[1:], len(rows)]
+    else:
+        begins, ends = [0], [len(rows)]
+    messages = []
+    for begin, end in zip(begins, ends, strict=True):
+        for first in range(begin, end, limit):
+            part = rows[first : min(first + limit, end)]
+            header = HEADER.pack(MAGIC, VERSION, 0, int(shard[first]), 1, fingerprint)
+            group = GROUP.pack(metric.index, width, len(part))
+            messages.append(header + group + part.tobytes())
+    return messages

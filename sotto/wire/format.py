@@ -1,8 +1,8 @@
 """The report format: what a device sends, byte for byte (``docs/formats.md``).
 
-A *message* carries one plan fingerprint and one shard. It is a header followed by *runs*, a run
+A *message* carries one plan fingerprint and one shard. It is a header followed by *groups*, a group
 being one metric and a count of *rows*, a row one report: level, pseudonym, chain id, truncated
-event time and payload. Everything is little-endian and of fixed width within a run, so that an
+event time and payload. Everything is little-endian and of fixed width within a group, so that an
 aggregator reads millions of rows in a few array operations (:mod:`sotto.wire.decode`). A *signed*
 message ends with a public key and a signature of everything before it
 (:mod:`sotto.wire.signatures`).
@@ -30,7 +30,7 @@ TRAILER = 32 + 64
 MAX_MESSAGE = 1 << 20
 
 HEADER = struct.Struct("<2sBBHH32s")
-RUN = struct.Struct("<HHI")
+GROUP = struct.Struct("<HHI")
 ROW = struct.Struct("<B16s16sq")
 #: Where in a row its pseudonym begins.
 _PSEUDONYM = 1
@@ -48,7 +48,7 @@ class Row(NamedTuple):
     event : int
         Milliseconds since the Unix epoch, truncated to the plan's resolution; may be negative.
     payload : bytes
-        As wide as its metric's mechanism says; equally wide in all rows of a run.
+        As wide as its metric's mechanism says; equally wide in all rows of a group.
     """
 
     level: int
@@ -58,7 +58,7 @@ class Row(NamedTuple):
     payload: bytes
 
 
-class Run(NamedTuple):
+class Group(NamedTuple):
     """Rows of one metric, given by its index in the plan."""
 
     metric: int
@@ -70,7 +70,7 @@ class Message(NamedTuple):
 
     fingerprint: bytes
     shard: int
-    runs: tuple[Run, ...]
+    groups: tuple[Group, ...]
 
 
 def row_size(width: int) -> int:
@@ -81,7 +81,7 @@ def row_size(width: int) -> int:
 def encode_message(
     fingerprint: bytes,
     shard: int,
-    runs: Iterable[tuple[int, Sequence[Row]]],
+    groups: Iterable[tuple[int, Sequence[Row]]],
     signer: Signer | None = None,
 ) -> bytes:
     """Return the bytes of a message.
@@ -92,8 +92,8 @@ def encode_message(
         32 bytes: the plan under which the rows were recorded.
     shard : int
         The shard of every pseudonym in the message, in ``[0, 65536)``.
-    runs : iterable of (int, sequence of Row)
-        At least one run, each a metric's index in the plan and at least one row.
+    groups : iterable of (int, sequence of Row)
+        At least one group, each a metric's index in the plan and at least one row.
     signer : Signer, optional
         Signs the message: all its rows are of the one pseudonym that commits to the key.
 
@@ -106,21 +106,21 @@ def encode_message(
     --------
     >>> row = Row(0, bytes(16), bytes(16), -3_600_000, b"\\x05")
     >>> message = encode_message(bytes(32), 7, [(2, [row])])
-    >>> len(message), decode_message(message).runs[0] == Run(2, (row,))
+    >>> len(message), decode_message(message).groups[0] == Group(2, (row,))
     (90, True)
     """
     if len(fingerprint) != 32:
         raise FormatError(f"a fingerprint is 32 bytes, not {len(fingerprint)}")
     parts = [b""]
     try:
-        for metric, rows in runs:
-            parts.append(_encode_run(metric, rows))
+        for metric, rows in groups:
+            parts.append(_encode_group(metric, rows))
         version = VERSION if signer is None else SIGNED_VERSION
         parts[0] = HEADER.pack(MAGIC, version, 0, shard, len(parts) - 1, fingerprint)
     except struct.error as error:
         raise FormatError(f"a field does not fit the report format: {error}") from None
     if len(parts) == 1:
-        raise FormatError("a message has at least one run")
+        raise FormatError("a message has at least one group")
     message = b"".join(parts)
     if signer is not None:
         message += signer.public_key
@@ -130,16 +130,16 @@ def encode_message(
     return message
 
 
-def _encode_run(metric: int, rows: Sequence[Row]) -> bytes:
+def _encode_group(metric: int, rows: Sequence[Row]) -> bytes:
     if not rows:
-        raise FormatError("a run has at least one row")
+        raise FormatError("a group has at least one row")
     width = len(rows[0].payload)
-    parts = [RUN.pack(metric, width, len(rows))]
+    parts = [GROUP.pack(metric, width, len(rows))]
     for level, pseudonym, chain, event, payload in rows:
         if not (len(pseudonym) == 16 and len(chain) == 16):
             raise FormatError("pseudonyms and chain ids are 16 bytes")
         if len(payload) != width:
-            raise FormatError("the payloads of a run are equally wide")
+            raise FormatError("the payloads of a group are equally wide")
         parts.append(ROW.pack(level, pseudonym, chain, event))
         parts.append(payload)
     return b"".join(parts)
@@ -157,13 +157,13 @@ def decode_message(message: bytes) -> Message:
         The bytes are not exactly one message of a known version.
     """
     _, version, _, shard, count, fingerprint = _header(message)
-    runs = []
+    groups = []
     position, end = HEADER.size, len(message) - trailer_of(version)
     for _ in range(count):
-        run, position = _decode_run(message, position, end)
-        runs.append(run)
+        group, position = _decode_group(message, position, end)
+        groups.append(group)
     _check_end(position, end)
-    return Message(fingerprint, shard, tuple(runs))
+    return Message(fingerprint, shard, tuple(groups))
 
 
 def pseudonym_of(message: bytes) -> bytes:
@@ -187,7 +187,7 @@ def pseudonym_of(message: bytes) -> bytes:
     found: set[bytes] = set()
     position, end = HEADER.size, len(message) - trailer_of(version)
     for _ in range(count):
-        _, width, start, position = _run_bounds(message, position, end)
+        _, width, start, position = _group_bounds(message, position, end)
         rows = range(start + _PSEUDONYM, position, row_size(width))
         found.update(message[at : at + 16] for at in rows)
     _check_end(position, end)
@@ -209,39 +209,39 @@ def _header(message: bytes) -> tuple[bytes, int, int, int, int, bytes]:
     if len(message) > MAX_MESSAGE:
         raise FormatError(f"a message of {len(message)} bytes; at most {MAX_MESSAGE} are allowed")
     if count == 0:
-        raise FormatError("a message has at least one run")
+        raise FormatError("a message has at least one group")
     return fields
 
 
 def trailer_of(version: int) -> int:
-    """Return how many bytes come after the last run of a message of that version."""
+    """Return how many bytes come after the last group of a message of that version."""
     return TRAILER if version == SIGNED_VERSION else 0
 
 
 def _check_end(position: int, end: int) -> None:
     if position != end:
-        raise FormatError(f"{end - position} bytes after the last run")
+        raise FormatError(f"{end - position} bytes after the last group")
 
 
-def _run_bounds(message: bytes, position: int, limit: int) -> tuple[int, int, int, int]:
-    """Return metric and payload width of a run, and where its rows begin and end."""
-    if position + RUN.size > limit:
-        raise FormatError("the message ends within the header of a run")
-    metric, width, count = RUN.unpack_from(message, position)
-    start = position + RUN.size
+def _group_bounds(message: bytes, position: int, limit: int) -> tuple[int, int, int, int]:
+    """Return metric and payload width of a group, and where its rows begin and end."""
+    if position + GROUP.size > limit:
+        raise FormatError("the message ends within the header of a group")
+    metric, width, count = GROUP.unpack_from(message, position)
+    start = position + GROUP.size
     end = start + count * row_size(width)
     if count == 0:
-        raise FormatError("a run has at least one row")
+        raise FormatError("a group has at least one row")
     if end > limit:
-        raise FormatError("the message ends within a run")
+        raise FormatError("the message ends within a group")
     return metric, width, start, end
 
 
-def _decode_run(message: bytes, position: int, limit: int) -> tuple[Run, int]:
-    metric, width, start, end = _run_bounds(message, position, limit)
+def _decode_group(message: bytes, position: int, limit: int) -> tuple[Group, int]:
+    metric, width, start, end = _group_bounds(message, position, limit)
     rows = []
     for at in range(start, end, row_size(width)):
         level, pseudonym, chain, event = ROW.unpack_from(message, at)
         payload = message[at + ROW.size : at + row_size(width)]
         rows.append(Row(level, pseudonym, chain, event, payload))
-    return Run(metric, tuple(rows)), end
+    return Group(metric, tuple(rows)), end

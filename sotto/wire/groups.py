@@ -1,4 +1,4 @@
-"""Finding the runs of many messages at once."""
+"""The headers of many messages, and their groups, found at once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,36 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sotto.wire.format import ROW, RUN, row_size
+from sotto.wire.format import GROUP, ROW, SIGNED_VERSION, VERSION, row_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: So few messages are walked one by one: an array operation costs more than a run does then.
+#: So few messages are walked one by one: an array operation costs more than a group does then.
 _FEW = 64
 
-_RUN = np.dtype([("metric", "<u2"), ("width", "<u2"), ("count", "<u4")])
+_GROUP = np.dtype([("metric", "<u2"), ("width", "<u2"), ("count", "<u4")])
+
+
+#: A header as one record of numpy.
+LAYOUT = np.dtype(
+    [
+        ("magic", "S2"),
+        ("version", "u1"),
+        ("flags", "u1"),
+        ("shard", "<u2"),
+        ("groups", "<u2"),
+        ("fingerprint", "<u8", (4,)),
+    ]
+)
+
+
+def known_version(header: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return which headers are of a version that can be read."""
+    version = header["version"]
+    known: NDArray[np.bool_] = (version == VERSION) | (version == SIGNED_VERSION)
+    known &= header["flags"] == 0
+    return known
 
 
 def records_at(
@@ -35,15 +56,15 @@ def records_at(
     return everywhere[positions].view(dtype)
 
 
-class Runs(NamedTuple):
-    """A table of runs; all columns are int64 of shape (k,).
+class Groups(NamedTuple):
+    """A table of groups; all columns are int64 of shape (k,).
 
     Attributes
     ----------
     message : ndarray
-        Index of the run's message.
+        Index of the group's message.
     metric, width, rows : ndarray
-        As the run's header says: metric, payload width, number of rows.
+        As the group's header says: metric, payload width, number of rows.
     start : ndarray
         Where in the buffer its first row is.
     """
@@ -54,39 +75,39 @@ class Runs(NamedTuple):
     rows: NDArray[np.int64]
     start: NDArray[np.int64]
 
-    def where(self, chosen: NDArray[np.bool_]) -> Runs:
-        """Return the chosen runs."""
-        return self if chosen.all() else Runs(*(column[chosen] for column in self))
+    def where(self, chosen: NDArray[np.bool_]) -> Groups:
+        """Return the chosen groups."""
+        return self if chosen.all() else Groups(*(column[chosen] for column in self))
 
-    def by_metric(self) -> Iterator[tuple[int, Runs]]:
-        """Yield the runs of each metric (below 65536), by metric."""
+    def by_metric(self) -> Iterator[tuple[int, Groups]]:
+        """Yield the groups of each metric (below 65536), by metric."""
         if len(self.metric) == 0:
             return
         order = np.argsort(self.metric.astype(np.uint16), kind="stable")
-        runs = Runs(*(column[order] for column in self))
-        edges = np.flatnonzero(runs.metric[1:] != runs.metric[:-1]) + 1
+        groups = Groups(*(column[order] for column in self))
+        edges = np.flatnonzero(groups.metric[1:] != groups.metric[:-1]) + 1
         bounds = [0, *edges.tolist(), len(order)]
         for begin, end in pairwise(bounds):
-            yield int(runs.metric[begin]), Runs(*(column[begin:end] for column in runs))
+            yield int(groups.metric[begin]), Groups(*(column[begin:end] for column in groups))
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return, for each row of these runs, its run and its place.
+        """Return, for each row of these groups, its group and its place.
 
         Returns
         -------
-        of_run : ndarray, shape (n,), int64
-            Index of the row's run in this table.
+        of_group : ndarray, shape (n,), int64
+            Index of the row's group in this table.
         starts : ndarray, shape (n,), int64
             Where in the buffer the row begins.
         """
-        of_run = np.repeat(np.arange(len(self.rows)), self.rows)
+        of_group = np.repeat(np.arange(len(self.rows)), self.rows)
         alike = len(self.width) == 0 or bool((self.width == self.width[0]).all())
         widths = self.width[:1] if alike else self.width
         sizes = widths + ROW.size
         before = np.cumsum(self.rows) - self.rows
-        starts = (self.start - before * sizes)[of_run]
-        starts += np.arange(len(of_run)) * (sizes if alike else sizes[of_run])
-        return of_run, starts
+        starts = (self.start - before * sizes)[of_group]
+        starts += np.arange(len(of_group)) * (sizes if alike else sizes[of_group])
+        return of_group, starts
 
 
 def walk(
@@ -94,9 +115,9 @@ def walk(
     message: NDArray[np.int64],
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
-    runs: NDArray[np.int64],
-) -> tuple[Runs, NDArray[np.int64]]:
-    """Find all runs of the given messages, and the messages that are not exactly their runs.
+    groups: NDArray[np.int64],
+) -> tuple[Groups, NDArray[np.int64]]:
+    """Find all groups of the given messages, and the messages that are not exactly their groups.
 
     Parameters
     ----------
@@ -104,30 +125,30 @@ def walk(
         The buffer.
     message : ndarray, shape (k,), int64
         Indices of the messages to walk.
-    begins, ends, runs : ndarray, shape (m,), int64
-        Of every message: where its first run begins, where it ends, how many runs it has.
+    begins, ends, groups : ndarray, shape (m,), int64
+        Of every message: where its first group begins, where it ends, how many groups it has.
 
     Returns
     -------
-    Runs
+    Groups
         Of whole messages alone.
     ndarray of int64
         The messages that are malformed.
     """
-    pieces: list[Runs] = []
+    pieces: list[Groups] = []
     broken = [message[:0]]
-    at, left = begins[message], runs[message]
+    at, left = begins[message], groups[message]
     while len(message) > _FEW:
         end = ends[message]
-        room = at + RUN.size <= end
-        header = records_at(data, np.where(room, at, 0), _RUN)
-        metric, width, count = (header[name].astype(np.int64) for name in _RUN.names or ())
-        start = at + RUN.size
+        room = at + GROUP.size <= end
+        header = records_at(data, np.where(room, at, 0), _GROUP)
+        metric, width, count = (header[name].astype(np.int64) for name in _GROUP.names or ())
+        start = at + GROUP.size
         after = start + count * (width + ROW.size)
         good = room & (count > 0) & (after <= end)
         left = left - 1
         good &= (left > 0) | (after == end)
-        pieces.append(Runs(message, metric, width, count, start).where(good))
+        pieces.append(Groups(message, metric, width, count, start).where(good))
         if not good.all():
             broken.append(message[~good])
         on = good & (left > 0)
@@ -135,7 +156,7 @@ def walk(
     few, few_broken = _walk_few(data, message, at, ends, left)
     broken.append(few_broken)
     malformed = np.concatenate(broken)
-    table = Runs(*(np.concatenate(columns) for columns in zip(*pieces, few, strict=True)))
+    table = Groups(*(np.concatenate(columns) for columns in zip(*pieces, few, strict=True)))
     if len(malformed):
         sound = np.ones(len(ends), dtype=bool)
         sound[malformed] = False
@@ -149,25 +170,27 @@ def _walk_few(
     at: NDArray[np.int64],
     ends: NDArray[np.int64],
     left: NDArray[np.int64],
-) -> tuple[Runs, NDArray[np.int64]]:
+) -> tuple[Groups, NDArray[np.int64]]:
     """The same, message by message."""
     found: list[tuple[int, int, int, int, int]] = []
     broken = []
     view = data.data
-    for message, position, runs in zip(messages.tolist(), at.tolist(), left.tolist(), strict=True):
+    for message, position, groups in zip(
+        messages.tolist(), at.tolist(), left.tolist(), strict=True
+    ):
         end = int(ends[message])
-        for _ in range(runs):
-            if position + RUN.size > end:
+        for _ in range(groups):
+            if position + GROUP.size > end:
                 break
-            metric, width, count = RUN.unpack_from(view, position)
-            start = position + RUN.size
-            position = start + count * row_size(width)
-            if count == 0 or position > end:
+            metric, width, rows = GROUP.unpack_from(view, position)
+            start = position + GROUP.size
+            position = start + rows * row_size(width)
+            if rows == 0 or position > end:
                 break
-            found.append((message, metric, width, count, start))
+            found.append((message, metric, width, rows, start))
         else:
             if position == end:
                 continue
         broken.append(message)
     table = np.array(found, dtype=np.int64).reshape(-1, 5)
-    return Runs(*table.T), np.array(broken, dtype=np.int64)
+    return Groups(*table.T), np.array(broken, dtype=np.int64)

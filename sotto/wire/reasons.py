@@ -1,4 +1,4 @@
-"""Why a message, a run or a row is quarantined: the closed list, with its codes on disk."""
+"""Why a message, a group or a row is quarantined: the closed list, with its codes on disk."""
 
 from enum import IntEnum
 

@@ -9,21 +9,19 @@ from typing import Any
 from mechanisms.channel import Channel
 from mechanisms.degradation import forward_kernel
 from mechanisms.errors import UnrelatedRungsError
-from mechanisms.papers.estimation import (
-    bit_noise,
-    mixed_count,
-    response_mean,
-    response_share_variance,
-    response_shares,
-)
-from mechanisms.papers.noisy_sampling import noisy_sampling_epsilon, noisy_sampling_variance
-from mechanisms.papers.relaxation import (
+from mechanisms.papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,
     chain_probability,
     degradation_probabilities,
+    mixed_count,
     relaxation,
+    response_mean,
+    response_share_variance,
+    response_shares,
 )
+from mechanisms.papers.gradual_release.noisy_sampling import noisy_sampling_variance
+from mechanisms.planner.comparison import bit_noise, noisy_sampling_epsilon
 from mechanisms.string.rappor import differing_bits_epsilon, expected_differing_bits
 
 Inputs = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mechanisms.number.formulas import (
+from mechanisms.papers.float_numbers import (
     dithering_variance,
     duchi_variance,
     hybrid_variance,

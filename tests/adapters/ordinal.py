@@ -6,9 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mechanisms.ordinal.brr import channel_rank, equidistant_row
-from mechanisms.ordinal.qloss import loss_ratios, quality_losses
-from mechanisms.ordinal.relaxing import degradable, keep_probability
-from mechanisms.ordinal.search import equidistant_size, local_sizes, printed_size
+from mechanisms.ordinal.search import equidistant_size, local_sizes
+from mechanisms.papers.bipartite_randomized_response import (
+    degradable,
+    keep_probability,
+    loss_ratios,
+    printed_size,
+    quality_losses,
+)
 
 Inputs = dict[str, Any]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mechanisms.papers.exponential_randomized_response import ExponentialRandomizedResponse
-from mechanisms.top_item.errors import worst_case_errors
+from mechanisms.papers.exponential_randomized_response import (
+    ExponentialRandomizedResponse,
+    worst_case_errors,
+)
 from mechanisms.top_item.exponential import exponential_pmf
 from mechanisms.top_item.permute_and_flip import permute_and_flip_pmf
 

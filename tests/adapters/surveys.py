@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.papers.deck import deck_epsilon, deck_variance
+from mechanisms.papers.improved_christofides import deck_epsilon, deck_variance
 from mechanisms.survey.christofides import Christofides, cards_epsilon
 from mechanisms.survey.designs import Simmons, Warner
 

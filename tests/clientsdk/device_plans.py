@@ -116,7 +116,7 @@ def reports(messages: Iterable[tuple[int, bytes]]) -> list[Sent]:
         Sent(shard, message.fingerprint, run.metric, *row)
         for shard, body in messages
         for message in (decode_message(body),)
-        for run in message.runs
+        for run in message.groups
         for row in run.rows
     ]
 

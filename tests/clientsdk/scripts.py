@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sotto.log.writer import LogReader, lanes
+from sotto.log.writer import LogReader, partitions
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -98,7 +98,7 @@ def published(directory: Path, *, torn: bool = False) -> list[tuple[int, bytes]]
     """Return all messages of a log; where writers were killed, some are torn and left out."""
     return [
         (0, record.body)
-        for lane in lanes(directory)
+        for lane in partitions(directory)
         for reader in (LogReader(lane),)
         for record in reader.records(0, reader.end())
         if not torn or hasattr(record, "body")

@@ -29,7 +29,7 @@ def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
         **changes,
     }
     # Real plans have a second at least.
-    with patch("sotto.plan.checks.MIN_RESOLUTION", RESOLUTION):
+    with patch("sotto.plan.compiled.MIN_RESOLUTION", RESOLUTION):
         return plan(*(metrics or (metric("colour", "every", 1000, ladder=ladder),)), **changes)
 
 

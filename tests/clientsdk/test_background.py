@@ -33,8 +33,7 @@ from clientsdk import (
 from clientsdk.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError, StoreError
-from sotto.plan.compiled import CompiledPlan
-from sotto.plan.serialization import canonical
+from sotto.plan.compiled import CompiledPlan, canonical
 
 
 @pytest.fixture

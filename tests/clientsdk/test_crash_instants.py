@@ -11,7 +11,7 @@ INSTANTS = """
 import signal, sqlite3
 from contextlib import closing
 from clientsdk.ledger import read_file
-from sotto.log.writer import LogReader, lanes
+from sotto.log.writer import LogReader, partitions
 
 LATE = 5
 
@@ -28,7 +28,7 @@ def open_at(folder, now):
     return device(*METRICS, now=now, state=folder / "device.db", publisher=publisher)
 
 def sent(folder):
-    found = [(0, record.body) for lane in lanes(folder / "log") for reader in (LogReader(lane),)
+    found = [(0, record.body) for p in partitions(folder / "log") for reader in (LogReader(p),)
              for record in reader.records(0, reader.end())]
     return reports(found)
 

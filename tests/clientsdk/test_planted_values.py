@@ -23,7 +23,7 @@ from scripts import ROOT, run
 from clientsdk import Client, EmbeddedLogPublisher, MemoryPublisher, Outcome, Settings
 from clientsdk.testing import FakeClock
 from sotto.errors import PublishError, StoreError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 #: Where all that runs in an app is.
 OURS = tuple(str(ROOT / package) for package in ("clientsdk", "sotto", "mechanisms"))

@@ -13,7 +13,7 @@ from clientsdk.meanings import meaning
 from clientsdk.testing import FakeClock, SeededClient, reported
 from mechanisms.testing import SeededSource
 from sotto.errors import PublishError, StoreError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.wire.format import Row
 
 METRICS = (

@@ -10,7 +10,7 @@ from messages import message
 from scripts import FORK, published, run, start
 
 from clientsdk.ledger import read_file
-from sotto.log.writer import lanes
+from sotto.log.writer import partitions
 
 VAST = {"period": 10**12, "lifetime": 10**12}
 
@@ -284,7 +284,7 @@ publisher.close()
     run(code, path, log)
     expected = [message(sent) for sent in (b"child", b"parent", b"parent again")]
     assert sorted(body for _, body in published(log)) == sorted(expected)
-    assert len(lanes(log)) == 2
+    assert len(partitions(log)) == 2
 
 
 def test_multiprocessing_with_spawn_and_the_file_as_the_common_ground(path, tmp_path):

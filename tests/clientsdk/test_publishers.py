@@ -21,14 +21,14 @@ from clientsdk.publishers import Buffered, log
 from clientsdk.publishers.log import LIMIT
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import PublishError
-from sotto.log.writer import LogReader, lanes
+from sotto.log.writer import LogReader, partitions
 from sotto.wire.format import decode_message
 
 
 def records(directory):
     return [
         record
-        for lane in lanes(directory)
+        for lane in partitions(directory)
         for reader in (LogReader(lane),)
         for record in reader.records(0, reader.end())
     ]
@@ -77,7 +77,7 @@ def test_two_publishers_have_two_lanes(tmp_path):
     for _ in range(2):
         publisher = EmbeddedLogPublisher(tmp_path)
         publisher.publish(0, message())
-    assert len(lanes(tmp_path)) == 2
+    assert len(partitions(tmp_path)) == 2
 
 
 def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monke
         patch.setattr("sotto.log.writer.os.fsync", _broken)
         # Opening the lane forces its directory to disk: that fails first, and leaves nothing.
         assert isinstance(client.flush().error, PublishError)
-    assert lanes(tmp_path) == ()
+    assert partitions(tmp_path) == ()
     assert client.flush().sent == 1
     client.clock.advance(days=1)
     with monkeypatch.context() as patch:
@@ -105,7 +105,7 @@ def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monke
         assert isinstance(result.error, PublishError)
     assert client.flush().sent == 1
     publisher.close()
-    assert len(lanes(tmp_path)) == 2
+    assert len(partitions(tmp_path)) == 2
     bodies = [record.body for record in records(tmp_path)]
     assert len(bodies) == 3
     assert len(set(bodies)) == 2
@@ -130,7 +130,7 @@ def test_after_a_fault_in_publishing_a_new_lane_takes_everything(
     publisher.publish(0, message(b"before"))
     publisher.sync()
     publisher.close()
-    assert len(lanes(tmp_path)) == 2
+    assert len(partitions(tmp_path)) == 2
     assert [r.body for r in records(tmp_path) if hasattr(r, "body")].count(message(b"before")) == 2
 
 
@@ -190,7 +190,7 @@ def test_a_full_disk_keeps_the_lane(tmp_path, monkeypatch):
     publisher.publish(0, message(b"second"))
     publisher.close()
     assert [record.body for record in records(tmp_path)] == [message(b"first"), message(b"second")]
-    assert len(lanes(tmp_path)) == 1
+    assert len(partitions(tmp_path)) == 1
 
 
 def _broken(*_):
@@ -221,10 +221,10 @@ def held(directory):
         lane.name: {
             row.pseudonym
             for record in LogReader(lane).records()
-            for run in decode_message(record.body).runs
+            for run in decode_message(record.body).groups
             for row in run.rows
         }
-        for lane in lanes(directory)
+        for lane in partitions(directory)
     }
 
 
@@ -255,13 +255,13 @@ def test_no_lane_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
     assert all(len(pseudonyms) == 1 for pseudonyms in found.values())
     assert len(set().union(*found.values())) >= 5
     assert all(re.fullmatch("[0-9a-f]{16}", name) for name in found)
-    assert all(path.suffix == ".seg" for lane in lanes(tmp_path) for path in lane.iterdir())
+    assert all(path.suffix == ".seg" for lane in partitions(tmp_path) for path in lane.iterdir())
 
 
 def times_of(directory):
     """When the directory and what is in each lane were changed, as the file system knows it."""
-    paths = [Path(directory), *lanes(directory)]
-    paths += [path for lane in lanes(directory) for path in lane.iterdir()]
+    paths = [Path(directory), *partitions(directory)]
+    paths += [path for lane in partitions(directory) for path in lane.iterdir()]
     return {path: (path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths}
 
 
@@ -300,7 +300,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     process = start(code, tmp_path)
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    found = lanes(tmp_path)
+    found = partitions(tmp_path)
     assert [[path.suffix for path in lane.iterdir()] for lane in found] == [[".seg"]] * 2
 
 
@@ -336,13 +336,13 @@ def test_a_lane_that_was_removed_is_not_begun_again(tmp_path, monkeypatch):
     monkeypatch.setattr(log, "LIMIT", 1)
     publisher = EmbeddedLogPublisher(tmp_path)
     publisher.publish(0, message(pseudonym=pseudonym(0)))
-    (removed,) = lanes(tmp_path)
+    (removed,) = partitions(tmp_path)
     publisher.publish(0, message(pseudonym=pseudonym(1)))
     shutil.rmtree(removed)
     publisher.publish(0, message(pseudonym=pseudonym(0)))
     publisher.close()
     assert sorted(map(min, held(tmp_path).values())) == sorted(map(pseudonym, (0, 1)))
-    assert removed not in lanes(tmp_path)
+    assert removed not in partitions(tmp_path)
 
 
 def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):
@@ -359,12 +359,12 @@ def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):
                 publisher.publish(0, message(pseudonym=pseudonym(each)))
     publisher.publish(0, message(pseudonym=pseudonym(0)))
     publisher.close()
-    assert len(lanes(tmp_path)) == 1
+    assert len(partitions(tmp_path)) == 1
     with monkeypatch.context() as patch:
         patch.setattr("sotto.log.writer.os.pwrite", _broken)
         with pytest.raises(PublishError, match="cannot be opened"):
             publisher.publish(0, message())
-    assert len(lanes(tmp_path)) == 1
+    assert len(partitions(tmp_path)) == 1
 
 
 def test_what_is_no_message_of_one_pseudonym_is_refused(tmp_path):

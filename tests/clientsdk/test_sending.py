@@ -304,7 +304,7 @@ def test_chains_keep_the_pseudonym_and_the_ledger_of_their_own_period():
     }
     for _, body in client.publisher.messages:
         message = decode_message(body)
-        assert len({row.pseudonym for run in message.runs for row in run.rows}) == 1
+        assert len({row.pseudonym for run in message.groups for row in run.rows}) == 1
     certified = client.plan.metric("colour").mechanism.certified(2)
     assert counted(sent, [client.plan]) == dict.fromkeys(names, certified)
     assert [period.spent for period in client.ledger().periods] == [certified] * 2

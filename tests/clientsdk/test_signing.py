@@ -86,7 +86,7 @@ def key_of(message):
 
 
 def names_of(message):
-    return {row.pseudonym for run in decode_message(message).runs for row in run.rows}
+    return {row.pseudonym for run in decode_message(message).groups for row in run.rows}
 
 
 def seeds(path):
@@ -153,7 +153,7 @@ def test_periods_share_neither_key_nor_pseudonym():
     run_out(client)
     for message in sent_by(client):
         (name,) = names_of(message)
-        event = decode_message(message).runs[0].rows[0].event
+        event = decode_message(message).groups[0].rows[0].event
         by_period.setdefault(event // WEEK, set()).add((name, key_of(message)))
     assert sorted(map(len, by_period.values())) == [1, 1, 1, 1]
     parts = [part for pairs in by_period.values() for pair in pairs for part in pair]
@@ -161,7 +161,7 @@ def test_periods_share_neither_key_nor_pseudonym():
     messages = sent_by(client)
     for part in parts:
         periods = {
-            decode_message(message).runs[0].rows[0].event // WEEK
+            decode_message(message).groups[0].rows[0].event // WEEK
             for message in messages
             if part in message
         }
@@ -219,8 +219,8 @@ def test_a_message_that_has_more_rows_when_it_is_sent_again():
     client.clock.advance(hours=3)
     client.flush()
     first, second = sent_by(client)
-    (row,) = decode_message(first).runs[0].rows
-    assert row in decode_message(second).runs[0].rows
+    (row,) = decode_message(first).groups[0].rows
+    assert row in decode_message(second).groups[0].rows
     assert rejects([first, second], client.plan) == []
 
 

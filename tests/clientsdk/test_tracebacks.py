@@ -188,7 +188,7 @@ def _fails_with(error):
 
 
 STAGES = {
-    "encode": "sotto.plan.compiled.symbol_of",
+    "encode": "sotto.plan.metric.CompiledMetric.encode",
     "coins": "clientsdk.draws.identifier",
     "draw": "mechanisms.base.Ladder.draw",
     "store": "clientsdk.store.outbox.Outbox.add",

@@ -34,7 +34,7 @@ from clientsdk import (
 from clientsdk.store.database import READ
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 try:
     import numpy as np

@@ -13,7 +13,7 @@ import pytest
 from scripts import HERE, ROOT
 
 from clientsdk.testing import small_plan
-from sotto.cli.generating import module_text
+from sotto.plan.generate import module_text
 
 pytestmark = pytest.mark.slow
 

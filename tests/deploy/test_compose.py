@@ -27,10 +27,10 @@ from deploy.kafka.certificates import Keys
 from pipelines.beam.submission import FLINK
 from sotto.cli import _parsed
 from sotto.kafka.topics import ReportTopic
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 ROOT = Path(__file__).parent.parent.parent
-PROFILES = ("flink", "drain")
+PROFILES = ("flink", "aggregate")
 GIB = 1 << 30
 
 
@@ -156,8 +156,8 @@ def test_every_container_has_the_keys_of_its_role_and_no_others() -> None:
         "stream": "aggregator",
         "sink": "reader",
         "exporter": "aggregator",
-        "drain": "aggregator",
-        "drain-exporter": "aggregator",
+        "aggregate": "aggregator",
+        "aggregate-exporter": "aggregator",
     }
     given = parsed("topics")
     assert (given.devices, given.aggregators, given.readers) == (
@@ -300,20 +300,22 @@ def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
     made = parsed("topics")
     topic = str(ReportTopic(made.name, made.epoch, made.partitions))
     assert made.sinks
-    for name in ("stream", "exporter", "drain", "drain-exporter"):
+    for name in ("stream", "exporter", "aggregate", "aggregate-exporter"):
         assert parsed(name).topic == [topic], name
     assert parsed("sink").topic == f"{made.name}-estimates"
-    databases = {parsed(n).database for n in ("sink", "exporter", "drain", "drain-exporter")}
+    databases = {
+        parsed(n).database for n in ("sink", "exporter", "aggregate", "aggregate-exporter")
+    }
     (database,) = databases
     user = SERVICES["postgres"]["environment"]["POSTGRES_USER"]
     name = SERVICES["postgres"]["environment"]["POSTGRES_DB"]
     assert database == f"postgresql+psycopg://{user}@postgres/{name}"
     plan = made.plan
-    assert plan == parsed("stream").plan == parsed("drain").plan == parsed("exporter").plan
-    for service in ("topics", "stream", "drain", "exporter"):
+    assert plan == parsed("stream").plan == parsed("aggregate").plan == parsed("exporter").plan
+    for service in ("topics", "stream", "aggregate", "exporter"):
         (source,) = [s for s, t in mounts(SERVICES[service]) if t == str(plan[0].parent)]
         load_plan(ROOT / source / plan[0].name)
-    assert parsed("drain").state == parsed("drain-exporter").state
+    assert parsed("aggregate").state == parsed("aggregate-exporter").state
 
 
 def test_all_commands_reach_the_broker_where_it_listens() -> None:
@@ -323,7 +325,7 @@ def test_all_commands_reach_the_broker_where_it_listens() -> None:
     assert f"{outside}:{outside.rpartition(':')[2]}" in SERVICES["kafka"]["ports"]
     assert inside.partition(":")[0] == SERVICES["kafka"]["hostname"] == "kafka"
     assert (inside, outside) == (passwords.INSIDE, passwords.OUTSIDE)
-    for name in ("topics", "stream", "sink", "exporter", "drain", "drain-exporter"):
+    for name in ("topics", "stream", "sink", "exporter", "aggregate", "aggregate-exporter"):
         assert parsed(name).broker == passwords.MOUNTED / "client.json", name
         role = key_folder(name)
         assert role is not None
@@ -364,7 +366,7 @@ def test_the_broker_s_settings_are_those_of_the_script() -> None:
 def test_what_watches_finds_what_it_watches() -> None:
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text("utf-8"))
     (target,) = scraped["scrape_configs"][0]["static_configs"][0]["targets"]
-    for profile, name in zip(PROFILES, ("exporter", "drain-exporter"), strict=True):
+    for profile, name in zip(PROFILES, ("exporter", "aggregate-exporter"), strict=True):
         service = of_profile(profile)[name]
         aliases = service.get("networks", {}).get("default", {}).get("aliases", [name])
         assert target == f"{aliases[0]}:{parsed(name).port}"

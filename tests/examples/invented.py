@@ -11,7 +11,6 @@ from examples.flights.findings import (
     Decoding,
     DelayCurve,
     Destination,
-    Drain,
     Fate,
     Findings,
     LedgerPeriod,
@@ -20,6 +19,7 @@ from examples.flights.findings import (
     Quarantined,
     Release,
     Revocation,
+    Run,
     RungError,
     Sharpening,
     Timing,
@@ -171,10 +171,10 @@ def findings(seed: int = 1) -> Findings:
             Planted("messages sent twice", 13_000, "counted once"),
             Planted("weaker rungs arriving after stronger ones", 9_000, "the stronger one stays"),
         ],
-        drains=[
-            Drain(starts * DAY, 1, 60_000_000, 800_000, 300_000, 500_000, 9_000, 6.0)
+        runs=[
+            Run(starts * DAY, 1, 60_000_000, 800_000, 300_000, 500_000, 9_000, 6.0)
             for starts in (15883, 15890)
         ],
         equal_windows=(3500, 3500),
-        timings=[Timing("replay", 70.0), Timing("drains", 30.0), Timing("checks", 20.0)],
+        timings=[Timing("replay", 70.0), Timing("runs", 30.0), Timing("checks", 20.0)],
     )

@@ -17,9 +17,9 @@ import pytest
 from clientsdk import MemoryPublisher, Settings
 from clientsdk.client import Client
 from examples.apps import usage
-from sotto.cli.generating import module_text
-from sotto.log.writer import LogReader, lanes
-from sotto.plan.collection import load_plan
+from sotto.log.writer import LogReader, partitions
+from sotto.plan.compile import load_plan
+from sotto.plan.generate import module_text
 from sotto.wire.format import decode_message
 
 pytestmark = pytest.mark.slow
@@ -68,10 +68,10 @@ def sent(home):
     that is there twice says the same, and counts once.
     """
     reports = {}
-    for lane in lanes(home / "log"):
+    for lane in partitions(home / "log"):
         for record in LogReader(lane).records():
             message = decode_message(record.body)
-            for part in message.runs:
+            for part in message.groups:
                 for row in part.rows:
                     key = (row.pseudonym, part.metric, row.chain, row.level)
                     assert reports.setdefault(key, row) == row

@@ -9,10 +9,10 @@ import pytest
 from clientsdk import EmbeddedLogPublisher, MemoryPublisher
 from clientsdk.testing import FakeClock
 from examples.compose.__main__ import PLAN, send
-from pipelines.bounded.run import drain
-from pipelines.sinks.results import Results, of_state
+from pipelines.bounded.run import aggregate
+from pipelines.sinks.sql import Results, of_state
 from sotto.errors import PublishError
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 
 def test_every_device_sends_both_rungs_of_all_answers() -> None:
@@ -45,7 +45,7 @@ def test_estimates_come_of_it(tmp_path: Path) -> None:
     publisher = EmbeddedLogPublisher(tmp_path / "log", clock=clock)
     send(plan, publisher, 50, clock, lambda seconds: clock.advance(ms=int(seconds * 1000)))
     publisher.close()
-    drain(tmp_path / "log", tmp_path / "state", [plan])
+    aggregate(tmp_path / "log", tmp_path / "state", [plan])
     with Results(of_state(tmp_path / "state")) as results:
         found = results.estimates("theme")
     assert {row["item"] for row in found} >= {"light", "dark", "high-contrast"}

@@ -11,8 +11,8 @@ from examples.flights.collect import Collected
 from examples.flights.demo import PLAN
 from examples.flights.truth import Truth
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.estimation.rows import rows_of_windows
-from sotto.plan.collection import load_plan
+from pipelines.aggregation.result_rows import rows_of_windows
+from sotto.plan.compile import load_plan
 from sotto.plan.registry import Registry
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from examples.flights.data import Flights, load_airports, load_flights, load_table, write_events
 from examples.flights.demo import PLAN
-from sotto.cli.recordings import NO_DEVICE, Columns, read_recordings
-from sotto.plan.collection import load_plan
+from sotto.cli.replay.table import NO_DEVICE, Columns, read_recordings
+from sotto.plan.compile import load_plan
 
 HOUR = 3_600_000
 

@@ -26,8 +26,8 @@ from examples.flights.faults import (
 )
 from mechanisms.coins import shard_of
 from sotto.log.reader import Corrupt
-from sotto.log.writer import LogReader, LogWriter, lanes
-from sotto.plan.collection import load_plan
+from sotto.log.writer import LogReader, LogWriter, partitions
+from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import Decoded, decode
@@ -146,17 +146,17 @@ def test_which_messages_suffer_depends_on_the_seed(plan: CompiledPlan, target: T
 
 def test_misbehaviour_happens_once_in_its_period(plan: CompiledPlan, target: Target) -> None:
     sent = message(plan, level=1)
-    row = decode_message(sent).runs[0].rows[0]
+    row = decode_message(sent).groups[0].rows[0]
     quiet = {"duplicates": 0.0, "held": 0.0, "garbage": 0.0}
     network = FaultyNetwork(target, periods=frozenset([2271]), **quiet)
     extra = [decode_message(body) for _, body in list(network.carry(4, NOW, sent))[1:]]
-    rows = [each.runs[0].rows[0] for each in extra]
+    rows = [each.groups[0].rows[0] for each in extra]
     assert [each.pseudonym for each in rows] == [row.pseudonym] * EXTRA_CHAINS
     assert len({each.chain for each in rows} | {row.chain}) == EXTRA_CHAINS + 1
     last = plan.metric("carrier").cost
     assert plan.cost + EXTRA_CHAINS * last > plan.ceilings.period
     ((_, again),) = list(network.carry(5, NOW, sent))[1:]
-    other = decode_message(again).runs[0].rows[0]
+    other = decode_message(again).groups[0].rows[0]
     assert other[:4] == row[:4]
     assert other.payload != row.payload
     assert len(list(network.carry(4, NOW, sent))) == 1
@@ -175,7 +175,7 @@ def test_damage_loses_nothing_that_is_elsewhere(plan: CompiledPlan, tmp_path: Pa
         for number, body in enumerate(sent):
             writer.append(body, NOW + number)
     damaged = damage(tmp_path)
-    first, second = (LogReader(lane) for lane in lanes(tmp_path))
+    first, second = (LogReader(lane) for lane in partitions(tmp_path))
     assert [record.body for record in first.records()] == sent
     kinds = Counter(type(record) for record in second.records())
     assert kinds[Corrupt] == damaged > 5

@@ -16,9 +16,9 @@ from examples.flights.recount import Reports, read_reports
 from examples.flights.theory import metric_errors
 from examples.flights.truth import KeptReports, Truth
 from mechanisms.testing import SeededSource
-from sotto.cli.recordings import Columns, read_recordings
-from sotto.cli.replaying import Replay
-from sotto.plan.collection import load_plan
+from sotto.cli.replay.playback import Replay
+from sotto.cli.replay.table import Columns, read_recordings
+from sotto.plan.compile import load_plan
 from sotto.plan.compiled import CompiledPlan
 
 SEED = 20130101

@@ -20,8 +20,8 @@ from examples.gradual.experiments import (
     share_rows,
     variance_rows,
 )
-from mechanisms.papers.estimation import response_shares
-from mechanisms.papers.noisy_sampling import noisy_sampling_epsilon
+from mechanisms.papers.gradual_release.formulas import response_shares
+from mechanisms.planner.comparison import noisy_sampling_epsilon
 from mechanisms.testing import SeededSource
 
 SEED, REPEATS = 7, 200

@@ -20,7 +20,8 @@ from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import ENDED, Job, JobManager
 from deploy.kafka.broker import LocalBroker
 from pipelines.beam.plans import LOOK_SECONDS
-from pipelines.sinks.results import ESTIMATES, PERIODS, QUARANTINE, WINDOWS, Results, of_state
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.tables import ESTIMATES, PERIODS, QUARANTINE, WINDOWS
 from sotto.cli import main
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compiled import CompiledPlan
@@ -40,7 +41,7 @@ def later_plan() -> CompiledPlan:
 
 
 class World:
-    """Topics, a job, and what a drain finds in the same topics."""
+    """Topics, a job, and what a run finds in the same topics."""
 
     def __init__(self, local: LocalBroker, session: LocalFlink, folder: Path) -> None:
         self.local, self.session, self.folder = local, session, folder
@@ -130,7 +131,7 @@ class World:
                 rejected[row["reason"]] += row["rows"]
         return {**tables, "rejected": dict(rejected)}
 
-    def drained(self) -> dict[str, object]:
+    def aggregated(self) -> dict[str, object]:
         """Return what ``sotto aggregate`` makes of the topics until now."""
         given = ["--plans", str(self.plans), "--state", str(self.folder / "state"), *self._broker]
         for topic in self.topics:
@@ -150,14 +151,14 @@ class World:
         time.sleep(LOOK_SECONDS + 1)
 
     def requeue(self) -> None:
-        """Give back to both the job and the drain what their plans cure by now."""
+        """Give back to both the job and the run what their plans cure by now."""
         given = [word for path in self.plans.iterdir() for word in ("--plan", str(path))]
         self.sotto("requeue", "--topic", str(FIRST), *given, *self._broker)
         self.sotto("requeue", "--state", str(self.folder / "state"), *given)
 
     def until_equal(self, job: str) -> dict[str, object]:
-        """Return what a drain finds, once the job's estimates are the same."""
-        wanted = self.drained()
+        """Return what a run finds, once the job's estimates are the same."""
+        wanted = self.aggregated()
         assert wanted["estimates"]
 
         def words() -> str:

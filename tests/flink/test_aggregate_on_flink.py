@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.drain import plan, write
+from benchmarks.run import plan, write
 from deploy.flink.cluster import LocalFlink
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ class World:
 
     def embedded(self) -> Path:
         state = self.state("embedded")
-        assert drain(self.log, state, [plan()], max_reports=MAX_REPORTS).drains == 2
+        assert aggregate(self.log, state, [plan()], max_reports=MAX_REPORTS).runs == 2
         return state
 
     def command(self, state: Path, *options: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``sotto stream`` on a real Flink and a real broker: whatever befalls it, a drain's results."""
+"""``sotto stream`` on a real Flink and a real broker: whatever befalls it, a run's results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world(local, broker, tmp_path) -> Iterator[World]:
     world.close()
 
 
-def test_whatever_befalls_it_it_comes_to_what_a_drain_comes_to(world: World) -> None:
+def test_whatever_befalls_it_it_comes_to_what_a_run_comes_to(world: World) -> None:
     world.publish(6)
     # The third unpacks to more than is ever read of a batch.
     world.produce(b"no report", b"SO" * 40, bytes(56 << 20))

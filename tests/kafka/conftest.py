@@ -54,7 +54,7 @@ def _sockets_of_refused_connections() -> Iterator[None]:
 def server() -> ForkServerContext:
     """Makes processes that have all imported already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["drained", "sink_child", "pipelines.bounded.job"])
+    context.set_forkserver_preload(["aggregated", "sink_child", "pipelines.bounded.job"])
     return context
 
 

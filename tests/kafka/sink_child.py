@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import signal
 
-from pipelines.sinks import sink as module
-from pipelines.sinks.database import SinkDatabase
-from pipelines.sinks.sink import Sink, Sunk
+from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sinks.transfer import Transfer, Transferred
+from pipelines.sources import kafka_reader as module
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
+from sotto.kafka.topics import SinkTopic
 
 
-def sunk(broker: Broker, topic: SinkTopic, url: str, **options: object) -> Sunk:
+def sunk(broker: Broker, topic: SinkTopic, url: str, **options: object) -> Transferred:
     """Take a topic to a database."""
-    with SinkDatabase(url) as database, Sink(broker, topic, database, **options) as sink:  # type: ignore[arg-type]
-        return sink.drain()
+    with DocumentDatabase(url) as database, Transfer(broker, topic, database, **options) as sink:  # type: ignore[arg-type]
+        return sink.run()
 
 
 def killed_sink(file: str, topic: str, url: str, when: str, at: int) -> None:
@@ -28,13 +28,13 @@ def killed_sink(file: str, topic: str, url: str, when: str, at: int) -> None:
         if seen == at and where == when:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    real = SinkDatabase.apply
+    real = DocumentDatabase.apply
 
-    def apply(self: SinkDatabase, *given: object) -> object:
+    def apply(self: DocumentDatabase, *given: object) -> object:
         die("before")
         return real(self, *given)  # type: ignore[arg-type]
 
-    SinkDatabase.apply = apply  # type: ignore[method-assign,assignment]
+    DocumentDatabase.apply = apply  # type: ignore[method-assign,assignment]
     made = module.make_consumer
 
     def one_by_one(broker: Broker) -> object:

@@ -143,9 +143,9 @@ def send_reports(files):
 
 def test_everybody_else_does_his_part(files, plan_file, tmp_path, capsys):
     send_reports(files)
-    drain = ["aggregate", "--plan", plan_file, "--broker", files["aggregator"], "--topic", REPORTS]
-    drain += ["--state", str(tmp_path / "state"), "--publish", ESTIMATES]
-    assert main([*drain, "--publish-quarantine", QUARANTINE]) == 0
+    run = ["aggregate", "--plan", plan_file, "--broker", files["aggregator"], "--topic", REPORTS]
+    run += ["--state", str(tmp_path / "state"), "--publish", ESTIMATES]
+    assert main([*run, "--publish-quarantine", QUARANTINE]) == 0
     said = capsys.readouterr()
     assert "not published" not in said.out + said.err
     sink = ["sink", "--broker", files["reader"], "--topic", ESTIMATES]

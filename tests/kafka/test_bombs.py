@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from drained import drained
+from aggregated import aggregated
 from kafka import KafkaProducer
 from yesterday import publish
 
-from pipelines.sources import unpacking
+from sotto.kafka import client_internals
 
 pytestmark = pytest.mark.slow
 
-LARGE = 12 * unpacking.MOST_BYTES
+LARGE = 12 * client_internals.MOST_BYTES
 
 
-def test_a_batch_that_becomes_too_large_stops_no_drain(broker, topic, tmp_path):
+def test_a_batch_that_becomes_too_large_stops_no_run(broker, topic, tmp_path):
     publish(broker, topic, 1)
     producer = KafkaProducer(
         **broker.options(30), compression_type="zstd", max_request_size=2 * LARGE
@@ -22,7 +22,7 @@ def test_a_batch_that_becomes_too_large_stops_no_drain(broker, topic, tmp_path):
     producer.send(str(topic), bytes(LARGE), partition=1).get(30)
     producer.close()
     publish(broker, topic, 1, first=1)
-    result = drained(broker, topic, tmp_path)
+    result = aggregated(broker, topic, tmp_path)
     # Nothing was unpacked: it is what a message is that is not compressed, and too long.
     assert (result.tally.reports, result.rejects) == (4, {"malformed": 1})
-    assert drained(broker, topic, tmp_path).drains == 0
+    assert aggregated(broker, topic, tmp_path).runs == 0

@@ -23,7 +23,7 @@ from sotto.cli import main
 from sotto.errors import BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.topics import ReportTopic
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 pytestmark = pytest.mark.slow
 
@@ -131,7 +131,7 @@ class Here:
         return main(shlex.split(command))
 
 
-def test_the_engine_that_drains_counts_what_devices_send(
+def test_the_engine_that_aggregates_counts_what_devices_send(
     contained: Contained,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -153,9 +153,9 @@ def test_the_engine_that_drains_counts_what_devices_send(
     with pytest.raises(TopicAuthorizationFailedError):
         read_all(device, ReportTopic.parse(topic))
     assert sent == DEVICES * 3 * 2
-    assert here.run("drain") == 0
+    assert here.run("aggregate") == 0
     capsys.readouterr()
-    assert here.run("drain-exporter") == 0
+    assert here.run("aggregate-exporter") == 0
     shown = capsys.readouterr().out
     assert f"sotto_reports_read_total {sent:.1f}" in shown
     assert 'sotto_source_status{source="log",status="ok"} 1.0' in shown

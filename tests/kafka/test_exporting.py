@@ -1,12 +1,12 @@
-"""The exporter beside a job that drains a topic of a real broker."""
+"""The exporter beside a job that aggregates a topic of a real broker."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from aggregated import aggregated
 from confluent_kafka import Producer
-from drained import drained
 from prometheus_client.parser import text_string_to_metric_families
 from yesterday import publish
 
@@ -34,7 +34,7 @@ def exposed(
     return found
 
 
-def test_what_no_drain_has_taken_is_the_lag(
+def test_what_no_run_has_taken_is_the_lag(
     local: LocalBroker,
     broker: Broker,
     topic: ReportTopic,
@@ -43,7 +43,7 @@ def test_what_no_drain_has_taken_is_the_lag(
 ) -> None:
     state = tmp_path / "state"
     read = publish(broker, topic, 4)
-    drained(broker, topic, state)
+    aggregated(broker, topic, state)
     found = exposed(capsys, local, topic, state)
     assert found["ok"] == 1
     assert found["sotto_lag_records"] == found["sotto_lag_seconds"] == 0
@@ -52,7 +52,7 @@ def test_what_no_drain_has_taken_is_the_lag(
     found = exposed(capsys, local, topic, state)
     assert found["sotto_lag_records"] > 0
     assert 0 < found["sotto_lag_seconds"] < 120
-    drained(broker, topic, state)
+    aggregated(broker, topic, state)
     assert exposed(capsys, local, topic, state)["sotto_lag_records"] == 0
 
 
@@ -73,7 +73,7 @@ def test_behind_the_marker_of_a_transaction_there_is_no_lag(
             producer.produce(str(topic), b"no report", partition=partition)
         assert producer.flush(30) == 0
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
-        assert drained(broker, topic, state).rejects.get("malformed", 0) == taken
+        assert aggregated(broker, topic, state).rejects.get("malformed", 0) == taken
         found = exposed(capsys, local, topic, state)
         assert found["ok"] == 1
         for name in ("records", "lanes", "seconds"):

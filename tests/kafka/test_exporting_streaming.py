@@ -5,22 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drained import produce
+from aggregated import produce
 from prometheus_client.parser import text_string_to_metric_families
 from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
-from pipelines.bounded.run import drain
-from pipelines.sinks.database import SinkDatabase
-from pipelines.sinks.publishing import EstimatesTopic
-from pipelines.sinks.sink import Sink
-from pipelines.sources.topic import KafkaTopics
+from pipelines.bounded.run import aggregate
+from pipelines.sinks.kafka import EstimatesTopic
+from pipelines.sinks.sql import DocumentDatabase
+from pipelines.sinks.transfer import Transfer
+from pipelines.sources.kafka import KafkaTopics
 from sotto.cli import main
 from sotto.kafka.admin import connected
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 
 pytestmark = pytest.mark.slow
 
@@ -65,16 +64,16 @@ def test_lag_sink_and_documents_are_told(
     assert found["sotto_sink_lag_records"] == 0
     assert "sotto_document_age_seconds" not in found
 
-    # Whoever publishes them, documents are the same; a drain is quicker to start than Flink.
+    # Whoever publishes them, documents are the same; a run is quicker to start than Flink.
     read = publish(broker, topic, 4)
     state = tmp_path / "state"
     job = EstimatesTopic(broker, estimates)
-    drain(KafkaTopics(broker, [topic]), state, [small_plan()], publish=job)
+    aggregate(KafkaTopics(broker, [topic]), state, [small_plan()], publish=job)
     found = exposed.read(capsys)
     assert found["sotto_sink_lag_records"] > 2
     assert 0 <= found["sotto_document_age_seconds"] < 120
-    with SinkDatabase(database) as written, Sink(broker, estimates, written) as sink:
-        sink.drain()
+    with DocumentDatabase(database) as written, Transfer(broker, estimates, written) as sink:
+        sink.run()
     found = exposed.read(capsys)
     assert {"database ok", "log ok", "documents ok"} <= set(found)
     assert found["sotto_sink_lag_records"] == 0
@@ -84,5 +83,5 @@ def test_lag_sink_and_documents_are_told(
     for number in range(topic.partitions):
         produce(broker, topic, b"not taken", partition=number)
     found = exposed.read(capsys)
-    assert found["sotto_lag_records"] == found["sotto_lag_lanes"] == topic.partitions
+    assert found["sotto_lag_records"] == found["sotto_lag_partitions"] == topic.partitions
     assert 0 < found["sotto_lag_seconds"] < 120

@@ -17,7 +17,7 @@ from messages import SOMEBODY, message, pseudonym
 from clientsdk import Broker, KafkaPublisher, producing
 from clientsdk.testing import FakeClock, SeededClient, small_plan
 from sotto.errors import PublishError
-from sotto.wire.format import HEADER, MAX_MESSAGE, ROW, RUN, Row, decode_message, encode_message
+from sotto.wire.format import GROUP, HEADER, MAX_MESSAGE, ROW, Row, decode_message, encode_message
 
 pytestmark = pytest.mark.slow
 
@@ -42,14 +42,14 @@ def keys(records):
     return [
         (row.pseudonym, run.metric, row.chain, row.level, row.payload)
         for record in records
-        for run in decode_message(record.value).runs
+        for run in decode_message(record.value).groups
         for row in run.rows
     ]
 
 
 def largest_message():
     """Return a message that is as long as one can be, in rows of equal width."""
-    room = MAX_MESSAGE - HEADER.size - RUN.size
+    room = MAX_MESSAGE - HEADER.size - GROUP.size
     count = next(n for n in range(20, room) if room % n == 0 and room // n < 60_000)
     row = Row(0, SOMEBODY, bytes(16), 0, bytes(room // count - ROW.size))
     made = encode_message(bytes(32), 0, [(0, [row] * count)])

@@ -1,4 +1,4 @@
-"""Drains that publish to a real broker, and sinks that take it from there: killed, away, anew."""
+"""Runs that publish to a real broker, and sinks that take it from there: killed, away, anew."""
 
 from __future__ import annotations
 
@@ -25,23 +25,21 @@ from clientsdk import Broker
 from clientsdk.testing import small_plan
 from deploy.kafka.broker import LocalBroker
 from mechanisms.frozen import replace
-from pipelines.bounded.run import DrainResult, drain
-from pipelines.sinks.database import SinkDatabase
-from pipelines.sinks.publication import Publication
-from pipelines.sinks.publishing import EstimatesTopic
-from pipelines.sinks.results import ProjectionError, Results, of_state
-from pipelines.sinks.sink import Sink, Sunk
-from pipelines.sources.topic import KafkaTopics
+from pipelines.bounded.run import RunResult, aggregate
+from pipelines.sinks.committed import Note
+from pipelines.sinks.kafka import EstimatesTopic
+from pipelines.sinks.sql import DocumentDatabase, ProjectionError, Results, of_state
+from pipelines.sinks.transfer import Transfer, Transferred
+from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
-from sotto.errors import BrokerError, DrainError
+from sotto.errors import AggregationError, BrokerError
 from sotto.kafka.admin import connected
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 
 pytestmark = pytest.mark.slow
 
-#: Reports that a drain of these tests takes at most.
+#: Reports that a run of these tests takes at most.
 MAX_REPORTS = 10
 
 
@@ -58,20 +56,20 @@ def estimates(broker: Broker, topic: ReportTopic) -> SinkTopic:
     return estimates_topic(broker, topic)
 
 
-def drained(
+def aggregated(
     broker: Broker, topic: ReportTopic, state: Path, to: SinkTopic, **options: object
-) -> DrainResult:
-    """Drain a topic to its end, and publish."""
+) -> RunResult:
+    """Aggregate a topic to its end, and publish."""
     to_topic = EstimatesTopic(options.pop("at", broker), to)  # type: ignore[arg-type]
     least = options.pop("least", small_plan().minimum_reports)
     options = {"max_reports": MAX_REPORTS, "publish": to_topic, **options}
     plan = replace(small_plan(), minimum_reports=least)
-    return drain(KafkaTopics(broker, [topic]), state, [plan], **options)  # type: ignore[arg-type]
+    return aggregate(KafkaTopics(broker, [topic]), state, [plan], **options)  # type: ignore[arg-type]
 
 
 def results(url: object) -> dict[str, list[dict[str, object]]]:
     """Return what a database estimates, and of how much; not the way there."""
-    from pipelines.sinks.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+    from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
 
     with Results(url, create=False) as found:  # type: ignore[arg-type]
         tables = {t.name: found.table(t) for t in (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)}
@@ -83,7 +81,7 @@ def results(url: object) -> dict[str, list[dict[str, object]]]:
     return {**tables, "rejects": [rejects]}
 
 
-def test_a_sink_has_what_the_drain_has(
+def test_a_sink_has_what_the_run_has(
     local: LocalBroker,
     broker: Broker,
     topic: ReportTopic,
@@ -93,17 +91,17 @@ def test_a_sink_has_what_the_drain_has(
 ) -> None:
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 12)
-    done = drained(broker, topic, state, estimates)
-    assert done.drains >= 2
+    done = aggregated(broker, topic, state, estimates)
+    assert done.runs >= 2
     assert done.unpublished == ""
     first = sunk(broker, estimates, url)
     assert first.poison == first.lost == first.applied.others == first.applied.refused == 0
     assert results(url) == results(of_state(state))
     publish(broker, topic, 3, first=12)
-    drained(broker, topic, state, estimates)
+    aggregated(broker, topic, state, estimates)
     assert sunk(broker, estimates, url).applied.written > 0
     assert results(url) == results(of_state(state))
-    assert sunk(broker, estimates, url) == Sunk()
+    assert sunk(broker, estimates, url) == Transferred()
     assert main(["estimates", "--database", url]) == 0
     assert "colour" in capsys.readouterr().out
     assert main(["exporter", "--database", url, "--once"]) == 0
@@ -117,23 +115,23 @@ def test_a_sink_has_what_another_minimum_withholds(
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 3)
     for least, withheld in [(1, False), (1000, True)]:
-        assert drained(broker, topic, state, estimates, least=least).unpublished == ""
+        assert aggregated(broker, topic, state, estimates, least=least).unpublished == ""
         assert sunk(broker, estimates, url).applied.written > 0
         assert results(url) == results(of_state(state))
         rows = results(url)["estimates"]
         assert {row["value"] is None for row in rows} == {withheld}
-        drained(broker, topic, state, estimates, least=least)
-        assert sunk(broker, estimates, url) == Sunk()
+        aggregated(broker, topic, state, estimates, least=least)
+        assert sunk(broker, estimates, url) == Transferred()
 
 
-def killed_drain(file: str, topic: str, state: str, step: str) -> None:
+def killed_run(file: str, topic: str, state: str, step: str) -> None:
     def kill_at(found: str) -> None:
         if found == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     broker, reports = Broker.from_file(file), ReportTopic.parse(topic)
     to = SinkTopic(reports.name, "estimates")
-    drained(broker, reports, Path(state), to, checkpoint=kill_at)
+    aggregated(broker, reports, Path(state), to, checkpoint=kill_at)
 
 
 def run_killed(server: ForkServerContext, target: object, *arguments: object) -> None:
@@ -143,7 +141,7 @@ def run_killed(server: ForkServerContext, target: object, *arguments: object) ->
     assert process.exitcode == -signal.SIGKILL
 
 
-def test_a_drain_killed_between_projection_and_publishing_publishes_what_is_missing(
+def test_a_run_killed_between_projection_and_publishing_publishes_what_is_missing(
     local: LocalBroker,
     broker: Broker,
     server: ForkServerContext,
@@ -153,16 +151,16 @@ def test_a_drain_killed_between_projection_and_publishing_publishes_what_is_miss
 ) -> None:
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 4)
-    run_killed(server, killed_drain, str(local.client_file), str(topic), str(state), "projected")
-    assert Publication.of(StateDirectory(state)) is None
-    assert sunk(broker, estimates, url) == Sunk()
-    assert drained(broker, topic, state, estimates).unpublished == ""
+    run_killed(server, killed_run, str(local.client_file), str(topic), str(state), "projected")
+    assert Note.load(StateDirectory(state)) is None
+    assert sunk(broker, estimates, url) == Transferred()
+    assert aggregated(broker, topic, state, estimates).unpublished == ""
     sunk(broker, estimates, url)
     assert results(url) == results(of_state(state))
     # Without its note everything is published again, and changes nothing.
     before = results(url)
     (state / "published.json").unlink()
-    drained(broker, topic, state, estimates)
+    aggregated(broker, topic, state, estimates)
     again = sunk(broker, estimates, url)
     assert again.applied.stale == again.records > 0
     assert results(url) == before
@@ -173,18 +171,18 @@ def test_a_state_directory_restored_from_a_copy_publishes_nothing_over_what_ther
 ) -> None:
     state, copy, url = tmp_path / "state", tmp_path / "copy", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 2)
-    drained(broker, topic, state, estimates)
+    aggregated(broker, topic, state, estimates)
     shutil.copytree(state, copy)
     for first in (2, 4):
         publish(broker, topic, 2, first=first)
-        assert drained(broker, topic, state, estimates).unpublished == ""
+        assert aggregated(broker, topic, state, estimates).unpublished == ""
     sunk(broker, estimates, url)
     before = results(url)
     assert before == results(of_state(state))
-    # It takes at once what the other has taken in two drains.
-    told = drained(broker, topic, copy, estimates).unpublished
+    # It takes at once what the other has taken in two runs.
+    told = aggregated(broker, topic, copy, estimates).unpublished
     assert "does not know: it was restored from a copy" in told
-    assert sunk(broker, estimates, url) == Sunk()
+    assert sunk(broker, estimates, url) == Transferred()
     assert results(url) == before
 
 
@@ -198,7 +196,7 @@ def test_a_sink_killed_anywhere_goes_on(
 ) -> None:
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 8)
-    drained(broker, topic, state, estimates)
+    aggregated(broker, topic, state, estimates)
     for when in ("before", "after"):
         run_killed(server, killed_sink, str(local.client_file), str(estimates), url, when, 2)
     sunk(broker, estimates, url)
@@ -211,13 +209,13 @@ def test_a_broker_that_is_away_neither_blocks_nor_undoes_a_commit(
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 8)
     began = time.monotonic()
-    away = drained(broker, topic, state, estimates, at=Broker("127.0.0.1:1"))
+    away = aggregated(broker, topic, state, estimates, at=Broker("127.0.0.1:1"))
     assert time.monotonic() - began < 30
-    assert away.drains >= 2
+    assert away.runs >= 2
     assert "Connection refused" in away.unpublished
     assert results(of_state(state))["estimates"]
-    back = drained(broker, topic, state, estimates)
-    assert (back.drains, back.unpublished) == (0, "")
+    back = aggregated(broker, topic, state, estimates)
+    assert (back.runs, back.unpublished) == (0, "")
     sunk(broker, estimates, url)
     assert results(url) == results(of_state(state))
 
@@ -232,7 +230,7 @@ def test_records_that_are_no_documents_are_counted_and_left(
     producer.flush(10)
     producer.close()
     publish(broker, topic, 3)
-    drained(broker, topic, state, estimates)
+    aggregated(broker, topic, state, estimates)
     assert sunk(broker, estimates, url).poison == 3
     assert results(url) == results(of_state(state))
 
@@ -242,7 +240,7 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
 ) -> None:
     state, url = tmp_path / "state", f"sqlite:///{tmp_path / 'sunk.db'}"
     publish(broker, topic, 3)
-    drained(broker, topic, state, estimates)
+    aggregated(broker, topic, state, estimates)
     sunk(broker, estimates, url)
     before = results(url)
     admin = KafkaAdminClient(**broker.options(10))
@@ -254,8 +252,8 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
     with pytest.raises(BrokerError, match=f"there is no topic {estimates}: make it with sotto"):
         sunk(broker, estimates, url)
     estimates_topic(broker, topic)
-    assert drained(broker, topic, state, estimates).unpublished == ""
-    with pytest.raises(DrainError, match="deleted and made again"):
+    assert aggregated(broker, topic, state, estimates).unpublished == ""
+    with pytest.raises(AggregationError, match="deleted and made again"):
         sunk(broker, estimates, url)
     assert results(url) == before
     sunk(broker, estimates, url, replace=True)
@@ -272,7 +270,7 @@ def test_a_topic_of_other_settings_is_told(
     changes = {"cleanup.policy": "delete"}
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, str(estimates), changes)])
     admin.close()
-    told = drained(broker, topic, tmp_path / "state", estimates).unpublished
+    told = aggregated(broker, topic, tmp_path / "state", estimates).unpublished
     assert "cleanup.policy is delete: set it to compact" in told
 
 
@@ -288,17 +286,17 @@ def test_the_same_in_postgresql_while_that_goes_and_comes_back(
         where = f"{USER}:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{server.port}/postgres"
         url = f"postgresql+psycopg://{where}"
         publish(broker, topic, 4)
-        drained(broker, topic, state, estimates)
-        with SinkDatabase(url) as database, Sink(broker, estimates, database) as sink:
-            assert sink.drain().applied.written > 0
+        aggregated(broker, topic, state, estimates)
+        with DocumentDatabase(url) as database, Transfer(broker, estimates, database) as sink:
+            assert sink.run().applied.written > 0
             server.stop(crash=True)
             publish(broker, topic, 3, first=4)
-            drained(broker, topic, state, estimates)
+            aggregated(broker, topic, state, estimates)
             with pytest.raises(ProjectionError, match="Connection refused"):
-                sink.drain()
+                sink.run()
             server.start()
-            assert sink.drain().applied.written > 0
-            assert sink.drain() == Sunk()
+            assert sink.run().applied.written > 0
+            assert sink.run() == Transferred()
         assert results(url) == results(of_state(state))
     finally:
         server.remove()
@@ -330,13 +328,13 @@ def test_the_commands(
     nowhere = ["sink", "--kafka", "127.0.0.1:1", "--topic", str(estimates), "--database", url]
     assert main([*nowhere, "--follow"]) == 2
     assert "is the broker running" in capfd.readouterr().err
-    drain_once = Sink.drain
+    run_once = Transfer.run
 
-    def interrupted(self: Sink, *given: object) -> Sunk:
-        done = drain_once(self, *given)  # type: ignore[arg-type]
+    def interrupted(self: Transfer, *given: object) -> Transferred:
+        done = run_once(self, *given)  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.SIGTERM)
         return done
 
-    monkeypatch.setattr(Sink, "drain", interrupted)
+    monkeypatch.setattr(Transfer, "run", interrupted)
     assert main([*sink, "--follow", "--every", "50ms"]) == 0
     assert results(url) == results(of_state(tmp_path / "state"))

@@ -5,26 +5,25 @@ from __future__ import annotations
 import json
 
 import pytest
-from drained import drained, produce, projected
+from aggregated import aggregated, produce, projected
 from kafka import KafkaProducer
 from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan
-from pipelines.bounded.run import drain
-from pipelines.sinks.publishing import Several
-from pipelines.sinks.quarantine_records import parse, quarantine_record
-from pipelines.sinks.quarantine_topic import NAME, QuarantineTopic
-from pipelines.sources.topic import KafkaTopics
-from pipelines.storage import files, quarantine
+from pipelines.aggregation import quarantine
+from pipelines.bounded.run import aggregate
+from pipelines.sinks.kafka import NAME, QuarantineTopic, Several
+from pipelines.sinks.quarantine import parse, quarantine_record
+from pipelines.sources.kafka import KafkaTopics
+from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
 from sotto.errors import ParameterError
 from sotto.kafka.admin import connected
-from sotto.kafka.sinktopics import SinkTopic, Stay
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
 from sotto.plan.compiled import CompiledPlan
-from sotto.wire.columns import Reject
+from sotto.wire.decode import Reject
 from sotto.wire.reasons import Reason
 
 pytestmark = pytest.mark.slow
@@ -42,12 +41,12 @@ def second_plan() -> CompiledPlan:
 
 @pytest.fixture
 def state(broker, topic, tmp_path):
-    """A state directory into which a topic was drained by who did not know the second plan."""
+    """A state directory into which a topic was aggregated by who did not know the second plan."""
     publish(broker, topic, DEVICES, 0, small_plan())
     publish(broker, topic, DEVICES, 100, second_plan())
     for name, plan in (("v1", small_plan()), ("v2", second_plan())):
         (tmp_path / f"{name}.json").write_bytes(plan.to_json())
-    result = drained(broker, topic, tmp_path / "state")
+    result = aggregated(broker, topic, tmp_path / "state")
     assert result.rejects == {"unknown_plan": 2 * DEVICES}
     return tmp_path / "state"
 
@@ -60,21 +59,21 @@ def given(folder, *more: str) -> list[str]:
     ]
 
 
-def test_a_topic_with_an_unknown_plan_is_drained_and_requeued(
+def test_a_topic_with_an_unknown_plan_is_aggregated_and_requeued(
     broker, topic, state, tmp_path, capsys
 ):
     both = [small_plan(), second_plan()]
     assert main(given(tmp_path, "--state", str(state))) == 0
     assert f"{2 * DEVICES} reports requeued" in capsys.readouterr().out
-    drain(KafkaTopics(broker, [topic]), tmp_path / "known", both)
+    aggregate(KafkaTopics(broker, [topic]), tmp_path / "known", both)
     tables = [projected(each, without=("revision",)) for each in (state, tmp_path / "known")]
     for name in ("windows", "estimates", "periods"):
         assert tables[0][name] == tables[1][name] != []
     # What comes behind it is counted as ever, and the topic is not read again.
-    again = drain(KafkaTopics(broker, [topic]), state, both)
-    assert (again.drains, again.generation) == (0, 2)
+    again = aggregate(KafkaTopics(broker, [topic]), state, both)
+    assert (again.runs, again.generation) == (0, 2)
     publish(broker, topic, DEVICES, 200, second_plan())
-    assert drain(KafkaTopics(broker, [topic]), state, both).tally.counted == DEVICES
+    assert aggregate(KafkaTopics(broker, [topic]), state, both).tally.counted == DEVICES
 
 
 def rejected(state) -> list[Reject]:
@@ -89,9 +88,9 @@ def rejected(state) -> list[Reject]:
 
 
 def published(broker, topic, state, **options) -> str:
-    """Drain and publish what is rejected; return why that could not be done, if so."""
+    """Aggregate and publish what is rejected; return why that could not be done, if so."""
     to = QuarantineTopic(broker, SinkTopic(topic.name, "quarantine"))
-    return drained(broker, topic, state, publish=to, **options).unpublished
+    return aggregated(broker, topic, state, publish=to, **options).unpublished
 
 
 @pytest.fixture
@@ -178,13 +177,13 @@ def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks, 
     assert len({record.key for record in both}) == len(both)
 
 
-def test_no_topic_of_quarantine_keeps_a_drain_from_its_commit(broker, topic, state):
+def test_no_topic_of_quarantine_keeps_a_run_from_its_commit(broker, topic, state):
     produce(broker, topic, b"no report")
     assert "there is no topic" in published(broker, topic, state)
     assert StateDirectory(state).manifest().generation == 2
     away = QuarantineTopic(Broker("127.0.0.1:1"), SinkTopic(topic.name, "quarantine"))
     produce(broker, topic, b"none, either")
-    result = drained(broker, topic, state, publish=Several([away, away]))
+    result = aggregated(broker, topic, state, publish=Several([away, away]))
     assert result.generation == 3
     assert result.unpublished.count("is the broker running") == 2
 

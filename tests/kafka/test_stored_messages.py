@@ -59,7 +59,7 @@ def test_stored_batches_of_a_device_over_several_periods_and_an_outage(local, br
         row.event
         for batch in batches
         for record in batch.records
-        for run in decode_message(record.value).runs
+        for run in decode_message(record.value).groups
         for row in run.rows
     }
     assert len(events) == 6

@@ -65,7 +65,7 @@ def test_epochs_follow_each_other(run):
     refused(
         run("create", "grown", "--partitions", "8"),
         "grown-e1-p4 is there already",
-        "drain it, then create epoch 2",
+        "aggregate it, then create epoch 2",
     )
     assert run("create", "grown", "--partitions", "8", "--epoch", "2")[0] == 0
     refused(run("create", "grown", "--partitions", "2", "--epoch", "1"), "create epoch 3")

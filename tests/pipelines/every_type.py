@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from drain_logs import Sent, write
+from report_logs import Sent, write
 from step_plans import DAY, HOUR, PERIOD
 
 from clientsdk import MemoryPublisher
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 START = 2800 * PERIOD + DAY

@@ -12,18 +12,18 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import OffsetOutOfRangeError
 
-from pipelines.exporter import lag
-from pipelines.sources import records as partitions
-from pipelines.sources import topic
-from pipelines.sources.records import Reader
-from pipelines.sources.topic import KafkaTopics
+from pipelines.sources import kafka, kafka_reader
+from pipelines.sources.kafka import KafkaTopics
+from pipelines.sources.kafka_reader import Reader
+from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker
-from sotto.kafka.topics import FoundTopic, ReportTopic
-from sotto.log.writer import LogReader, lanes
+from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic
+from sotto.log.reader import LogReader
+from sotto.log.reader import partitions as log_partitions
 
 
 class FakeRecord(NamedTuple):
-    """A record as kafka-python gives it, as far as drains look at it."""
+    """A record as kafka-python gives it, as far as runs look at it."""
 
     offset: int
     timestamp: int
@@ -84,7 +84,7 @@ class FakeCluster:
         wanted = [self.topics[name] for name in names or self.topics]
         return KafkaTopics(Broker("fake:9092"), wanted, accept_loss)
 
-    def check(self, wanted: ReportTopic, horizon: int, *, draining: bool) -> FoundTopic:
+    def check(self, wanted: ReportTopic, horizon: int, *, reading: bool) -> FoundTopic:
         """Say that a topic can be used."""
         return FoundTopic(wanted.partitions, 1, {}, self.ids[str(wanted)])
 
@@ -92,9 +92,21 @@ class FakeCluster:
         """Return the id of a topic; empty if there is none."""
         return self.ids.get(topic, "")
 
+    def find(self, topic: ReportTopic) -> FoundTopic:
+        """Describe a topic."""
+        return FoundTopic(topic.partitions, 1, {}, self.ids[str(topic)])
+
+    def find_sink(self, topic: SinkTopic) -> FoundTopic:
+        """Describe a topic beside those of reports."""
+        if str(topic) not in self.ids:
+            raise BrokerError(f"there is no topic {topic}")
+        return FoundTopic(1, 1, {}, self.ids[str(topic)])
+
     def epochs(self, name: str) -> tuple[ReportTopic, ...]:
         """Return the topics of a name."""
-        return tuple(found for found in self.topics.values() if found.name == name)
+        return tuple(
+            found for text, found in self.topics.items() if found.name == name and text in self.ids
+        )
 
 
 class FakeConsumer:
@@ -163,14 +175,13 @@ def install(patch: pytest.MonkeyPatch, cluster: FakeCluster) -> None:
         return self._made
 
     patch.setattr(Reader, "_consumer", consumer)
-    patch.setattr(topic, "connected", connected)
-    patch.setattr(lag, "connected", connected)
-    patch.setattr(partitions, "PATIENCE", 0.05)
+    patch.setattr(kafka, "connected", connected)
+    patch.setattr(kafka_reader, "PATIENCE", 0.05)
 
 
 def copied(log: Path, cluster: FakeCluster, gaps: Iterable[int] | None = None) -> None:
     """Put the lanes of a log into the partitions of a topic, with some offsets missing."""
     missing = iter(gaps or ())
-    for number, lane in enumerate(lanes(log)):
+    for number, lane in enumerate(log_partitions(log)):
         for record in LogReader(lane).records():
             cluster.partition(number).append(record.append, record.body, gap=next(missing, 0))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import astuple
 from pathlib import Path
 
-from drain_logs import Sent, faulty, honest
+from report_logs import Sent, faulty, honest
 from step_plans import DAY, plans
 
-from pipelines.storage import files, quarantine
+from pipelines.aggregation import quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.wire.decode import Reject
 

@@ -6,13 +6,13 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from drain_logs import Sent
+from report_logs import Sent
 from step_plans import DAY, HOUR, PERIOD, THRESHOLD, category, number, plan
 
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
 from sotto.plan.compiled import CompiledPlan
-from sotto.wire.format import HEADER, RUN, TRAILER, Row, Run, decode_message, encode_message
+from sotto.wire.format import GROUP, HEADER, TRAILER, Group, Row, decode_message, encode_message
 from sotto.wire.signatures import Signer
 
 #: The beginning of a budget period.
@@ -63,23 +63,23 @@ def honest(plan: CompiledPlan, devices: int, seed: int = 1, periods: int = 1) ->
 Attack = Callable[[bytes, random.Random], Iterator[bytes]]
 
 
-def contradicting(message: bytes) -> list[Run]:
+def contradicting(message: bytes) -> list[Group]:
     """Return the rows of a message with other payloads."""
     return [
-        Run(
+        Group(
             run.metric,
             tuple(row._replace(payload=bytes([1 - row.payload[0] % 2])) for row in run.rows),
         )
-        for run in decode_message(message).runs
+        for run in decode_message(message).groups
     ]
 
 
 def unsigned(message: bytes, source: random.Random, plan: bytes | None = None) -> Iterator[bytes]:
     """Say something else for every key, and add chains of one's own."""
     parsed = decode_message(message)
-    row = parsed.runs[0].rows[0]
+    row = parsed.groups[0].rows[0]
     spent = [row._replace(chain=source.randbytes(16)) for _ in range(9)]
-    for runs in (contradicting(message), [Run(parsed.runs[0].metric, tuple(spent))]):
+    for runs in (contradicting(message), [Group(parsed.groups[0].metric, tuple(spent))]):
         yield encode_message(plan or parsed.fingerprint, parsed.shard, runs)
 
 
@@ -97,11 +97,11 @@ def own_key(message: bytes, source: random.Random) -> Iterator[bytes]:
     yield forged[:-TRAILER] + key + signature
     yield forged[:-64] + message[-64:]
     own = [
-        Run(
+        Group(
             run.metric,
             tuple(row._replace(pseudonym=own_pseudonym(signer, row)) for row in run.rows[:1]),
         )
-        for run in parsed.runs
+        for run in parsed.groups
     ]
     # One row of a pseudonym of his own, the others of the device's, all under his signature.
     mixed = [*own, *contradicting(message)]
@@ -118,13 +118,13 @@ def own_pseudonym(signer: Signer, row: Row) -> bytes:
 def rearranged(message: bytes, source: random.Random) -> Iterator[bytes]:
     """Take rows away, add some, change their order, or say another level; keep the signature."""
     parsed, trailer = decode_message(message), message[-TRAILER:]
-    runs = list(parsed.runs)
+    runs = list(parsed.groups)
     row = runs[0].rows[0]
     other = row._replace(payload=bytes([1 - row.payload[0] % 2]))
     variants = [
-        [*runs, Run(runs[0].metric, (other,))],
-        [Run(runs[0].metric, (*runs[0].rows, other)), *runs[1:]],
-        [Run(runs[0].metric, (row._replace(level=(row.level + 1) % 2, payload=other.payload),))],
+        [*runs, Group(runs[0].metric, (other,))],
+        [Group(runs[0].metric, (*runs[0].rows, other)), *runs[1:]],
+        [Group(runs[0].metric, (row._replace(level=(row.level + 1) % 2, payload=other.payload),))],
         contradicting(message),
     ]
     if len(runs) > 1:
@@ -155,9 +155,9 @@ def reframed(message: bytes, source: random.Random) -> Iterator[bytes]:
     for each in (OTHER, OPEN, UNSIGNED):
         yield HEADER.pack(magic, version, flags, shard, runs, each.fingerprint) + rest
         yield HEADER.pack(magic, 1, flags, shard, runs, each.fingerprint) + rest[:-TRAILER]
-    metric, width, rows = RUN.unpack_from(rest)
-    other = RUN.pack(metric ^ 1, width, rows)
-    yield message[: HEADER.size] + other + rest[RUN.size :]
+    metric, width, rows = GROUP.unpack_from(rest)
+    other = GROUP.pack(metric ^ 1, width, rows)
+    yield message[: HEADER.size] + other + rest[GROUP.size :]
 
 
 def spliced(message: bytes, source: random.Random, *, others: Sequence[bytes]) -> Iterator[bytes]:

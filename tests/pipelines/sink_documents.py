@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import sqlalchemy as sql
 
-from pipelines.sinks.database import Applied, SinkDatabase
 from pipelines.sinks.documents import (
     health_document,
     parse,
@@ -14,8 +13,8 @@ from pipelines.sinks.documents import (
     rejects_document,
     window_document,
 )
-from pipelines.sinks.results import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Results
-from pipelines.sinks.tables import Advance, Keyed
+from pipelines.sinks.sql import Applied, DocumentDatabase, Results
+from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS, Advance
 
 TOPIC, ID = "reports-estimates", "first"
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
@@ -77,13 +76,13 @@ def rest(revision: int, rejects: int, job: str = "job") -> list[tuple[bytes, byt
 class Feed:
     """A partition from which a database is written, as a sink would."""
 
-    def __init__(self, database: SinkDatabase, topic: str = TOPIC, id: str = ID) -> None:
+    def __init__(self, database: DocumentDatabase, topic: str = TOPIC, id: str = ID) -> None:
         self.database, self.topic, self.id = database, topic, id
 
     def give(self, *records: tuple[bytes, bytes], replace: bool = False) -> Applied:
         """Write records that follow what the database has."""
         at = self.database.offsets(self.topic, self.id, replace=replace).get(0, 0)
-        documents = [Keyed(key, parse(key, value)) for key, value in records]
+        documents = [parse(*each) for each in records]
         read = [Advance(0, at, at + len(records))]
         return self.database.apply(self.topic, self.id, read, documents)
 

@@ -10,6 +10,7 @@ import numpy as np
 from step_plans import DAY, HOUR, PERIOD, registry
 from step_reference import Row, Rules
 
+from pipelines.aggregation.audit import audit
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 
@@ -89,7 +90,7 @@ def add(total: dict, more: dict) -> None:
 
 
 def audited(seen: State) -> dict:
-    columns = seen.audit()
+    columns = audit(seen)
     return {
         int(pseudonym): (int(chains), int(accepted), int(observed), int(reason))
         for (_, pseudonym), chains, accepted, observed, reason in zip(

@@ -22,11 +22,11 @@ from apache_beam.transforms.userstate import BagStateSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
+from pipelines.aggregation import quarantine
 from pipelines.beam import counting, documents, plans, reading
-from pipelines.beam.partitions import Partitions
 from pipelines.beam.stream import Stream
 from pipelines.sinks.documents import Document, parse
-from pipelines.storage import quarantine
+from pipelines.sources.base import Source
 from sotto.wire.decode import Reject
 
 STAGES = {
@@ -51,7 +51,7 @@ class CrashError(Exception):
 class Process:
     """What one process has in memory."""
 
-    def __init__(self, stream: Stream, sources: Sequence[Partitions]) -> None:
+    def __init__(self, stream: Stream, sources: Sequence[Source]) -> None:
         self.live = counting.LiveStates(stream.cache)
         self.plans: dict[str, Any] = {}
         self.stages = {name: kind(stream) for name, kind in STAGES.items()}
@@ -149,14 +149,14 @@ class Engine:
     Parameters
     ----------
     stream : Stream
-    sources : sequence of Partitions
+    sources : sequence of Source
     source : random.Random
     """
 
     def __init__(
         self,
         stream: Stream,
-        sources: Sequence[Partitions],
+        sources: Sequence[Source],
         source: random.Random,
         now: int = AT_LAST,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Logs of topics for streaming pipelines, and what a drain makes of the same records."""
+"""Logs of topics for streaming pipelines, and what a run makes of the same records."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from drain_logs import START, Device, Sent, faulty
-from drain_states import projected
+from committed_states import projected
+from report_logs import START, Device, Sent, faulty
 from step_plans import DAY, PERIOD, THRESHOLD, category, number, plan, plans, string
 
-from pipelines.bounded.run import drain
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.step import Tally
+from pipelines.bounded.run import aggregate
 from pipelines.sinks.documents import (
     Document,
     HealthDocument,
@@ -22,9 +24,8 @@ from pipelines.sinks.documents import (
     RejectsDocument,
     WindowDocument,
 )
-from pipelines.storage import files, quarantine
+from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.written import Tally
 from sotto.kafka.topics import ReportTopic
 from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
@@ -41,7 +42,7 @@ EPOCHS = {
 
 
 class Outcome(NamedTuple):
-    """What is found in a log, as a drain and as a streaming pipeline say it; equal if both agree.
+    """What is found in a log, as a run and as a streaming pipeline say it; equal if both agree.
 
     ``fates`` are reports by what became of them; ``poison`` are rejects that no order changes.
     """
@@ -112,16 +113,16 @@ def write(log: Path, logs: Mapping[str, Iterable[Sent]]) -> None:
 
 
 @lru_cache
-def drained(epochs: str, seed: int) -> Outcome:
-    """Return what a drain makes of the records."""
+def aggregated(epochs: str, seed: int) -> Outcome:
+    """Return what a run makes of the records."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder, "log"), records(epochs, seed))
-        return outcome_of_drain(Path(folder, "log"), Path(folder, "state"), small_plans())
+        return outcome_of_run(Path(folder, "log"), Path(folder, "state"), small_plans())
 
 
-def outcome_of_drain(log: Path, state: Path, plans: list[CompiledPlan]) -> Outcome:
-    """Drain a log and return what is found in it."""
-    result = drain(log, state, plans)
+def outcome_of_run(log: Path, state: Path, plans: list[CompiledPlan]) -> Outcome:
+    """Aggregate a log and return what is found in it."""
+    result = aggregate(log, state, plans)
     tables = projected(state)
     rejects = [
         reject
@@ -142,7 +143,7 @@ def outcome_of_drain(log: Path, state: Path, plans: list[CompiledPlan]) -> Outco
 def streamed(documents: Iterable[Document], rejected: Iterable[Reject]) -> Outcome:
     """Return what somebody outside has of a pipeline: the newest documents, and the rejects.
 
-    A window of which nothing counts any more is not looked at: a drain has none such.
+    A window of which nothing counts any more is not looked at: a run has none such.
     """
     documents = list(documents)
     windows = [each for each in documents if isinstance(each, WindowDocument) and each.estimates]
@@ -151,8 +152,8 @@ def streamed(documents: Iterable[Document], rejected: Iterable[Reject]) -> Outco
     (health,) = (each for each in documents if isinstance(each, HealthDocument))
     tally = Tally(*(health.health[name] for name in Tally._fields))  # type: ignore[arg-type]
     return Outcome(
-        rows_of([each.window for each in windows], "revision"),
-        rows_of([row for each in windows for row in each.estimates], "revision"),
+        rows_of([each.rows()[0] for each in windows], "revision"),
+        rows_of([row for each in windows for row in each.rows()[1]], "revision"),
         rows_of(periods, "closed"),
         fates(tally, rejects.rejects),
         # At least once: what was rejected before a rollback is rejected again.

@@ -15,19 +15,19 @@ import time
 from pathlib import Path
 
 import pytest
-from drain_logs import START, Device, write
-from drain_states import projected
+from committed_states import projected
 from fake_kafka import FakeCluster, install
+from report_logs import START, Device, write
 
-from pipelines.bounded.run import DrainResult
-from pipelines.sinks.results import ProjectionError
+from pipelines.bounded.run import RunResult
+from pipelines.sinks.sql import ProjectionError
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
-from sotto.cli.aggregate import _follow
+from sotto.cli.aggregate import follow
 from sotto.cli.estimates import table
 from sotto.errors import BrokerError
 from sotto.log.writer import LogWriter
-from sotto.plan.collection import load_plan
+from sotto.plan.compile import load_plan
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ metrics:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plan, a log, and a state directory into which the log is drained."""
+    """A plan, a log, and a state directory into which the log is aggregated."""
     made = tmp_path_factory.mktemp("aggregate")
     (made / "plan.yaml").write_text(PLAN)
     (made / "c.txt").write_text("home\naway\n")
@@ -89,7 +89,7 @@ def sotto(*given: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_drain_says_what_it_came_to(folder: Path, tmp_path: Path) -> None:
+def test_a_run_says_what_it_came_to(folder: Path, tmp_path: Path) -> None:
     done = sotto("aggregate", *arguments(folder)[:4], "--state", tmp_path / "state")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("generation 1: 900 reports, ")
@@ -138,7 +138,7 @@ def test_windows_are_found_by_time(folder: Path, capsys: pytest.CaptureFixture[s
     ("given", "message"),
     [
         (["--log", "nowhere"], "there is no log in nowhere"),
-        (["--as-of", "yesterday"], "--as-of 'yesterday' must be a time"),
+        (["--as-of", "yesterday"], "--as-of: 'yesterday' must be a time"),
         (["--as-of", "1999-01-01"], "up to which records have been counted"),
         (["--every", "often"], "must be a duration"),
         (["--max-reports", "0"], "must be at least 1"),
@@ -200,7 +200,7 @@ def test_what_goes_wrong_in_a_stage_is_one_line_too(folder: Path, tmp_path: Path
     assert done.stderr.count("\n") == 1
 
 
-def test_there_are_no_estimates_without_a_drain(
+def test_there_are_no_estimates_without_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["estimates", "--state", str(tmp_path)]) == 2
@@ -331,15 +331,15 @@ def test_a_plan_that_is_put_into_the_folder_needs_no_restart(folder: Path, tmp_p
 def test_following_tries_a_failed_projection_again(capsys: pytest.CaptureFixture[str]) -> None:
     stopped, rounds = threading.Event(), iter([False, True])
 
-    def once(progress: object) -> DrainResult:
+    def once(progress: object) -> RunResult:
         if not next(rounds):
             raise ProjectionError("locked")
         stopped.set()
-        return DrainResult(generation=2, drains=1)
+        return RunResult(generation=2, runs=1)
 
-    _follow(once, stopped, 0.01)
+    follow(once, stopped, 0.01)
     out, error = capsys.readouterr()
-    assert error == "sotto: error: locked; it is tried again\n"
+    assert error == "sotto: error: locked; trying again\n"
     assert out.startswith("generation 2: ")
 
 
@@ -397,9 +397,9 @@ def test_a_topic_is_followed_through_failures_of_its_broker(
     place = [*arguments(folder)[:2], "--state", str(tmp_path / "state")]
     assert main(["aggregate", *place, *given]) == 0
     out, error = capsys.readouterr()
-    assert "generation 1: 1 reports, 1 messages, 1 drains" in out
+    assert "generation 1: 1 reports, 1 messages, 1 runs" in out
     assert f"generation 2: {len(reports) - 1} reports, {len(reports) - 1} messages" in out
-    assert error == "sotto: error: it has gone; it is tried again\n"
+    assert error == "sotto: error: it has gone; trying again\n"
     seen[:] = ["looked"]
     assert main(["aggregate", *place, *given]) == 2
     assert capsys.readouterr().err == "sotto: error: it has gone\n"

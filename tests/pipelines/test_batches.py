@@ -12,8 +12,8 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from pipelines.sources import unpacking
-from pipelines.sources.batches import _Records
+from sotto.kafka import client_internals
+from sotto.kafka.client_internals import TolerantRecords
 
 NAME = "a header's name"
 _CHECKSUM_AT, _CHECKED_FROM, _MAX_TIME_AT = 17, 21, 35
@@ -47,7 +47,7 @@ def zstd(raw: bytes) -> bytes:
 
 
 def read(raw: bytes, start: int = 0):
-    found = _Records(start, TopicPartition("topic", 0), MemoryRecords(raw), check_crcs=False)
+    found = TolerantRecords(start, TopicPartition("topic", 0), MemoryRecords(raw), check_crcs=False)
     return found, [(one.offset, one.value, one.timestamp_type) for one in found.take()]
 
 
@@ -75,7 +75,7 @@ def too_large(raw: bytes) -> bytes:
     """The batch with as many zeros in it, compressed, as are never unpacked."""
     head = raw[: struct.calcsize(">qiibIhiqqqhii")]
     codec = head[: _CHECKED_FROM + 1] + bytes([_GZIP]) + head[_CHECKED_FROM + 2 :]
-    body = gzip.compress(bytes(unpacking.MOST_BYTES + 1))
+    body = gzip.compress(bytes(client_internals.MOST_BYTES + 1))
     length = struct.pack(">i", len(codec) + len(body) - 12)
     return codec[:8] + length + codec[12:] + body
 
@@ -91,7 +91,7 @@ def test_one_that_is_too_large_has_the_brokers_time_where_there_is_one():
     poison = too_large(batch(0, b"two"))
     assert [(at, kind) for at, _, kind in read(sealed(poison, 1))[1]] == [(1, 0)]
     stored = sealed(appended(poison, 5000), 1)
-    found = _Records(0, TopicPartition("topic", 0), MemoryRecords(stored), check_crcs=False)
+    found = TolerantRecords(0, TopicPartition("topic", 0), MemoryRecords(stored), check_crcs=False)
     (record,) = found.take()
     assert (record.value, record.timestamp, record.timestamp_type) == (stored, 5000, 1)
 

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import memory_files
 import pytest
-from drain_logs import faulty, honest, write
-from drain_reference import expected
-from drain_states import committed, counted, projected
+from committed_states import committed, counted, projected
 from memory_files import FILES
+from report_logs import faulty, honest, write
 from requeued import BOTH, FIRST_PLAN, reports
+from run_reference import expected
 from step_plans import plans, registry
 from watched import exposition
 
 from pipelines.bounded import job
 from pipelines.bounded.driver import STEPS
 from pipelines.bounded.job import Job
-from pipelines.bounded.run import DrainResult, drain
+from pipelines.bounded.run import RunResult, aggregate
 from pipelines.requeue.state import requeue
-from pipelines.sources.base import source_of
 from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import source_of
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory, StateFiles
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 from sotto.plan.registry import Registry
 
 PLACE = "mem://bucket/sotto"
@@ -48,7 +48,7 @@ def no_files() -> Iterator[None]:
 
 
 class World:
-    """A log, an empty state with its files elsewhere, and what an undisturbed drain makes of it."""
+    """A log, an empty state with its files elsewhere, and what an undisturbed run makes of it."""
 
     def __init__(self, folder: Path, place: str | None) -> None:
         self.folder, self.place, self.number = folder, place, 0
@@ -58,8 +58,8 @@ class World:
         with directory.lock():
             directory.open(place)
         self.done = self.new_state()
-        self.result = self.drain(self.done)
-        assert self.result.drains >= 3
+        self.result = self.aggregate(self.done)
+        assert self.result.runs >= 3
         self.files = dict(FILES)
 
     def new_state(self) -> Path:
@@ -70,12 +70,14 @@ class World:
         shutil.copytree(self.empty, state)
         return state
 
-    def drain(self, state: Path, checkpoint: Callable[[str], None] | None = None) -> DrainResult:
-        return drain(self.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=checkpoint)
+    def aggregate(
+        self, state: Path, checkpoint: Callable[[str], None] = lambda _: None
+    ) -> RunResult:
+        return aggregate(self.log, state, plans(), max_reports=MAX_REPORTS, checkpoint=checkpoint)
 
     def check(self, state: Path) -> None:
-        """Finish, and compare everything with the undisturbed drain."""
-        self.drain(state)
+        """Finish, and compare everything with the undisturbed run."""
+        self.aggregate(state)
         assert self.files == FILES
         assert committed(state) == committed(self.done)
         assert projected(state) == projected(self.done)
@@ -110,7 +112,7 @@ def test_files_elsewhere_are_those_that_a_local_state_has(world: World, tmp_path
     shutil.copytree(world.empty, local)
     manifest = StateDirectory(local).manifest()
     files.replace(local / "MANIFEST.json", replace(manifest, files=None).to_json())
-    world.drain(local)
+    world.aggregate(local)
     here = {
         name: content
         for name, content in committed(local).items()
@@ -126,7 +128,7 @@ def test_files_elsewhere_are_those_that_a_local_state_has(world: World, tmp_path
 
 def test_everything_that_reads_a_state_finds_its_files(tmp_path: Path) -> None:
     log, state = write(tmp_path / "log", reports(12, 41)), tmp_path / "state"
-    drain(log, state, [FIRST_PLAN], elsewhere=PLACE)
+    aggregate(log, state, [FIRST_PLAN], elsewhere=PLACE)
     taken = requeue(state, BOTH)
     assert taken.size > 0
     assert counted(state) == expected(log, Registry(BOTH)).counts
@@ -140,7 +142,7 @@ def test_a_folder_elsewhere_is_its_owners_and_known_by_its_whole_path(
 ) -> None:
     log, state = write(tmp_path / "log", honest(1, 1, 1)), tmp_path / "state"
     monkeypatch.chdir(tmp_path)
-    drain(log, state, plans(), elsewhere="shared")
+    aggregate(log, state, plans(), elsewhere="shared")
     manifest = StateDirectory(state).manifest()
     assert manifest.files == str(tmp_path / "shared")
     root = tmp_path / "shared" / manifest.state
@@ -152,31 +154,35 @@ def test_a_folder_elsewhere_is_its_owners_and_known_by_its_whole_path(
 
 def test_a_state_that_was_restored_from_a_copy_removes_nothing(world: World) -> None:
     state, stops = world.new_state(), iter([False, True])
-    drain(world.log, state, plans(), max_reports=MAX_REPORTS, stop=lambda: next(stops))
+    aggregate(world.log, state, plans(), max_reports=MAX_REPORTS, stop=lambda: next(stops))
     copy = (state / "MANIFEST.json").read_bytes()
-    world.drain(state)
+    world.aggregate(state)
     files.replace(state / "MANIFEST.json", copy)
-    with pytest.raises(DrainError, match=r"files of generation \d, but the manifest only knows 1"):
-        world.drain(state)
+    with pytest.raises(
+        AggregationError, match=r"files of generation \d, but the manifest only knows 1"
+    ):
+        world.aggregate(state)
     assert world.files == FILES
 
 
 def test_where_files_are_is_said_once(tmp_path: Path) -> None:
     log, state = write(tmp_path / "log", honest(1, 1, 1)), tmp_path / "state"
-    drain(log, state, plans(), elsewhere=PLACE)
-    with pytest.raises(DrainError, match="has its files in mem://bucket/sotto, not in mem://else"):
-        drain(log, state, plans(), elsewhere="mem://else")
-    assert drain(log, state, plans()).drains == 0
-    assert drain(log, state, plans(), elsewhere=f"{PLACE}/").drains == 0
-    drain(log, tmp_path / "other", plans())
-    with pytest.raises(DrainError, match="has its files in itself, not in mem://else"):
-        drain(log, tmp_path / "other", plans(), elsewhere="mem://else")
+    aggregate(log, state, plans(), elsewhere=PLACE)
+    with pytest.raises(
+        AggregationError, match="has its files in mem://bucket/sotto, not in mem://else"
+    ):
+        aggregate(log, state, plans(), elsewhere="mem://else")
+    assert aggregate(log, state, plans()).runs == 0
+    assert aggregate(log, state, plans(), elsewhere=f"{PLACE}/").runs == 0
+    aggregate(log, tmp_path / "other", plans())
+    with pytest.raises(AggregationError, match="has its files in itself, not in mem://else"):
+        aggregate(log, tmp_path / "other", plans(), elsewhere="mem://else")
     with pytest.raises(ParameterError, match="Beam has no file system for nosuch://bucket"):
-        drain(log, tmp_path / "third", plans(), elsewhere="nosuch://bucket")
+        aggregate(log, tmp_path / "third", plans(), elsewhere="nosuch://bucket")
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_drain_killed_at_any_step_goes_on(world: World, step: str) -> None:
+def test_a_run_killed_at_any_step_goes_on(world: World, step: str) -> None:
     state, seen = world.new_state(), 0
 
     def kill(found: str) -> None:
@@ -186,7 +192,7 @@ def test_a_drain_killed_at_any_step_goes_on(world: World, step: str) -> None:
             raise Killed
 
     with pytest.raises(Killed):
-        world.drain(state, kill)
+        world.aggregate(state, kill)
     world.check(state)
 
 
@@ -194,34 +200,39 @@ def test_a_drain_killed_at_any_step_goes_on(world: World, step: str) -> None:
     ("change", "occurrence"),
     [("rename", 1), ("rename", 3), ("rename", 8), ("delete", 1), ("delete", 4)],
 )
-def test_a_drain_killed_among_moves_or_removals_goes_on(
+def test_a_run_killed_among_moves_or_removals_goes_on(
     world: World, change: str, occurrence: int
 ) -> None:
     state = world.new_state()
     with failing(change, occurrence, Killed()), pytest.raises(Killed):
-        world.drain(state)
+        world.aggregate(state)
     world.check(state)
 
 
 @pytest.mark.parametrize("change", ["create", "rename", "delete"])
-def test_a_file_system_that_fails_stops_a_drain_with_a_reason(world: World, change: str) -> None:
+def test_a_file_system_that_fails_stops_a_run_with_a_reason(world: World, change: str) -> None:
     state = world.new_state()
     error = OSError("the bucket is read-only")
-    with failing(change, 2, error), pytest.raises(DrainError, match="the bucket is read-only"):
-        world.drain(state)
+    with (
+        failing(change, 2, error),
+        pytest.raises(AggregationError, match="the bucket is read-only"),
+    ):
+        world.aggregate(state)
     world.check(state)
 
 
 def test_a_missing_file_is_named(world: World) -> None:
     state = world.new_state()
     with pytest.raises(Killed):
-        world.drain(state, _kill_at_second("begun"))
+        world.aggregate(state, _kill_at_second("begun"))
     lost = {name: FILES.pop(name) for name in sorted(FILES) if "/logs/" in name}
-    with pytest.raises(DrainError, match=r"mem://.*/logs/.* is not there, though it is commit"):
-        world.drain(state)
+    with pytest.raises(
+        AggregationError, match=r"mem://.*/logs/.* is not there, though it is commit"
+    ):
+        world.aggregate(state)
     FILES.update(dict.fromkeys(lost, b"damaged"))
-    with pytest.raises(DrainError, match=r"mem://.*/logs/.* is damaged \(.*\): restore it"):
-        world.drain(state)
+    with pytest.raises(AggregationError, match=r"mem://.*/logs/.* is damaged \(.*\): restore it"):
+        world.aggregate(state)
     FILES.update(lost)
     world.check(state)
 
@@ -246,7 +257,7 @@ class Zombie:
         manifest = directory.manifest()
         intent = FrozenLog(world.log, manifest).take(MAX_REPORTS)
         assert intent is not None
-        directory.begin(intent, lambda step: None)
+        directory.write_intent(intent, lambda step: None)
         self.job = Job.of(source_of(world.log), directory.files, known, manifest, intent)
         self.items = intent.items
 
@@ -274,10 +285,10 @@ def test_a_job_that_outlives_its_driver_changes_nothing(
             ran.append(step)
             zombie.run()
 
-    world.drain(state, run)
+    world.aggregate(state, run)
     if not ran:
         zombie.run()
-    world.drain(state)
+    world.aggregate(state)
     with StateDirectory(state).lock():
         StateDirectory(state).open()
     assert projected(state)["estimates"] == projected(world.done)["estimates"]
@@ -304,5 +315,5 @@ def test_a_job_whose_folder_is_gone_says_so(world: World, tmp_path: Path) -> Non
     manifest = StateDirectory(state).manifest()
     nowhere = StateFiles(tmp_path / "nowhere")
     made = Job.of(source_of(world.log), nowhere, registry(), manifest, Intent(1, None, ()))
-    with pytest.raises(DrainError, match="all workers must reach that under this name"):
+    with pytest.raises(AggregationError, match="all workers must reach that under this name"):
         made.write("states/1.2.3", [b""])

@@ -10,16 +10,14 @@ import pytest
 from step_plans import DAY, HOUR, PERIOD, category, plan
 
 from mechanisms.coins import shards_of
-from pipelines.aggregation import rows as rows_module
-from pipelines.aggregation.blocks import arrivals
-from pipelines.aggregation.rows import Rows, rows_of
-from pipelines.aggregation.shard import STEP_ROWS, joined, step_blocks
+from pipelines.aggregation import decode
+from pipelines.aggregation.decode import arrivals, rows_of
+from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
-from pipelines.aggregation.step import step
+from pipelines.aggregation.step import STEP_ROWS, joined, step, step_blocks
 from sotto.plan.registry import Registry
-from sotto.wire.columns import row_dtype
-from sotto.wire.decode import Batch
-from sotto.wire.format import HEADER, MAGIC, RUN, VERSION
+from sotto.wire.decode import Batch, row_dtype
+from sotto.wire.format import GROUP, HEADER, MAGIC, VERSION
 
 WIDE = 40_000
 REGISTRY = Registry(
@@ -37,7 +35,7 @@ def message(metric: int, events: np.ndarray) -> bytes:
     rows["pseudonym"] = PSEUDONYM
     rows["chain"] = np.random.default_rng(0).integers(0, 2**63, (len(events), 2))
     rows["event"] = events
-    run = RUN.pack(registered.metric.index, width, len(rows))
+    run = GROUP.pack(registered.metric.index, width, len(rows))
     header = HEADER.pack(MAGIC, VERSION, 0, SHARD, 1, registered.fingerprint)
     return header + run + rows.tobytes()
 
@@ -89,13 +87,13 @@ def test_cuts_and_widths_do_not_change_what_is_counted():
 
 def test_made_up_periods_are_dropped_before_rows_are_sorted(monkeypatch):
     sorted_rows = []
-    by_place = rows_module._by_place
+    by_place = decode._by_place
 
     def counted(everything, registry, parts):
         sorted_rows.append(len(everything))
         return by_place(everything, registry, parts)
 
-    monkeypatch.setattr(rows_module, "_by_place", counted)
+    monkeypatch.setattr(decode, "_by_place", counted)
     events = (np.arange(20_000) - 10_000) * PERIOD
     found = arrivals(block(message(0, events)), REGISTRY, 0)
     assert found.reports == 20_000

@@ -1,6 +1,6 @@
 """The streaming pipeline up to the end of what there is, on Beam's embedded runner.
 
-Whatever is in a log, ``sotto stream --until-end`` comes to what a drain comes to.
+Whatever is in a log, ``sotto stream --until-end`` comes to what a run comes to.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
-from drain_states import projected
+from committed_states import projected
 from every_type import every_plan, fleet, logged
 from streaming_logs import (
     Outcome,
-    drained,
+    aggregated,
     fates,
-    outcome_of_drain,
+    outcome_of_run,
     poison,
     records,
     rows_of,
@@ -26,13 +26,14 @@ from streaming_logs import (
     write,
 )
 
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.step import Tally
 from pipelines.beam import counting, reading
 from pipelines.beam.submission import JobFolder
 from pipelines.sinks.tables import HEALTH
-from pipelines.storage import files, quarantine
-from pipelines.storage.written import Tally
+from pipelines.storage import files
 from sotto.cli import main
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
 
 
@@ -78,10 +79,10 @@ def outcome_of(folder: Path) -> Outcome:
 
 
 @pytest.mark.parametrize(("epochs", "seed"), [("two", 1), ("two", 2), ("epochs", 0)])
-def test_it_comes_to_what_a_drain_comes_to(epochs: str, seed: int, tmp_path: Path) -> None:
+def test_it_comes_to_what_a_run_comes_to(epochs: str, seed: int, tmp_path: Path) -> None:
     write(tmp_path / "log", records(epochs, seed))
     assert main(command(tmp_path, small_plans())) == 0
-    assert outcome_of(tmp_path)._asdict() == drained(epochs, seed)._asdict()
+    assert outcome_of(tmp_path)._asdict() == aggregated(epochs, seed)._asdict()
 
 
 def test_nor_does_it_matter_how_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,13 +95,13 @@ def test_nor_does_it_matter_how_it_is_cut(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(reading, "IDLE_SECONDS", 0.01)
     write(tmp_path / "log", records("two", 3))
     assert main(command(tmp_path, small_plans())) == 0
-    assert outcome_of(tmp_path)._asdict() == drained("two", 3)._asdict()
+    assert outcome_of(tmp_path)._asdict() == aggregated("two", 3)._asdict()
 
 
 def test_all_metric_types(tmp_path: Path) -> None:
     logged(fleet(every_plan(), 12, seed=4), tmp_path)
     assert main(command(tmp_path, [every_plan()])) == 0
-    wanted = outcome_of_drain(tmp_path / "log", tmp_path / "state", [every_plan()])
+    wanted = outcome_of_run(tmp_path / "log", tmp_path / "state", [every_plan()])
     assert len({dict(row)["metric"] for row in wanted.estimates}) > 15
     assert outcome_of(tmp_path)._asdict() == wanted._asdict()
 
@@ -111,7 +112,7 @@ def test_hashes_of_python_play_no_part(seed: str, tmp_path: Path) -> None:
     write(tmp_path / "log", records("epochs", 5))
     program = [sys.executable, "-m", "sotto.cli", *command(tmp_path, small_plans())]
     subprocess.run(program, check=True, env={**os.environ, "PYTHONHASHSEED": seed}, timeout=120)
-    assert outcome_of(tmp_path)._asdict() == drained("epochs", 5)._asdict()
+    assert outcome_of(tmp_path)._asdict() == aggregated("epochs", 5)._asdict()
 
 
 def test_a_job_is_not_begun_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +162,7 @@ def test_of_two_who_submit_at_once_one_does(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     first = folder.begin(small_plans(), {}, None, anew=False)
     for anew in (False, True):
-        with pytest.raises(DrainError, match="has just been submitted"):
+        with pytest.raises(AggregationError, match="has just been submitted"):
             folder.begin(small_plans(), {}, None, anew=anew)
     assert folder.job() == first
     assert folder.begin([], {}, first, anew=False) == first

@@ -1,6 +1,6 @@
 """What a loss of power leaves of a state directory: a commit forces to disk what it stands on.
 
-A recorder follows the system calls of a drain that decide what survives: ``fsync`` of files and of
+A recorder follows the system calls of a run that decide what survives: ``fsync`` of files and of
 directories, renames and removals. It knows what the disk is sure to have at each instant and
 checks it wherever a commit relies on it. Without any one kind of ``fsync`` it finds a violation.
 """
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from drain_child import MAX_REPORTS, SHORT
-from drain_logs import faulty, honest, write
+from report_logs import faulty, honest, write
+from run_child import MAX_REPORTS, SHORT
 from step_plans import plans
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateFiles
 from pipelines.storage.manifest import Manifest
@@ -105,10 +105,10 @@ class Disk:
             self.violations.append(f"{path.name} is removed while the manifest on disk names it")
 
     def check_intent(self, step: str) -> None:
-        """As a checkpoint: a drain that has begun can be begun again after a loss of power."""
+        """As a checkpoint: a run that has begun can be begun again after a loss of power."""
         path = self.root / "intent.json"
         if step == "begun" and self._content_of(path) != path.read_bytes():
-            self.violations.append("a drain has begun whose intent is not on the disk")
+            self.violations.append("a run has begun whose intent is not on the disk")
         if step == "committed" and self._manifest != (self.root / "MANIFEST.json").read_bytes():
             self.violations.append("a commit counts that is not on the disk")
 
@@ -119,7 +119,7 @@ def _named(root: Path, manifest: Manifest) -> set[Path]:
 
 @pytest.fixture(autouse=True)
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let drains write both snapshots and logs."""
+    """Let runs write both snapshots and logs."""
     monkeypatch.setattr(storedstates, "SHORT", SHORT)
 
 
@@ -128,7 +128,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("durability") / "log", honest(10, 3, 11) + faulty(12))
 
 
-def drained(
+def aggregated(
     log: Path,
     state: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -136,15 +136,15 @@ def drained(
 ) -> Disk:
     disk = Disk(state, lost)
     with disk.watched(monkeypatch):
-        done = drain(log, state, plans(), max_reports=MAX_REPORTS, checkpoint=disk.check_intent)
-    assert done.drains >= 2
+        done = aggregate(log, state, plans(), max_reports=MAX_REPORTS, checkpoint=disk.check_intent)
+    assert done.runs >= 2
     return disk
 
 
 def test_a_commit_forces_all_that_it_stands_on(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = drained(log, tmp_path / "state", monkeypatch)
+    disk = aggregated(log, tmp_path / "state", monkeypatch)
     assert disk.violations == []
     folders = {path.partition("/")[0] for path in disk.forced}
     assert folders >= {".", "states", "logs", "counts", "quarantine", "MANIFEST.json.new"}
@@ -173,4 +173,4 @@ def test_without_one_kind_of_fsync_a_commit_would_not_hold(
     what: str,
     lost: Callable[[str], bool],
 ) -> None:
-    assert drained(log, tmp_path / "state", monkeypatch, lost).violations, what
+    assert aggregated(log, tmp_path / "state", monkeypatch, lost).violations, what

@@ -13,9 +13,9 @@ from mechanisms.estimators.frequency import frequencies, norm_sub
 from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.estimation.items import estimate
-from pipelines.estimation.rows import rows_of_windows
-from pipelines.sinks.results import ESTIMATES, WINDOWS
+from pipelines.aggregation.estimates import estimate
+from pipelines.aggregation.result_rows import rows_of_windows
+from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from sotto.plan.compiled import CompiledMetric
 from sotto.plan.registry import Registry
 

@@ -1,4 +1,4 @@
-"""Every type of metric and every mechanism, from the SDK through log and drain to estimates."""
+"""Every type of metric and every mechanism, from the SDK through log and aggregate to estimates."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mechanisms.registry import REGISTRY
 from mechanisms.testing import SeededSource
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.bounded.run import drain
-from pipelines.estimation.items import Method
-from pipelines.estimation.rows import rows_of_windows
-from pipelines.sinks.results import Results, of_state
+from pipelines.aggregation.estimates import Method
+from pipelines.aggregation.result_rows import rows_of_windows
+from pipelines.bounded.run import aggregate
+from pipelines.sinks.sql import Results, of_state
+from sotto.plan.metric import MECHANISMS
 from sotto.plan.registry import Registry
-from sotto.plan.types import MECHANISMS
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def rows(
 ) -> dict[str, dict[tuple[str, str], dict[str, object]]]:
     """The rows of the estimates, by metric, kind and item."""
     folder, plan = tmp_path_factory.mktemp("every"), every_plan()
-    result = drain(
+    result = aggregate(
         logged(sent, folder),
         folder / "state",
         [plan],

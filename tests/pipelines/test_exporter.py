@@ -14,8 +14,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from drain_logs import START
-from drain_states import projected
+from committed_states import projected
+from report_logs import START
 from step_plans import plans
 from watched import (
     CANDIDATES,
@@ -31,16 +31,16 @@ from watched import (
     watched,
 )
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
-from pipelines.exporter.families import Reading, families
+from pipelines.exporter.families import Snapshot, families
 from pipelines.exporter.health import Health
 from pipelines.exporter.lag import WatchedLog
-from pipelines.sinks.results import of_state
+from pipelines.sinks.sql import of_state
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import DrainError
-from sotto.log.reader import LogReader, lanes
+from sotto.errors import AggregationError
+from sotto.log.reader import LogReader, partitions
 from sotto.log.writer import now_ms
 from sotto.wire.reasons import Reason
 
@@ -64,7 +64,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_reports_and_budgets_are_those_of_the_job(job: Watched) -> None:
     found = samples(exposition(job.state, job.log))
     manifest, tables = StateDirectory(job.state).manifest(), projected(job.state)
-    assert value(found, "sotto_drain_generation") == manifest.generation == 1
+    assert value(found, "sotto_run_generation") == manifest.generation == 1
     assert value(found, "sotto_reports_read_total") == manifest.tally.reports > 0
     assert value(found, "sotto_reports_duplicates_total") == manifest.tally.duplicates > 0
     rejected = {str(row["reason"]): row["rows"] for row in tables["quarantine"]}
@@ -73,7 +73,7 @@ def test_reports_and_budgets_are_those_of_the_job(job: Watched) -> None:
         assert said == rejected.get(reason.label, 0)
     accepted = found["sotto_reports_accepted"]
     assert sum(accepted.values()) == manifest.tally.counted
-    assert sum(found["sotto_reports_by_rung"].values()) == manifest.tally.counted
+    assert sum(found["sotto_reports_by_level"].values()) == manifest.tally.counted
     for row in tables["periods"]:
         label = time.strftime("%Y-%m-%d", time.gmtime(int(str(row["period_start"])) / 1000))
         for audit in ("accepted", "observed"):
@@ -176,22 +176,22 @@ def test_nothing_is_written_and_no_lock_is_needed(copy: Watched) -> None:
     assert (contents(copy.state), contents(copy.log)) == before
 
 
-def test_the_lag_is_what_no_drain_has_taken(copy: Watched) -> None:
+def test_the_lag_is_what_no_run_has_taken(copy: Watched) -> None:
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_records") == 0
-    assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_lanes") == 0
+    assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_partitions") == 0
     sent = late_messages(7)
     append(copy.log, "lane-0", sent)
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == sum(16 + len(one.message) for one in sent)
     assert value(found, "sotto_lag_records") == 7
-    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_partitions") == 1
     age = now_ms() / 1000 - sent[0].append / 1000
     assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
-    drain(copy.log, copy.state, plans(), candidates=CANDIDATES)
+    aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES)
     found = samples(exposition(copy.state, copy.log))
     assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_seconds") == 0
-    assert value(found, "sotto_drain_generation") == 2
+    assert value(found, "sotto_run_generation") == 2
 
 
 def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,14 +204,14 @@ def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPat
 
 def test_a_log_of_which_nothing_is_taken_is_all_lag(copy: Watched) -> None:
     found = samples(exposition(copy.state.parent / "none", copy.log))
-    ends = [LogReader(lane).end() for lane in lanes(copy.log)]
+    ends = [LogReader(lane).end() for lane in partitions(copy.log)]
     assert value(found, "sotto_lag_bytes") == sum(ends)
     assert value(found, "sotto_lag_seconds") == pytest.approx(now_ms() / 1000 - START / 1000, rel=1)
     assert value(found, "sotto_source_status", source="state", status="missing") == 1
     assert value(found, "sotto_source_status", source="database", status="missing") == 1
 
 
-def test_a_drain_under_way_is_seen(copy: Watched) -> None:
+def test_a_run_under_way_is_seen(copy: Watched) -> None:
     append(copy.log, "lane-0", late_messages(3))
 
     seen = {}
@@ -219,19 +219,19 @@ def test_a_drain_under_way_is_seen(copy: Watched) -> None:
     def checkpoint(step: str) -> None:
         seen[step] = samples(exposition(copy.state, copy.log))
 
-    drain(copy.log, copy.state, plans(), candidates=CANDIDATES, checkpoint=checkpoint)
+    aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES, checkpoint=checkpoint)
     assert len(seen) > 5
     for step, found in seen.items():
         for source in ("state", "database", "log"):
             assert value(found, "sotto_source_status", source=source, status="ok") == 1, step
-    assert value(seen["begun"], "sotto_drain_undertaken") == 1
-    assert value(seen["committed"], "sotto_drain_generation") == 2
+    assert value(seen["begun"], "sotto_run_in_progress") == 1
+    assert value(seen["committed"], "sotto_run_generation") == 2
     assert value(seen["committed"], "sotto_database_behind_generations") == 1
     after = samples(exposition(copy.state, copy.log))
-    assert value(after, "sotto_drain_undertaken") == 0
+    assert value(after, "sotto_run_in_progress") == 0
     assert value(after, "sotto_database_behind_generations") == 0
-    assert 0 < value(after, "sotto_drain_duration_seconds") < 60
-    assert value(after, "sotto_drain_age_seconds") < 60
+    assert 0 < value(after, "sotto_run_duration_seconds") < 60
+    assert value(after, "sotto_run_age_seconds") < 60
 
 
 def damage(path: Path) -> None:
@@ -266,9 +266,9 @@ def test_what_is_broken_is_a_metric(
 
 
 def test_a_damaged_note_hides_only_itself(copy: Watched) -> None:
-    damage(copy.state / "drain.json")
+    damage(copy.state / "last_run.json")
     found = samples(exposition(copy.state, copy.log))
-    assert "sotto_drain_age_seconds" not in found
+    assert "sotto_run_age_seconds" not in found
     assert value(found, "sotto_source_status", source="state", status="ok") == 1
 
 
@@ -295,25 +295,25 @@ def test_what_has_not_changed_is_not_read_again(
 ) -> None:
     database = Database(of_state(copy.state), 2000)
     first = database.read()
-    monkeypatch.setattr("pipelines.exporter.projected._windows", None)
+    monkeypatch.setattr("pipelines.exporter.database._windows", None)
     assert database.read().estimates is first.estimates
 
 
 def test_a_database_that_cannot_be_one_is_refused() -> None:
     for url in ("nonsense", "nodialect://x"):
-        with pytest.raises(DrainError, match="cannot be used"):
+        with pytest.raises(AggregationError, match="cannot be used"):
             Database(url, 10)
 
 
 def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
     go, number = threading.Event(), 0
 
-    def readers(before: Reading | None) -> Iterator[Reading]:
+    def readers(before: Snapshot | None) -> Iterator[Snapshot]:
         nonlocal number
         number += 1
         if number > 1:
             go.wait(10)
-        yield Reading(number * 1000, 0.5)
+        yield Snapshot(number * 1000, 0.5)
 
     def scraped() -> dict[str, float]:
         return {f.name: f.samples[0].value for f in health.collect()}
@@ -336,11 +336,11 @@ def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
 def test_scrapes_at_once_share_a_reading() -> None:
     number = 0
 
-    def readers(before: Reading | None) -> Iterator[Reading]:
+    def readers(before: Snapshot | None) -> Iterator[Snapshot]:
         nonlocal number
         number += 1
         time.sleep(0.1)
-        yield Reading(0, 0.1)
+        yield Snapshot(0, 0.1)
 
     health = Health(readers, fresh=60)
     threads = [threading.Thread(target=lambda: list(health.collect())) for _ in range(8)]

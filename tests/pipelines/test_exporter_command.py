@@ -33,7 +33,7 @@ def served(job: Watched) -> Iterator[tuple[subprocess.Popen[str], str]]:
 def test_once_prints_what_would_be_served(job: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["exporter", "--state", str(job.state), "--once"]) == 0
     found = samples(capsys.readouterr().out)
-    assert value(found, "sotto_drain_generation") == 1
+    assert value(found, "sotto_run_generation") == 1
     assert "sotto_lag_bytes" not in found
 
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from drain_logs import Sent
 from prometheus_client import CollectorRegistry, start_http_server
+from report_logs import Sent
 from step_plans import plans
 from watched import (
     CANDIDATES,
@@ -33,7 +33,7 @@ from watched import (
     watched,
 )
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
@@ -132,10 +132,10 @@ FAULTS = {
     "SottoSourceBroken": {'sotto_source_status{source="state",status="damaged"}': "1x200"},
     "SottoReadingSlow": {"sotto_exporter_read_age_seconds": "500x200"},
     "SottoReadingSlow, and none": {'up{job="sotto"}': "1x200"},
-    "SottoNotLooking": {"sotto_drain_look_age_seconds": "901x200"},
-    "SottoNoDrain": {"sotto_drain_age_seconds": "1801x200", "sotto_lag_lanes": "1x200"},
+    "SottoNotLooking": {"sotto_run_check_age_seconds": "901x200"},
+    "SottoNoRun": {"sotto_run_age_seconds": "1801x200", "sotto_lag_partitions": "1x200"},
     "SottoLag": {"sotto_lag_seconds": "3601x200"},
-    "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_lanes": "1x200"},
+    "SottoNoDocument": {"sotto_document_age_seconds": "901x200", "sotto_lag_partitions": "1x200"},
     "SottoNoProgress": {
         'sotto_partition_offset{partition="reports-e1-p2/0"}': "12x200",
         'sotto_partition_lag_records{partition="reports-e1-p2/0"}': "7x200",
@@ -169,9 +169,9 @@ WELL = {
     'sotto_source_status{source="state",status="ok"}': "1x200",
     'sotto_source_status{source="state",status="damaged"}': "0x200",
     "sotto_exporter_read_age_seconds": "5x200",
-    "sotto_drain_look_age_seconds": "20x200",
-    "sotto_drain_age_seconds": "90000x200",
-    "sotto_lag_lanes": "0x200",
+    "sotto_run_check_age_seconds": "20x200",
+    "sotto_run_age_seconds": "90000x200",
+    "sotto_lag_partitions": "0x200",
     "sotto_lag_seconds": "0x200",
     "sotto_document_age_seconds": "90000x200",
     # Always behind, and read; idle, and read to its end; given a record now and then.
@@ -327,7 +327,7 @@ def running(job: Watched, tmp_path: Path) -> Iterator[Running]:
 def test_prometheus_scrapes_it_and_every_query_has_data(running: Running) -> None:
     def answers() -> bool:
         try:
-            return bool(running.get("query", query="sotto_drain_generation == 1")["result"])
+            return bool(running.get("query", query="sotto_run_generation == 1")["result"])
         except OSError:
             return False
 
@@ -338,7 +338,7 @@ def test_prometheus_scrapes_it_and_every_query_has_data(running: Running) -> Non
     (streamed,) = running.get("query", query=either % running.other)["result"]
     assert int(streamed["value"][1]) >= int(same["value"][1]) > 10
     append(running.job.log, "lane-0", [*late_messages(5), Sent(0, b"no report")])
-    drain(running.job.log, running.job.state, plans(), candidates=CANDIDATES)
+    aggregate(running.job.log, running.job.state, plans(), candidates=CANDIDATES)
     rate = 'rate(sotto_reports_rejected_total{reason="malformed"}[1m]) > 0'
     until(lambda: running.get("query", query=rate)["result"])
     for title, query in queries().items():

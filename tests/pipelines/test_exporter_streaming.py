@@ -17,7 +17,8 @@ from pipelines.exporter.catalogue import CATALOGUE
 from pipelines.exporter.database import Database
 from pipelines.exporter.health import Health, Readers
 from pipelines.exporter.lag import Lag, WatchedStream
-from pipelines.exporter.sources import MissingError, Status, read
+from pipelines.exporter.readings import Status, read
+from pipelines.sources.base import MissingError
 from pipelines.storage.directory import StateDirectory
 from sotto.errors import BrokerError
 from sotto.kafka.brokers import Broker
@@ -25,12 +26,11 @@ from sotto.kafka.topics import ReportTopic
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
-#: Of drains alone: generations, files, how old a drain is.
-DRAINS = {
+#: Of runs alone: generations, files, how old a run is.
+RUNS = {
     name
     for name in CATALOGUE
-    if name.startswith(("sotto_drain_", "sotto_lag_"))
-    or name == "sotto_database_behind_generations"
+    if name.startswith(("sotto_run_", "sotto_lag_")) or name == "sotto_database_behind_generations"
 }
 #: What depends on when and where it was read.
 OTHERS = {"sotto_source_status", "sotto_state_bytes", "sotto_database_bytes"}
@@ -49,19 +49,19 @@ def database(job: Watched, tmp_path: Path) -> str:
 
 
 def test_a_sink_s_database_says_what_the_job_s_own_does(job: Watched, database: str) -> None:
-    drained = samples(exposition(job.state))
+    aggregated = samples(exposition(job.state))
     streamed = samples(exposition(None, database=database, registry=Registry(plans())))
-    compared = {name for name in drained if not name.startswith("sotto_exporter_")}
-    compared -= DRAINS | OTHERS
+    compared = {name for name in aggregated if not name.startswith("sotto_exporter_")}
+    compared -= RUNS | OTHERS
     assert len(compared) > 25
     for name in sorted(compared):
-        assert streamed.get(name) == drained[name], name
+        assert streamed.get(name) == aggregated[name], name
     held = StateDirectory(job.state).manifest().states.values()
     states = value(streamed, "sotto_state_bytes", part="states")
     assert states == sum(each.size for each in held) > 0
     # Files have an envelope besides, which a job's states have not.
-    assert 0 <= value(drained, "sotto_state_bytes", part="states") - states < 100 * len(held)
-    assert not set(streamed) & {name for name in DRAINS if name.startswith("sotto_drain_")}
+    assert 0 <= value(aggregated, "sotto_state_bytes", part="states") - states < 100 * len(held)
+    assert not set(streamed) & {name for name in RUNS if name.startswith("sotto_run_")}
 
 
 def test_budgets_need_the_plans(database: str) -> None:
@@ -78,7 +78,7 @@ def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) ->
     for source in ("database", "log", "documents"):
         assert value(found, "sotto_source_status", source=source, status="ok") == 1
     assert value(found, "sotto_lag_records") == 7
-    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_partitions") == 1
     for number, progress in enumerate(((12, 7), (5, 0))):
         name = f"reports-e1-p2/{number}"
         offset = value(found, "sotto_partition_offset", partition=name)
@@ -150,7 +150,7 @@ def lag_of(*offsets: int) -> Lag:
 
 def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: FakeCluster) -> None:
     found = lag_of(1, 1)
-    assert (found.records, found.lanes, found.size) == (2, 1, None)
+    assert (found.records, found.lagging, found.size) == (2, 1, None)
     assert found.oldest == cluster.partition(0).records[1].timestamp
     assert found.partitions == {"reports-e1-p2/0": (1, 2), "reports-e1-p2/1": (1, 0)}
     # A partition of which the job says nothing is not read at all.
@@ -161,7 +161,7 @@ def test_offsets_without_records_are_no_lag_of_a_job(cluster: FakeCluster) -> No
     """A transaction's marker takes an offset, and so did what was aborted or compacted."""
     cluster.partition(0).end += 3 * cluster.batch
     found = lag_of(3, 1)
-    assert (found.records, found.lanes, found.oldest) == (0, 0, None)
+    assert (found.records, found.lagging, found.oldest) == (0, 0, None)
     assert found.partitions["reports-e1-p2/0"] == (3, 0)
 
 
@@ -172,16 +172,19 @@ def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:
     stream = WatchedStream(Broker("fake:9092"), [ReportTopic("reports", 1, 2)])
     taken = {"reports-e1-p2@one/0": 3, "reports-e1-p2@one/1": 1, "reports-requeue@two/0": 0}
     assert stream.lag(taken).partitions["reports-requeue/0"] == (0, 1)
-    # Of a topic that was deleted and made again the offsets mean nothing.
+    # Of a topic that was deleted and created again the offsets mean nothing: all is left to read.
     cluster.ids["reports-requeue"] = "three"
-    assert "reports-requeue/0" not in stream.lag(taken).partitions
+    assert stream.lag(taken | {"reports-requeue@two/0": 1}).partitions["reports-requeue/0"] == (
+        0,
+        1,
+    )
 
 
 def test_a_topic_that_is_gone_and_a_job_that_has_said_nothing_are_missing(
     cluster: FakeCluster, job: Watched, tmp_path: Path
 ) -> None:
     cluster.ids.clear()
-    with pytest.raises(MissingError, match="no topic reports-e1-p2"):
+    with pytest.raises(MissingError, match="no topic of reports called reports"):
         lag_of(0)
     unwritten = f"sqlite:///{tmp_path / 'none.db'}"
     found = samples(exposition(None, FakeStream(), database=unwritten))

@@ -1,16 +1,16 @@
-"""The lag of a job that drains a topic."""
+"""The lag of a job that aggregates a topic."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from drain_logs import START, honest, write
 from fake_kafka import FakeCluster, copied, install
+from report_logs import START, honest, write
 from step_plans import DAY, plans
 from watched import exposition, late_messages, samples, value
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.lag import WatchedTopics
 from sotto.errors import BrokerError
@@ -29,17 +29,17 @@ def test_the_lag_of_a_topic_is_counted_in_messages(cluster: FakeCluster, tmp_pat
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
     found = samples(exposition(state, watched))
     assert value(found, "sotto_source_status", source="log", status="missing") == 1
-    drain(cluster.source(), state, plans())
+    aggregate(cluster.source(), state, plans())
     found = samples(exposition(state, watched))
     assert value(found, "sotto_source_status", source="log", status="ok") == 1
-    for name in ("records", "lanes", "seconds"):
+    for name in ("records", "partitions", "seconds"):
         assert value(found, f"sotto_lag_{name}") == 0
     assert "sotto_lag_bytes" not in found
     for number, one in enumerate(late_messages(5)):
         cluster.partition(1).append(START + (100 + number) * DAY, one.message)
     found = samples(exposition(state, watched))
     assert value(found, "sotto_lag_records") == 5
-    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_partitions") == 1
     age = now_ms() / 1000 - (START + 100 * DAY) / 1000
     assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
 
@@ -47,17 +47,17 @@ def test_the_lag_of_a_topic_is_counted_in_messages(cluster: FakeCluster, tmp_pat
 def test_offsets_without_records_are_no_lag(cluster: FakeCluster, tmp_path: Path) -> None:
     """A transaction's marker takes an offset, and so did what was aborted or compacted."""
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
-    drain(cluster.source(), state, plans())
+    aggregate(cluster.source(), state, plans())
     partition = cluster.partition(1)
     partition.end += 3 * cluster.batch
     found = samples(exposition(state, watched))
-    for name in ("records", "lanes", "seconds"):
+    for name in ("records", "partitions", "seconds"):
         assert value(found, f"sotto_lag_{name}") == 0
     for one in late_messages(2):
         partition.append(START + 100 * DAY, one.message, gap=1)
     found = samples(exposition(state, watched))
     assert value(found, "sotto_lag_records") == 2
-    assert value(found, "sotto_lag_lanes") == 1
+    assert value(found, "sotto_lag_partitions") == 1
     assert value(found, "sotto_lag_seconds") > 0
 
 
@@ -66,7 +66,7 @@ def test_of_many_records_some_are_looked_at(
 ) -> None:
     monkeypatch.setattr(lag, "TOPIC_LOOK_BYTES", 1)
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
-    drain(cluster.source(), state, plans())
+    aggregate(cluster.source(), state, plans())
     for one in late_messages(40):
         cluster.partition(0).append(START + 100 * DAY, one.message, gap=1)
     found = samples(exposition(state, watched))
@@ -79,7 +79,7 @@ def test_a_broker_that_does_not_answer_is_a_metric(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
-    drain(cluster.source(), state, plans())
+    aggregate(cluster.source(), state, plans())
 
     def refuse(*_: object, **__: object) -> None:
         raise BrokerError("nobody answers")
@@ -95,7 +95,7 @@ def test_records_that_were_deleted_uncounted_are_a_damaged_log(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     state, watched = tmp_path / "state", WatchedTopics(cluster.source())
-    drain(cluster.source(), state, plans())
+    aggregate(cluster.source(), state, plans())
     for one in late_messages(5):
         cluster.partition(0).append(START + 100 * DAY, one.message)
     cluster.partition(0).delete_before(cluster.partition(0).end - 1)

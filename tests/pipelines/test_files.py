@@ -13,7 +13,7 @@ from sotto.errors import FormatError
 
 
 def test_a_file_comes_back_as_it_was_stored(tmp_path: Path) -> None:
-    files.create(tmp_path / "file", files.sealed(b"counts", b"body"))
+    files.create(tmp_path / "file", files.with_checksum(b"counts", b"body"))
     files.sync([tmp_path / "file"])
     assert bytes(files.load(tmp_path / "file", b"counts")) == b"body"
     assert os.listdir(tmp_path) == ["file"]
@@ -21,7 +21,7 @@ def test_a_file_comes_back_as_it_was_stored(tmp_path: Path) -> None:
 
 def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    files.create(path, files.sealed(b"counts", b"body"))
+    files.create(path, files.with_checksum(b"counts", b"body"))
     sound = path.read_bytes()
     for at in range(len(sound)):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
@@ -36,7 +36,7 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
 
 
 def test_another_kind_is_refused(tmp_path: Path) -> None:
-    files.create(tmp_path / "file", files.sealed(b"counts", b"body"))
+    files.create(tmp_path / "file", files.with_checksum(b"counts", b"body"))
     with pytest.raises(FormatError, match="not a rejects file"):
         files.load(tmp_path / "file", b"rejects")
 
@@ -55,16 +55,15 @@ def test_a_full_disk_leaves_the_old_file(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(files.os, "write", write)
-    for attempt in (files.replace, lambda path, content: files.write(path, [content])):
-        with pytest.raises(OSError, match="No space"):
-            attempt(path, b"new content")
+    with pytest.raises(OSError, match="No space"):
+        files.replace(path, b"new content")
     assert path.read_bytes() == b"old content"
 
 
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(files.os, "write", lambda descriptor, data: real(descriptor, data[:2]))
-    files.write(tmp_path / "file", [b"some", bytearray(b" "), memoryview(b"content")])
+    files.create(tmp_path / "file", [b"some", bytearray(b" "), memoryview(b"content")])
     assert (tmp_path / "file").read_bytes() == b"some content"
 
 

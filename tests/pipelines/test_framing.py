@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from drain_logs import Sent, write
-from drain_states import counted, projected
+from committed_states import counted, projected
+from report_logs import Sent, write
 from requeued import rejects
 from signed_logs import (
     ATTACKS,
@@ -37,9 +37,9 @@ from streaming_logs import rows_of, shard_said
 from test_bounded_stream import command, outcome_of
 
 from pipelines.aggregation.counts import WindowKey
-from pipelines.aggregation.ledger import period_totals
-from pipelines.bounded.run import DrainResult, drain
+from pipelines.bounded.run import RunResult, aggregate
 from pipelines.requeue.state import requeue
+from pipelines.storage.ledger import period_totals
 from sotto.cli import main
 from sotto.errors import ParameterError
 from sotto.plan.compiled import CompiledPlan
@@ -52,23 +52,23 @@ DEVICES = 60
 PLANS = [SIGNED, OTHER, OPEN]
 
 
-class Drained(NamedTuple):
-    """What a drain has come to: tables and counts are equal bit by bit or not at all."""
+class Aggregated(NamedTuple):
+    """What a run has come to: tables and counts are equal bit by bit or not at all."""
 
-    result: DrainResult
+    result: RunResult
     tables: dict[str, list[dict[str, object]]]
     counts: dict[WindowKey, list[list[int]]]
     audits: dict[int, object]
 
 
-def drained(
+def aggregated(
     folder: Path, sent: Sequence[Sent], plans: list[CompiledPlan], lanes: int = 2, **more: int
-) -> Drained:
+) -> Aggregated:
     state = folder / "state"
-    result = drain(write(folder / "log", list(sent), lanes), state, plans, **more)
+    result = aggregate(write(folder / "log", list(sent), lanes), state, plans, **more)
     tables = projected(state, without=("revision",))
     chosen = {name: tables[name] for name in ("windows", "estimates")}
-    return Drained(result, chosen, counted(state), dict(period_totals(state)))
+    return Aggregated(result, chosen, counted(state), dict(period_totals(state)))
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +77,8 @@ def sent() -> list[Sent]:
 
 
 @pytest.fixture(scope="module")
-def truth(sent: list[Sent], tmp_path_factory: pytest.TempPathFactory) -> Drained:
-    found = drained(tmp_path_factory.mktemp("honest"), sent, PLANS)
+def truth(sent: list[Sent], tmp_path_factory: pytest.TempPathFactory) -> Aggregated:
+    found = aggregated(tmp_path_factory.mktemp("honest"), sent, PLANS)
     assert (found.result.tally.counted, found.result.rejects) == (3 * DEVICES, {})
     return found
 
@@ -87,7 +87,7 @@ def attacks_on(sent: Sequence[Sent]) -> dict[str, Attack]:
     return {**ATTACKS, "spliced": partial(spliced, others=[one.message for one in sent])}
 
 
-def check_unmoved(found: Drained, truth: Drained) -> None:
+def check_unmoved(found: Aggregated, truth: Aggregated) -> None:
     """Nobody is revoked, and every estimate is what it would be without the attacker."""
     assert found.result.tally.revoked == 0
     assert found.counts == truth.counts
@@ -97,18 +97,18 @@ def check_unmoved(found: Drained, truth: Drained) -> None:
 
 @pytest.mark.parametrize("attack", [*ATTACKS, "spliced"])
 def test_a_signed_fleet_cannot_be_framed(
-    sent: list[Sent], truth: Drained, attack: str, tmp_path: Path
+    sent: list[Sent], truth: Aggregated, attack: str, tmp_path: Path
 ) -> None:
     made = attacked(sent, [attacks_on(sent)[attack]])
-    found = drained(tmp_path, sent + made, PLANS)
+    found = aggregated(tmp_path, sent + made, PLANS)
     check_unmoved(found, truth)
     assert found.result.tally.duplicates == len(sent)
     assert found.result.rejects["unauthenticated"] >= len(sent)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_nor_in_any_order_and_however_drains_are_cut(
-    sent: list[Sent], truth: Drained, order: int, tmp_path: Path
+def test_nor_in_any_order_and_however_runs_are_cut(
+    sent: list[Sent], truth: Aggregated, order: int, tmp_path: Path
 ) -> None:
     source = random.Random(order)
     made = attacked(sent, [*attacks_on(sent).values()], seed=order)
@@ -119,14 +119,14 @@ def test_nor_in_any_order_and_however_drains_are_cut(
         for one in sent + made
     ]
     source.shuffle(shuffled)
-    check_unmoved(drained(tmp_path, shuffled, PLANS, lanes=3, max_reports=2000), truth)
+    check_unmoved(aggregated(tmp_path, shuffled, PLANS, lanes=3, max_reports=2000), truth)
 
 
 def test_without_signatures_the_attack_leaves_nobody(tmp_path: Path) -> None:
     """The threat that signatures are for, and that docs/privacy.md states."""
     sent = honest(UNSIGNED, DEVICES)
-    before = drained(tmp_path / "before", sent, [UNSIGNED])
-    after = drained(tmp_path / "after", sent + attacked(sent, [unsigned]), [UNSIGNED])
+    before = aggregated(tmp_path / "before", sent, [UNSIGNED])
+    after = aggregated(tmp_path / "after", sent + attacked(sent, [unsigned]), [UNSIGNED])
     assert (before.result.tally.counted, before.result.tally.revoked) == (3 * DEVICES, 0)
     assert (after.result.tally.counted, after.result.tally.revoked) == (0, DEVICES)
     assert (len(before.counts), after.counts) != (0, {})
@@ -153,10 +153,10 @@ def test_publishing_revoking_and_subtracting(
     chosen = pseudonym(sent[0].message)
     victim = [one for one in sent if pseudonym(one.message) == chosen]
     log, state = tmp_path / "log", tmp_path / "state"
-    drain(write(log, sent), state, [plan])
+    aggregate(write(log, sent), state, [plan])
     first = {key: np.array(matrix) for key, matrix in counted(state).items()}
     write(log, revoking(victim))
-    drain(log, state, [plan])
+    aggregate(log, state, [plan])
     second = {key: np.array(matrix) for key, matrix in counted(state).items()}
     lost = sum(np.abs(first[key] - second.get(key, 0)).sum() for key in first)
     assert (lost > 0) == learns
@@ -166,11 +166,11 @@ def pseudonym(message: bytes) -> bytes:
     return message[49:65]
 
 
-def test_requeueing_lets_nothing_in(sent: list[Sent], truth: Drained, tmp_path: Path) -> None:
+def test_requeueing_lets_nothing_in(sent: list[Sent], truth: Aggregated, tmp_path: Path) -> None:
     """What came before its plan was known is verified when it is taken again."""
     made = attacked(sent, [*attacks_on(sent).values()])
     state = tmp_path / "state"
-    drain(write(tmp_path / "log", sent + made), state, [OPEN])
+    aggregate(write(tmp_path / "log", sent + made), state, [OPEN])
     assert counted(state) == {}
     requeue(state, PLANS)
     assert counted(state) == truth.counts
@@ -183,7 +183,7 @@ def test_requeueing_lets_nothing_in(sent: list[Sent], truth: Drained, tmp_path: 
 
 
 def test_a_streaming_pipeline_comes_to_the_same(
-    sent: list[Sent], truth: Drained, tmp_path: Path
+    sent: list[Sent], truth: Aggregated, tmp_path: Path
 ) -> None:
     write(tmp_path / "log", sent + attacked(sent, [*attacks_on(sent).values()]))
     assert main(command(tmp_path, PLANS)) == 0
@@ -211,7 +211,7 @@ def test_aggregate_warns_where_only_some_plans_have_signatures(
         assert ("open version 1 of tests.example has no signatures" in err) == warned
 
 
-def test_a_drain_says_what_is_missing(
+def test_a_run_says_what_is_missing(
     sent: list[Sent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is undertaken, instead of in the middle."""
@@ -219,7 +219,7 @@ def test_a_drain_says_what_is_missing(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     log, state = write(tmp_path / "log", sent), tmp_path / "state"
-    assert drain(log, state, [OPEN]).rejects == {"unknown_plan": len(sent)}
-    for take in (partial(drain, log), requeue):
+    assert aggregate(log, state, [OPEN]).rejects == {"unknown_plan": len(sent)}
+    for take in (partial(aggregate, log), requeue):
         with pytest.raises(ModuleNotFoundError, match=r"sotto\[signatures\]"):
             take(state, PLANS)

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from drain_logs import faulty, honest, write
-from drain_states import committed
+from committed_states import committed
+from report_logs import faulty, honest, write
 from step_plans import registry
 
 from pipelines.beam import runners
 from pipelines.bounded import job
 from pipelines.bounded.job import Job
-from pipelines.sources.base import source_of
 from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import source_of
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest, Terms, advance
-from pipelines.storage.written import Written
+from pipelines.storage.output import JobOutput
 
 
 class World:
@@ -38,13 +38,14 @@ class World:
             self.intent: Intent = second
             written = self.run_job(manifest, first)
             self.manifest = advance(manifest, first, written, Terms.of(registry()))
-            self.directory.commit(self.manifest, lambda step: None)
+            self.directory.files.sync(self.manifest)
+            self.directory.write_manifest(self.manifest, lambda step: None)
 
     def job(self, manifest: Manifest, intent: Intent) -> Job:
         files = self.directory.files
         return Job.of(source_of(self.log), files, registry(), manifest, intent)
 
-    def run_job(self, manifest: Manifest, intent: Intent) -> Written:
+    def run_job(self, manifest: Manifest, intent: Intent) -> JobOutput:
         """Run a job, and move what it has written to its place."""
         made = self.job(manifest, intent)
         written = job.run(made, intent.items)

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from pipelines.aggregation.keyed import KEY_BYTES, keyed_hash, new_key, payload_tags
+from pipelines.aggregation.table import KEY_BYTES, keyed_hash, new_key, payload_tags
 
 KEY = bytes(range(16))
 

@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from drain_logs import START, Device, write
+from report_logs import START, Device, write
 from step_plans import DAY, PERIOD, plans
 
-from pipelines.aggregation import parts
-from pipelines.aggregation.ledger import period_totals, pseudonym_ledger
-from pipelines.bounded.run import drain
+from pipelines.aggregation import decode as parts
+from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import DrainError, ParameterError
+from pipelines.storage.ledger import period_totals, pseudonym_ledger
+from sotto.errors import AggregationError, ParameterError
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_a_pseudonym_is_shown_chain_by_chain(tmp_path: Path, device: Device) -> 
     colour, shape = device.plan.metric("colour"), device.plan.metric("shape")
     first, second = device.chain(colour, START), device.chain(shape, START + DAY, 1)
     log = write(tmp_path / "log", [*first, *second], lanes=1)
-    drain(log, tmp_path / "state", plans())
+    aggregate(log, tmp_path / "state", plans())
     (found,) = pseudonym_ledger(tmp_path / "state", device.pseudonym.hex())
     assert found.period_start == START - START % PERIOD
     assert found.period_end == found.period_start + PERIOD
@@ -47,7 +47,7 @@ def test_a_pseudonym_is_shown_chain_by_chain(tmp_path: Path, device: Device) -> 
 def test_a_revoked_pseudonym_counts_nothing(tmp_path: Path, device: Device) -> None:
     colour = device.plan.metric("colour")
     sent = [one for _ in range(3) for one in device.chain(colour, START)]
-    drain(write(tmp_path / "log", sent), tmp_path / "state", plans())
+    aggregate(write(tmp_path / "log", sent), tmp_path / "state", plans())
     (found,) = pseudonym_ledger(tmp_path / "state", device.pseudonym.hex())
     assert found.revoked == "over_budget"
     assert found.accepted == 0
@@ -57,11 +57,11 @@ def test_a_revoked_pseudonym_counts_nothing(tmp_path: Path, device: Device) -> N
 
 def test_what_is_not_there_is_nothing(tmp_path: Path, device: Device) -> None:
     log = write(tmp_path / "log", device.chain(device.plan.metrics[0], START))
-    drain(log, tmp_path / "state", plans())
+    aggregate(log, tmp_path / "state", plans())
     assert pseudonym_ledger(tmp_path / "state", bytes(16).hex()) == ()
     with pytest.raises(ParameterError, match="32 hexadecimal digits"):
         pseudonym_ledger(tmp_path / "state", "zz")
-    with pytest.raises(DrainError, match="no drain"):
+    with pytest.raises(AggregationError, match="no run"):
         pseudonym_ledger(tmp_path / "nowhere", bytes(16).hex())
     fresh = StateDirectory(tmp_path / "fresh")
     with fresh.lock():
@@ -76,11 +76,11 @@ def test_a_commit_in_between_makes_it_read_again(
     colour = device.plan.metric("colour")
     first, *rest = device.chain(colour, START)
     log, state = write(tmp_path / "log", [first], lanes=1), tmp_path / "state"
-    drain(log, state, plans())
+    aggregate(log, state, plans())
     old = tmp_path / "old"
     shutil.copytree(state, old)
     write(log, rest, lanes=1)
-    drain(log, state, plans())
+    aggregate(log, state, plans())
     manifests = iter([StateDirectory(old).manifest()])
     real = StateDirectory.manifest
     monkeypatch.setattr(
@@ -92,7 +92,7 @@ def test_a_commit_in_between_makes_it_read_again(
 
 def test_a_missing_state_is_an_error(tmp_path: Path, device: Device) -> None:
     log = write(tmp_path / "log", device.chain(device.plan.metrics[0], START))
-    drain(log, tmp_path / "state", plans())
+    aggregate(log, tmp_path / "state", plans())
     for path in (tmp_path / "state" / "logs").iterdir():
         path.unlink()
     with pytest.raises(FileNotFoundError):
@@ -105,7 +105,7 @@ def test_a_pseudonym_is_found_in_whichever_part_of_its_period(
     monkeypatch.setattr(parts, "CHAINS", 1)
     devices = [Device(plans()[1], random.Random(seed)) for seed in range(12)]
     sent = [one for device in devices for one in device.chain(device.plan.metrics[0], START)]
-    drain(write(tmp_path / "log", sent), tmp_path / "state", plans())
+    aggregate(write(tmp_path / "log", sent), tmp_path / "state", plans())
     found = [pseudonym_ledger(tmp_path / "state", each.pseudonym.hex()) for each in devices]
     assert [len(each) for each in found] == [1] * 12
     states = StateDirectory(tmp_path / "state").manifest().states

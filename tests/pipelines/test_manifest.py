@@ -7,17 +7,18 @@ from dataclasses import replace
 import pytest
 
 from pipelines.aggregation.audit import Totals
+from pipelines.aggregation.step import Tally
 from pipelines.storage.intent import Intent, Mark, Requeue, WorkItem
 from pipelines.storage.manifest import Manifest, Quarantined, Terms, advance
-from pipelines.storage.written import Held, Piece, Tally, Written
-from sotto.errors import DrainError
+from pipelines.storage.output import JobOutput, StoredFile, StoredState
+from sotto.errors import AggregationError
 
 TERMS = Terms(period=10, horizon=25, retention=30, shards=64)
 ONE = Totals(1, 0, 0, 2, 300, 400, 300, 400)
 TWO = Totals(5, 1, 2, 9, 900, 950, 200, 500)
-OLD, NEW = Held(ONE, Piece(3, 100)), Held(ONE, None, (Piece(4, 7),))
-LOGGED = Held(TWO, Piece(2, 50), (Piece(3, 10), Piece(4, 5)))
-NEXT = Held(TWO, Piece(5, 200))
+OLD, NEW = StoredState(ONE, StoredFile(3, 100)), StoredState(ONE, None, (StoredFile(4, 7),))
+LOGGED = StoredState(TWO, StoredFile(2, 50), (StoredFile(3, 10), StoredFile(4, 5)))
+NEXT = StoredState(TWO, StoredFile(5, 200))
 
 
 def manifest() -> Manifest:
@@ -53,21 +54,21 @@ BEGUN = intent(44).to_json()
 def test_it_comes_back_as_it_was_stored() -> None:
     assert Manifest.from_json(manifest().to_json()) == manifest()
     assert Intent.from_json(intent(44).to_json()) == intent(44)
-    written = Written({(1, 2): LOGGED}, frozenset([4, -2]), {"late": 2}, Tally(9, 4, 3, 2, 1))
-    assert Written.from_json(written.to_json()) == written
+    written = JobOutput({(1, 2): LOGGED}, frozenset([4, -2]), {"late": 2}, Tally(9, 4, 3, 2, 1))
+    assert JobOutput.from_json(written.to_json()) == written
 
 
 def test_a_commit_adds_to_the_tally() -> None:
-    written = Written(tally=Tally(9, -4, 3, 2, 1))
+    written = JobOutput(tally=Tally(9, -4, 3, 2, 1))
     assert advance(manifest(), intent(44), written, TERMS).tally == Tally(109, 46, 23, 7, 2)
 
 
 def test_any_byte_that_changes_or_is_missing_is_noticed() -> None:
-    """One digit of ``clock`` or ``first_open`` would let a drain reject all that comes as late."""
+    """One digit of ``clock`` or ``first_open`` would let a run reject all that comes as late."""
     for stored, read in ((manifest().to_json(), Manifest.from_json), (BEGUN, Intent.from_json)):
         for at, byte in enumerate(stored):
             for other in {b"", b"0", b"9", b'"', bytes([byte ^ 1])} - {bytes([byte])}:
-                with pytest.raises(DrainError, match="json"):
+                with pytest.raises(AggregationError, match="json"):
                     read(stored[:at] + other + stored[at + 1 :])
 
 
@@ -86,14 +87,14 @@ def test_any_byte_that_changes_or_is_missing_is_noticed() -> None:
     ],
 )
 def test_what_is_none_is_refused(content: bytes) -> None:
-    with pytest.raises(DrainError, match=r"MANIFEST\.json"):
+    with pytest.raises(AggregationError, match=r"MANIFEST\.json"):
         Manifest.from_json(content)
-    with pytest.raises(DrainError, match=r"intent\.json"):
+    with pytest.raises(AggregationError, match=r"intent\.json"):
         Intent.from_json(content)
 
 
 def test_a_commit_takes_over_what_was_written() -> None:
-    written = Written({(1, 0): NEXT, (4, 0): NEW}, frozenset([3, 4]), {"malformed": 1})
+    written = JobOutput({(1, 0): NEXT, (4, 0): NEW}, frozenset([3, 4]), {"malformed": 1})
     after = advance(manifest(), intent(44), written, TERMS)
     assert after == replace(
         manifest(),
@@ -116,7 +117,7 @@ def test_a_commit_takes_over_what_was_written() -> None:
 
 
 def test_a_period_is_closed_when_its_horizon_has_passed() -> None:
-    written = Written({(1, 0): NEXT})
+    written = JobOutput({(1, 0): NEXT})
     before = advance(manifest(), intent(44), written, TERMS)
     assert (before.first_open, before.periods) == (1, {0: TWO})
     after = advance(manifest(), intent(45), written, TERMS)
@@ -128,36 +129,36 @@ def test_a_period_is_closed_when_its_horizon_has_passed() -> None:
 
 
 def test_a_closed_period_stays_closed_whatever_later_plans_say() -> None:
-    longer = replace(TERMS, horizon=1000)
-    assert advance(manifest(), intent(45), Written(), longer).first_open == 1
+    longer = TERMS._replace(horizon=1000)
+    assert advance(manifest(), intent(45), JobOutput(), longer).first_open == 1
 
 
 def test_quarantine_is_kept_for_its_retention() -> None:
-    at_last = advance(manifest(), intent(44), Written(), TERMS)
+    at_last = advance(manifest(), intent(44), JobOutput(), TERMS)
     assert [entry.generation for entry in at_last.quarantine] == [2, 4]
-    after = advance(manifest(), intent(45), Written(rejects={"late": 1}), TERMS)
+    after = advance(manifest(), intent(45), JobOutput(rejects={"late": 1}), TERMS)
     assert [entry.generation for entry in after.quarantine] == [4, 5]
     assert after.expired == {"late": 10}
-    much_later = advance(after, intent(1000), Written(), TERMS)
+    much_later = advance(after, intent(1000), JobOutput(), TERMS)
     assert much_later.quarantine == ()
     assert much_later.expired == {"late": 12, "future": 2}
 
 
 def test_retention_begins_when_the_log_has_a_clock() -> None:
     none = Manifest(state="a", key=bytes(16))
-    before = advance(none, intent(None), Written(rejects={"corrupt_log": 1}), TERMS)
+    before = advance(none, intent(None), JobOutput(rejects={"corrupt_log": 1}), TERMS)
     assert (before.clock, before.first_open) == (None, None)
     assert before.quarantine == (Quarantined(5, None, {"corrupt_log": 1}),)
-    first = advance(before, intent(1000), Written(), TERMS)
+    first = advance(before, intent(1000), JobOutput(), TERMS)
     assert first.quarantine == (Quarantined(5, 1000, {"corrupt_log": 1}),)
-    assert advance(first, intent(1030), Written(), TERMS).expired == {"corrupt_log": 1}
+    assert advance(first, intent(1030), JobOutput(), TERMS).expired == {"corrupt_log": 1}
 
 
 def test_a_requeue_marks_what_it_takes_and_moves_nothing_else() -> None:
     taken = (Requeue(2, "late", "ab", 1), Requeue(4, "late", "cd", 1), Requeue(2, "late", "cd", 2))
     requeue = Intent(5, 40, (), requeue=taken)
     assert Intent.from_json(requeue.to_json()) == requeue
-    after = advance(manifest(), requeue, Written(tally=Tally(4)), TERMS)
+    after = advance(manifest(), requeue, JobOutput(tally=Tally(4)), TERMS)
     assert after == replace(
         manifest(),
         generation=5,
@@ -171,5 +172,5 @@ def test_a_requeue_marks_what_it_takes_and_moves_nothing_else() -> None:
     )
     assert Manifest.from_json(after.to_json()) == after
     # The numbers stay when the files go.
-    much_later = advance(after, replace(intent(1000), generation=6), Written(), TERMS)
+    much_later = advance(after, replace(intent(1000), generation=6), JobOutput(), TERMS)
     assert (much_later.quarantine, much_later.requeued) == ((), {"late": 4})

@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import resource, sys
-from pipelines.aggregation.memory import keep_freed_memory
+from pipelines.bounded.run import keep_freed_memory
 if sys.argv[1] == "keep" and not keep_freed_memory():
     sys.exit(3)
 def use():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipelines.aggregation.parts import CHAINS, Parts, parts_for
+from pipelines.aggregation.decode import CHAINS, Parts, parts_for
 
 
 def test_many_are_placed_as_each_is() -> None:

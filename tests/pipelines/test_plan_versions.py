@@ -6,16 +6,16 @@ import random
 from pathlib import Path
 
 import pytest
-from drain_logs import START, Device, write
-from drain_states import projected
+from committed_states import projected
+from report_logs import START, Device, write
 from step_plans import DAY, category, plan
 
 from mechanisms.frozen import replace
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.requeue.state import requeue
-from pipelines.sinks.projection import projection
+from pipelines.sinks.committed import projection
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import DrainError, PlanError
+from sotto.errors import AggregationError, PlanError
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -36,36 +36,36 @@ def test_another_fingerprint_of_a_version_is_refused_in_a_later_run(
 ) -> None:
     """Also where nothing was counted: the directory has seen the plan."""
     source, state = log(tmp_path / "log", FIRST, reports), tmp_path / "state"
-    drain(source, state, [FIRST])
-    for again in (lambda: drain(source, state, [MARKED]), lambda: requeue(state, [MARKED])):
+    aggregate(source, state, [FIRST])
+    for again in (lambda: aggregate(source, state, [MARKED]), lambda: requeue(state, [MARKED])):
         with pytest.raises(PlanError, match="plan step version 3 has two fingerprints") as caught:
             again()
         assert FIRST.fingerprint_hex in str(caught.value)
         assert MARKED.fingerprint_hex in str(caught.value)
     with pytest.raises(PlanError, match="has two fingerprints"):
-        drain(source, state, [FIRST, MARKED])
-    assert drain(source, state, [FIRST, replace(MARKED, version=4)]).drains == 0
+        aggregate(source, state, [FIRST, MARKED])
+    assert aggregate(source, state, [FIRST, replace(MARKED, version=4)]).runs == 0
 
 
 def test_a_plan_that_is_kept_and_damaged_is_named(tmp_path: Path) -> None:
     source, state = log(tmp_path / "log", FIRST), tmp_path / "state"
-    drain(source, state, [FIRST])
+    aggregate(source, state, [FIRST])
     kept = StateDirectory(state).plans.path(FIRST.fingerprint_hex)
     kept.write_bytes(b"{}")
-    with pytest.raises(DrainError, match=rf"{kept.name} is damaged"):
-        drain(source, state, [FIRST])
+    with pytest.raises(AggregationError, match=rf"{kept.name} is damaged"):
+        aggregate(source, state, [FIRST])
 
 
 def test_a_later_document_takes_the_place_of_an_earlier(tmp_path: Path) -> None:
     """It is the same plan on the wire: what came under either counts once, in one window."""
     later = replace(FIRST, owner="other@tests.example", expires=FIRST.expires + DAY, retention=DAY)
     source, state = log(tmp_path / "log", FIRST), tmp_path / "state"
-    assert drain(source, state, [FIRST]).tally.counted == 1
+    assert aggregate(source, state, [FIRST]).tally.counted == 1
     directory = StateDirectory(state)
     assert directory.plans.load(FIRST.fingerprint_hex) == FIRST
     with_more = log(tmp_path / "more", later, seed=2)
     (with_more / "lane-0").rename(source / "lane-more")
-    result = drain(source, state, [later])
+    result = aggregate(source, state, [later])
     assert (result.tally.counted, result.rejects) == (1, {})
     assert directory.plans.load(FIRST.fingerprint_hex) == later
     assert list(directory.manifest().plans) == [FIRST.fingerprint_hex]
@@ -91,9 +91,9 @@ def test_a_metric_that_two_versions_share_is_estimated_once(tmp_path: Path) -> N
     log = tmp_path / "log"
     log.mkdir()
     (sources[0] / "lane-0").rename(log / "lane-1")
-    drain(log, state, [first])
+    aggregate(log, state, [first])
     (sources[1] / "lane-0").rename(log / "lane-2")
-    drain(log, state, [first, later])
+    aggregate(log, state, [first, later])
     windows = projected(state)["windows"]
     found = sorted((w["metric"], w["version"], w["n"], w["minimum_reports"]) for w in windows)
     assert found == [("colour", 1, 8, 2), ("shape", 1, 3, 1), ("shape", 2, 5, 2)]
@@ -111,7 +111,7 @@ def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path
         made = write(tmp_path / f"log-{under.version}", messages, lanes=1)
         (made / "lane-0").rename(log / f"lane-{under.version}")
         given.append(under)
-        drain(log, state, given)
+        aggregate(log, state, given)
     windows = projected(state)["windows"]
     assert [(window["version"], window["n"]) for window in windows] == [(1, 8)]
     directory = StateDirectory(state)

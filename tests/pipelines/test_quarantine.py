@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drain_logs import START, honest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_logs import START, honest
 from step_plans import registry
 
-from pipelines.aggregation.rows import rows_of
-from pipelines.aggregation.step import Rejects
-from pipelines.storage import quarantine
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.decode import rows_of
+from pipelines.aggregation.quarantine import Rejects
 from sotto.errors import FormatError
 from sotto.wire.decode import Reject, decode
 from sotto.wire.reasons import Reason

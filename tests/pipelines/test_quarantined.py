@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sinks.quarantine_records import (
+from pipelines.sinks.quarantine import (
     CURABLE,
     Record,
     parse,
@@ -108,7 +108,7 @@ def test_the_plan_of_a_message_is_read_where_its_version_is_known() -> None:
 
 
 def test_the_records_need_no_engine() -> None:
-    code = "import sys, pipelines.sinks.quarantine_records as _; print(*sys.modules)"
+    code = "import sys, pipelines.sinks.quarantine as _; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRange
-from drain_logs import START
 from fake_kafka import FakeCluster, install
+from report_logs import START
 from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import write
 
-from pipelines.beam.partitions import GoneError, LogPartitions, OpenPartition, RequeueTopic
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.reading import read_dofn
 from pipelines.beam.stream import Stream
-from pipelines.beam.writing import DocumentsToTopic
-from pipelines.sinks.publishing import LARGEST
-from pipelines.sources.base import TRUST
+from pipelines.sinks.kafka import LARGEST, DocumentsSink
+from pipelines.sources.base import TRUST, GoneError, Partition
+from pipelines.sources.kafka import RequeueTopic
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.kafka.brokers import Broker
 from sotto.log.reader import EARLIEST
 
 
-def engine_of(folder: Path, source: LogPartitions) -> Engine:
+def engine_of(folder: Path, source: EmbeddedLog) -> Engine:
     (folder / "plans").mkdir()
     StoredPlans(folder / "plans").keep([plan(1, 4, category("colour", 3, 0.5, 1))], {})
     return Engine(Stream("job", PlansFolder(str(folder / "plans"))), [source], random.Random(1))
@@ -38,7 +38,7 @@ def engine_of(folder: Path, source: LogPartitions) -> Engine:
 def test_a_partition_is_cut_after_what_is_read(fraction: float, tmp_path: Path) -> None:
     """Blocks are claimed whole: a cut within one would lose the records before it."""
     (tmp_path / "plans").mkdir()
-    source = LogPartitions(str(tmp_path / "log"))
+    source = EmbeddedLog(tmp_path / "log")
     read = read_dofn(Stream("job", PlansFolder(str(tmp_path / "plans"))), source)
     tracker = read.process.__defaults__[0].restriction_provider.create_tracker(OffsetRange(0, 999))
     assert tracker.try_claim(99)
@@ -50,22 +50,22 @@ def test_a_partition_is_cut_after_what_is_read(fraction: float, tmp_path: Path) 
         assert cut == (OffsetRange(0, 100), OffsetRange(100, 999))
 
 
-class Shrinking(LogPartitions):
+class Shrinking(EmbeddedLog):
     """Partitions whose broker loses a record once it is read."""
 
     lost = 0
 
-    def open(self, name: str) -> OpenPartition:
-        partition = super().open(name)
+    def partition(self, name: str) -> Partition:
+        partition = super().partition(name)
         bounds = partition.bounds
-        partition.bounds = lambda: (0, bounds()[1] - self.lost)  # type: ignore[method-assign]
+        partition.bounds = lambda taken=0: (0, bounds()[1] - self.lost)  # type: ignore[method-assign]
         return partition
 
 
 def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path: Path) -> None:
     """Otherwise the records that come in the place of those lost would be taken for read."""
     write(tmp_path / "log", {"one": [(START, b"poison")]})
-    source = Shrinking(str(tmp_path / "log"))
+    source = Shrinking(tmp_path / "log")
     with engine_of(tmp_path, source) as engine:
         engine.discover()
         (part,) = [part for part in engine.parts if part[1] is not None]
@@ -73,14 +73,14 @@ def test_a_partition_that_ends_before_what_is_read_is_refused(tmp_path: Path) ->
             engine.read_from(part, 3_000)
             engine.tick(engine.stream.idle + 1_000)
         object.__setattr__(source, "lost", 1)
-        with pytest.raises(DrainError, match=r"one ends at offset .* have been read"):
+        with pytest.raises(AggregationError, match=r"one ends at offset .* have been read"):
             engine.read_from(part, 3_000)
 
 
 def test_records_from_the_future_are_left(tmp_path: Path) -> None:
     """A broker whose clock was ahead for a moment would make all that follows late for ever."""
     log = tmp_path / "log"
-    with engine_of(tmp_path, LogPartitions(str(log))) as engine:
+    with engine_of(tmp_path, EmbeddedLog(log)) as engine:
         write(log, {"one": [(engine.now - DAY, b"a"), (engine.now, b"b")]})
         engine.discover()
         (part,) = [part for part in engine.parts if part[1] is not None]
@@ -102,11 +102,11 @@ def test_what_is_given_back_from_the_future_is_damage(monkeypatch: pytest.Monkey
     name = "reports-e1-p1"
     cluster = FakeCluster(name)
     install(monkeypatch, cluster)
-    monkeypatch.setattr("pipelines.beam.partitions._check_same", lambda *_: None)
+    monkeypatch.setattr("pipelines.sources.kafka._check_id", lambda *_: None)
     for time in (START, now_ms() + DAY, 2**62):
         cluster.partition(0).append(time, b"x", kind=0)
-    opened = RequeueTopic(Broker("fake:9092"), name).open(f"{name}@one/0")
-    block = opened.read(0, 9, EARLIEST)
+    opened = RequeueTopic(Broker("fake:9092"), name).partition(f"{name}@one/0")
+    block = opened.poll(0, 9, EARLIEST)
     assert block is not None
     assert block.append.tolist() == [START]
     assert [corrupt.position for corrupt in block.corrupt] == [1, 2]
@@ -115,32 +115,30 @@ def test_what_is_given_back_from_the_future_is_damage(monkeypatch: pytest.Monkey
 def test_a_document_that_no_broker_takes_stops_no_pipeline(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    writes = DocumentsToTopic(Broker("fake:9092"), "reports-estimates")
-    writes.start_bundle()
-    writes.process((b"key", b"x" * LARGEST))
+    sink = DocumentsSink(Broker("fake:9092"), "reports-estimates")
+    sink.write([(b"key", b"x" * LARGEST)])
     assert "look for fewer candidates" in caplog.text
-    writes.finish_bundle()
 
 
 @dataclass(frozen=True)
-class Deleted(LogPartitions):
+class Deleted(EmbeddedLog):
     """A log whose lanes can be deleted."""
 
     gone: bool = False
 
-    def open(self, name: str) -> OpenPartition:
+    def partition(self, name: str) -> Partition:
         if self.gone:
             raise GoneError(f"{name} is not there")
-        return super().open(name)
+        return super().partition(name)
 
 
 @pytest.mark.parametrize("to_its_end", [True, False])
 def test_a_deleted_partition_ends_if_it_was_read_to_its_end(
     tmp_path: Path, to_its_end: bool
 ) -> None:
-    """An old epoch's topic may be deleted once it is drained, and not before."""
+    """An old epoch's topic may be deleted once it is aggregated, and not before."""
     write(tmp_path / "log", {"one": [(START, b"poison")]})
-    source = Deleted(str(tmp_path / "log"))
+    source = Deleted(tmp_path / "log")
     with engine_of(tmp_path, source) as engine:
         engine.discover()
         (part,) = [part for part in engine.parts if part[1] is not None]

@@ -13,7 +13,7 @@ from step_plans import DAY, HOUR, PERIOD, category, plan
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.frequency import frequencies
 from mechanisms.testing import SeededSource
-from pipelines.estimation.repeats import design_effect, widened
+from pipelines.aggregation.estimates import design_effect, widened
 from sotto.plan.compiled import CompiledPlan
 
 SEED = 161803

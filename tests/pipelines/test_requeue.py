@@ -9,20 +9,20 @@ import threading
 from pathlib import Path
 
 import pytest
-from drain_logs import START, Device, Sent, write
-from drain_states import committed, counted, projected
+from committed_states import committed, counted, projected
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_logs import START, Device, Sent, write
 from requeued import BOTH, CANDIDATES, FIRST_PLAN, LATE_PLAN, audits, rejects, reports
 from step_plans import DAY, HOUR, PERIOD
 
 from pipelines.bounded.driver import STEPS
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter.committed import committed as watched
 from pipelines.requeue.state import requeue
-from pipelines.sinks.quarantine_records import CURABLE
+from pipelines.sinks.quarantine import CURABLE
 from pipelines.storage.directory import StateDirectory
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 from sotto.wire.format import Row
 from sotto.wire.reasons import Reason
 
@@ -30,14 +30,14 @@ pytestmark = pytest.mark.slow
 
 
 class World:
-    """A log, drained with one plan missing; and as if that had been there."""
+    """A log, aggregated with one plan missing; and as if that had been there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = write(folder / "log", reports(12, 5))
         self.before, self.known = folder / "before", folder / "known"
-        drain(self.log, self.before, [FIRST_PLAN], candidates=CANDIDATES, max_reports=60)
-        drain(self.log, self.known, BOTH, candidates=CANDIDATES)
+        aggregate(self.log, self.before, [FIRST_PLAN], candidates=CANDIDATES, max_reports=60)
+        aggregate(self.log, self.known, BOTH, candidates=CANDIDATES)
         self.number = 0
         self.done = self.copy()
         requeue(self.done, BOTH, candidates=CANDIDATES)
@@ -104,7 +104,7 @@ def test_doing_it_twice_changes_nothing(world: World) -> None:
 @settings(max_examples=4, deadline=None)
 @given(st.data())
 def test_requeued_at_any_moment_it_comes_to_the_same(data: st.DataObject) -> None:
-    """The plan is loaded, and what it cures requeued, between any two drains."""
+    """The plan is loaded, and what it cures requeued, between any two runs."""
     sent = reports(6, data.draw(st.integers(0, 2**16)))
     times = [one.append for one in sent]
     cuts = sorted(data.draw(st.lists(st.sampled_from(times), max_size=2)))
@@ -113,11 +113,11 @@ def test_requeued_at_any_moment_it_comes_to_the_same(data: st.DataObject) -> Non
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         log = write(folder / "log", sent)
-        drain(log, folder / "known", BOTH)
+        aggregate(log, folder / "known", BOTH)
         state = folder / "state"
         for number, cut in enumerate([*cuts, times[-1]]):
             there = [FIRST_PLAN] if number < loaded else BOTH
-            drain(log, state, there, as_of=cut)
+            aggregate(log, state, there, as_of=cut)
             if number in again:
                 requeue(state, there)
         requeue(state, BOTH, max_reports=20)
@@ -140,11 +140,11 @@ def stopped_at(state: Path, step: str) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_step_it_is_finished(world: World, step: str) -> None:
-    """By the next requeue, or by the next drain if one comes first."""
+    """By the next requeue, or by the next run if one comes first."""
     state = world.copy()
     stopped_at(state, step)
     if STEPS.index(step) % 2:
-        drain(world.log, state, BOTH, candidates=CANDIDATES)
+        aggregate(world.log, state, BOTH, candidates=CANDIDATES)
     requeue(state, BOTH, candidates=CANDIDATES)
     assert committed(state) == committed(world.done)
     assert projected(state) == projected(world.done)
@@ -157,38 +157,38 @@ def test_an_interrupted_requeue_wants_its_plan(world: World) -> None:
     kept = StateDirectory(state).plans.path(LATE_PLAN.fingerprint_hex)
     document = kept.read_bytes()
     kept.unlink()
-    with pytest.raises(DrainError, match=f"missing: {LATE_PLAN.fingerprint.hex()}"):
-        drain(world.log, state, [FIRST_PLAN])
+    with pytest.raises(AggregationError, match=f"missing: {LATE_PLAN.fingerprint.hex()}"):
+        aggregate(world.log, state, [FIRST_PLAN])
     kept.write_bytes(document)
-    drain(world.log, state)
+    aggregate(world.log, state)
     assert counted(state) == counted(world.known)
 
 
-def test_an_interrupted_drain_is_finished_first(world: World, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_finished_first(world: World, tmp_path: Path) -> None:
     def check(found: str) -> None:
         if found == "begun":
             raise Killed
 
     with pytest.raises(Killed):
-        drain(world.log, tmp_path / "state", [FIRST_PLAN], checkpoint=check)
-    with pytest.raises(DrainError, match="sotto aggregate"):
+        aggregate(world.log, tmp_path / "state", [FIRST_PLAN], checkpoint=check)
+    with pytest.raises(AggregationError, match="sotto aggregate"):
         requeue(tmp_path / "state", BOTH)
 
 
 def test_a_plan_that_counts_need_not_be_given_again(world: World) -> None:
     state = world.copy()
-    assert requeue(state, [LATE_PLAN]).drains
+    assert requeue(state, [LATE_PLAN]).runs
     assert counted(state) == counted(world.known)
 
 
-def test_a_plan_that_a_drain_was_given_need_not_be_given_again(world: World) -> None:
+def test_a_plan_that_a_run_was_given_need_not_be_given_again(world: World) -> None:
     state = world.copy()
-    drain(world.log, state, [LATE_PLAN])
-    assert requeue(state).drains
+    aggregate(world.log, state, [LATE_PLAN])
+    assert requeue(state).runs
     assert counted(state) == counted(world.known)
 
 
-def test_it_waits_for_a_drain(world: World) -> None:
+def test_it_waits_for_a_run(world: World) -> None:
     state = world.copy()
     held, done = threading.Event(), threading.Event()
 
@@ -200,7 +200,7 @@ def test_it_waits_for_a_drain(world: World) -> None:
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait(10)
-    with pytest.raises(DrainError, match="another drain holds"):
+    with pytest.raises(AggregationError, match="another run holds"):
         requeue(state, BOTH)
     threading.Timer(0.1, done.set).start()
     assert requeue(state, BOTH, wait=10).size > 0
@@ -223,24 +223,24 @@ def test_a_file_that_has_gone_or_is_damaged_is_told(world: World) -> None:
     file = directory.quarantine(directory.manifest().quarantine[0].generation)
     content = file.read_bytes()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(DrainError, match=r"not finished.*damaged"):
+    with pytest.raises(AggregationError, match=r"not finished.*damaged"):
         requeue(state, BOTH)
     file.unlink()
-    with pytest.raises(DrainError, match="is gone"):
+    with pytest.raises(AggregationError, match="is gone"):
         requeue(state, BOTH)
 
 
 class Attack:
-    """A state directory into which chosen records are drained, without the late plan at first."""
+    """Aggregates chosen records into a state directory, at first without the late plan."""
 
     def __init__(self, folder: Path) -> None:
         self.log, self.state = folder / "log", folder / "state"
         self.device = Device(LATE_PLAN, random.Random(7))
         self.colour = LATE_PLAN.metric("colour")
 
-    def drain(self, *sent: Sent, known: bool = False) -> None:
+    def aggregate(self, *sent: Sent, known: bool = False) -> None:
         write(self.log, [*sent], lanes=1)
-        drain(self.log, self.state, BOTH if known else [FIRST_PLAN])
+        aggregate(self.log, self.state, BOTH if known else [FIRST_PLAN])
 
     def requeue(self) -> dict[str, int]:
         return requeue(self.state, BOTH).rejects
@@ -258,8 +258,8 @@ def attack(tmp_path: Path) -> Attack:
 def test_a_report_counted_meanwhile_is_a_duplicate(attack: Attack) -> None:
     """The device has sent it again once the plan was there."""
     (report,) = attack.device.chain(attack.colour, START + DAY, upto=1)
-    attack.drain(report)
-    attack.drain(report._replace(append=report.append + DAY), known=True)
+    attack.aggregate(report)
+    attack.aggregate(report._replace(append=report.append + DAY), known=True)
     once = counted(attack.state)
     assert attack.requeue() == {}
     assert counted(attack.state) == once
@@ -277,7 +277,7 @@ def test_time_is_that_of_the_first_judgement(attack: Attack) -> None:
     clock = Device(FIRST_PLAN, random.Random(8)).chain(
         FIRST_PLAN.metric("colour"), START + 10 * DAY, upto=1
     )
-    attack.drain(early, *sent, old, *clock)
+    attack.aggregate(early, *sent, old, *clock)
     before = attack.total
     assert attack.requeue() == {"future": 1, "late": 1}
     assert attack.total == before + 1
@@ -288,24 +288,24 @@ def test_a_closed_period_stays_closed(attack: Attack) -> None:
     later = Device(FIRST_PLAN, random.Random(8)).chain(
         FIRST_PLAN.metric("colour"), START + 60 * DAY, upto=1
     )
-    attack.drain(*report, *later)
+    attack.aggregate(*report, *later)
     before, audit = counted(attack.state), audits(attack.state)
     assert attack.requeue() == {"late": 1}
     assert (counted(attack.state), audits(attack.state)) == (before, audit)
     # Nor is what that has put into quarantine taken again.
-    assert requeue(attack.state, BOTH).drains == 0
+    assert requeue(attack.state, BOTH).runs == 0
 
 
 def test_a_revoked_pseudonym_stays_revoked(attack: Attack) -> None:
     """It contradicts itself under a plan that is known, and has sent more under the other."""
     device, colour = attack.device, attack.colour
     (held,) = device.chain(colour, START + DAY, upto=1)
-    attack.drain(held)
+    attack.aggregate(held)
     row = Row(0, device.pseudonym, bytes(16), START, b"\0")
     liar = Device(FIRST_PLAN, random.Random(9))
     liar.pseudonym = device.pseudonym
     of_first = FIRST_PLAN.metric("colour")
-    attack.drain(
+    attack.aggregate(
         liar.send(START + DAY, of_first, row),
         liar.send(START + DAY, of_first, row._replace(payload=b"\1")),
     )
@@ -317,8 +317,8 @@ def test_what_was_held_contradicts_what_was_sent_instead(attack: Attack) -> None
     """A device that randomizes anew while its plan is unknown is found out."""
     device, colour = attack.device, attack.colour
     row = Row(0, device.pseudonym, bytes(16), START, b"\0")
-    attack.drain(device.send(START + DAY, colour, row))
-    attack.drain(device.send(START + 2 * DAY, colour, row._replace(payload=b"\1")), known=True)
+    attack.aggregate(device.send(START + DAY, colour, row))
+    attack.aggregate(device.send(START + 2 * DAY, colour, row._replace(payload=b"\1")), known=True)
     assert attack.total == 1
     assert attack.requeue() == {"revoked": 2}
     assert attack.total == 0
@@ -326,6 +326,6 @@ def test_what_was_held_contradicts_what_was_sent_instead(attack: Attack) -> None
 
 def test_what_is_over_budget_is_so_however_it_comes(attack: Attack) -> None:
     chains = [attack.device.chain(attack.colour, START + DAY) for _ in range(3)]
-    attack.drain(*(one for chain in chains for one in chain))
+    attack.aggregate(*(one for chain in chains for one in chain))
     assert attack.requeue()["revoked"] > 0
     assert attack.total == 0

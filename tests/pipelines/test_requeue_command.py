@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drain_logs import write
-from drain_states import committed, counted
+from committed_states import committed, counted
+from report_logs import write
 from requeued import BOTH, FIRST_PLAN, LATE_PLAN, reports
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from sotto.cli import main
 
 pytestmark = pytest.mark.slow
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two plans, a log, and a state directory into which it is drained without the second."""
+    """Two plans, a log, and a state directory into which it is aggregated without the second."""
     made = tmp_path_factory.mktemp("requeue")
     for name, plan in (("first", FIRST_PLAN), ("late", LATE_PLAN)):
         (made / f"{name}.json").write_bytes(plan.to_json())
     write(made / "log", reports(8, 3))
-    drain(made / "log", made / "state", [FIRST_PLAN])
-    drain(made / "log", made / "known", BOTH)
+    aggregate(made / "log", made / "state", [FIRST_PLAN])
+    aggregate(made / "log", made / "known", BOTH)
     return made
 
 
@@ -66,9 +66,9 @@ def test_what_waits_is_told_and_then_counted(
         (("--state", "state", "--reason", "late"), "rejected as late would be rejected again"),
         (("--state", "state", "--reason", "whim"), "'whim' is none: malformed, "),
         (("--state", "state", "--topic", "reports-e1-p8"), "--topic and --again go with"),
-        (("--state", "state", "--max-reports", "0"), "--max-reports 0"),
-        (("--state", "nowhere"), "holds no drain"),
-        (("--state", "nowhere", "--dry-run"), "holds no drain"),
+        (("--state", "state", "--max-reports", "0"), "--max-reports: '0'"),
+        (("--state", "nowhere"), "holds no run"),
+        (("--state", "nowhere", "--dry-run"), "holds no run"),
         (("--kafka", "localhost:9092"), "--topic is missing"),
         (("--kafka", "localhost:9092", "--topic", "reports"), "must be a full name"),
         (("--kafka", "l:1", "--topic", "a-e1-p1", "--database", "sqlite:///x"), "--database"),
@@ -92,9 +92,9 @@ def test_of_a_streaming_job_plans_are_given(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_many_plans_that_nobody_gave_are_not_all_shown() -> None:
-    from sotto.cli.requeue import told
+    from sotto.cli.requeue import waiting_lines
 
     waiting = {("unknown_plan", f"{number:064x}"): number + 1 for number in range(30)}
-    lines = told(waiting, {}, BOTH)
+    lines = waiting_lines(waiting, {}, BOTH)
     assert lines[0] == "0 reports would be requeued"
     assert (len(lines), lines[-1]) == (23, "and 10 more plans that nobody gave")

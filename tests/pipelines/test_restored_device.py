@@ -9,8 +9,8 @@ import pytest
 
 from clientsdk import EmbeddedLogPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient, small_plan
-from pipelines.aggregation.ledger import period_totals, pseudonym_ledger
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
+from pipelines.storage.ledger import period_totals, pseudonym_ledger
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def test_both_copies_spend_from_one_budget_and_nothing_of_them_counts(tmp_path: 
     # The device cannot tell: file and mark agree. The pseudonym is the same, and so is the budget.
     (pseudonym,) = names
     state = tmp_path / "state"
-    drain(log, state, [small_plan()], clock=lambda: begun.now + 2 * 86_400_000)
+    aggregate(log, state, [small_plan()], clock=lambda: begun.now + 2 * 86_400_000)
     (found,) = pseudonym_ledger(state, pseudonym)
     assert found.revoked == "over_budget"
     assert found.observed == 2 * found.budget

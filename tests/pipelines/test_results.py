@@ -12,18 +12,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
-from pipelines.sinks import results
-from pipelines.sinks.results import (
-    ESTIMATES,
-    META,
-    PERIODS,
-    QUARANTINE,
-    WINDOWS,
-    Projection,
-    Results,
-    of_state,
-)
-from sotto.errors import DrainError
+from pipelines.sinks import tables
+from pipelines.sinks.sql import Projection, Results, of_state
+from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+from sotto.errors import AggregationError
 
 TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
 
@@ -127,7 +119,7 @@ def test_changed_windows_are_replaced_and_others_left(database: Results) -> None
 def test_a_generation_that_is_not_ahead_is_refused(database: Results, generation: int) -> None:
     database.project(FIRST)
     before = content(database)
-    with pytest.raises(DrainError, match="not behind"):
+    with pytest.raises(AggregationError, match="not behind"):
         database.project(replace(FIRST, generation=generation, changed=[([window(0, 9)], [])]))
     assert content(database) == before
 
@@ -135,9 +127,9 @@ def test_a_generation_that_is_not_ahead_is_refused(database: Results, generation
 def test_another_state_directory_is_refused(database: Results) -> None:
     database.project(FIRST)
     before = content(database)
-    with pytest.raises(DrainError, match="another state directory"):
+    with pytest.raises(AggregationError, match="another state directory"):
         database.projected("theirs")
-    with pytest.raises(DrainError, match="not behind"):
+    with pytest.raises(AggregationError, match="not behind"):
         database.project(replace(FIRST, state="theirs", generation=9))
     assert content(database) == before
 
@@ -147,15 +139,15 @@ def test_a_failure_leaves_everything_as_it_was(
 ) -> None:
     database.project(FIRST)
     before = content(database)
-    whole = results.insert_rows
+    whole = tables._insert
 
     def fails(connection: sql.Connection, table: sql.Table, rows: object) -> None:
         if table is QUARANTINE:
             raise sql.exc.OperationalError("INSERT", {}, Exception("disk full"))
         whole(connection, table, rows)
 
-    monkeypatch.setattr(results, "insert_rows", fails)
-    with pytest.raises(DrainError, match=r"generation 4 is committed.*disk full"):
+    monkeypatch.setattr(tables, "_insert", fails)
+    with pytest.raises(AggregationError, match=r"generation 4 is committed.*disk full"):
         database.project(replace(FIRST, generation=4))
     assert content(database) == before
     monkeypatch.undo()
@@ -173,26 +165,26 @@ def test_estimates_are_found_by_metric_and_time(database: Results) -> None:
 
 
 def test_a_database_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DrainError, match="cannot be used"):
+    with pytest.raises(AggregationError, match="cannot be used"):
         Results("no url")
     with (
         Results(f"sqlite:///{tmp_path / 'none' / 'results.db'}") as database,
-        pytest.raises(DrainError, match="unable to open"),
+        pytest.raises(AggregationError, match="unable to open"),
     ):
         database.projected("mine")
-    with pytest.raises(DrainError, match="no results"):
+    with pytest.raises(AggregationError, match="no results"):
         Results(f"sqlite:///{tmp_path / 'results.db'}", create=False)
     (tmp_path / "empty.db").touch()
     with (
         Results(f"sqlite:///{tmp_path / 'empty.db'}", create=False) as database,
-        pytest.raises(DrainError, match="no such table"),
+        pytest.raises(AggregationError, match="no such table"),
     ):
         database.estimates()
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory"])
 def test_results_are_not_kept_in_memory(url: str) -> None:
-    with pytest.raises(DrainError, match="must be a file"):
+    with pytest.raises(AggregationError, match="must be a file"):
         Results(url)
 
 
@@ -205,7 +197,7 @@ def test_a_state_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name / "results.db").exists()
 
 
-def test_who_reads_does_not_keep_a_drain_from_writing(database: Results, tmp_path: Path) -> None:
+def test_who_reads_does_not_keep_a_run_from_writing(database: Results, tmp_path: Path) -> None:
     database.project(FIRST)
     with closing(sqlite3.connect(tmp_path / "results.db", isolation_level=None)) as reader:
         reader.execute("begin")

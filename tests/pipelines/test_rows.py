@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from step_plans import HOUR, PERIOD, registry
 
 from mechanisms.coins import shards_of
-from pipelines.aggregation.rows import Rows, rows_of
+from pipelines.aggregation.decode import rows_of
+from pipelines.aggregation.rows import Rows
 from sotto.errors import FormatError, ParameterError
 from sotto.wire.decode import Batch
 

@@ -11,19 +11,19 @@ from pathlib import Path
 import grpc
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-from drain_logs import faulty, honest, write
-from drain_reference import expected
-from drain_states import committed, counted, projected
+from committed_states import committed, counted, projected
 from fake_kafka import FakeCluster, copied, install
+from report_logs import faulty, honest, write
+from run_reference import expected
 from step_plans import plans, registry
 
 from pipelines.beam.runners import EMBEDDED, Runner
 from pipelines.bounded import job
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.storage import files
 from pipelines.storage.directory import StateDirectory
 from sotto.cli import main
-from sotto.errors import DrainError, ParameterError
+from sotto.errors import AggregationError, ParameterError
 
 PORTABLE = ("--runner=PortableRunner", "--environment_type=LOOPBACK")
 #: A job server of Beam's own, in this process.
@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused(options: str, why: str) -> None:
 
 def test_a_job_server_that_does_not_answer_is_told() -> None:
     options = (*PORTABLE, "--job_endpoint=127.0.0.1:1", "--job_server_timeout=1", "--unknown=1")
-    with pytest.raises(DrainError, match="no job server answers at 127"):
+    with pytest.raises(AggregationError, match="no job server answers at 127"):
         Runner(options)
 
 
@@ -134,8 +134,8 @@ def test_another_runner_makes_the_same_files(log: Path, tmp_path: Path) -> None:
         directory.open()
     shutil.copytree(directory.path, tmp_path / "other")
     said: list[str] = []
-    drain(log, directory.path, plans(), max_reports=100)
-    drain(log, tmp_path / "other", plans(), max_reports=100, runner=Runner(HERE, said.append))
+    aggregate(log, directory.path, plans(), max_reports=100)
+    aggregate(log, tmp_path / "other", plans(), max_reports=100, runner=Runner(HERE, said.append))
     assert committed(directory.path) == committed(tmp_path / "other")
     assert projected(directory.path) == projected(tmp_path / "other")
     assert said[-1].startswith("done after ")
@@ -149,9 +149,9 @@ def test_workers_read_topics_by_themselves(
     install(monkeypatch, cluster)
     copied(log, cluster)
     source = cluster.source()
-    drain(source, tmp_path / "state", plans(), runner=Runner(HERE))
+    aggregate(source, tmp_path / "state", plans(), runner=Runner(HERE))
     assert counted(tmp_path / "state") == expected(log, registry()).counts
-    assert drain(source, tmp_path / "state", plans()).drains == 0
+    assert aggregate(source, tmp_path / "state", plans()).runs == 0
 
 
 def test_what_a_worker_raises_is_the_reason(
@@ -161,9 +161,9 @@ def test_what_a_worker_raises_is_the_reason(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(files, "create", full)
-    wanted = r"^the drain was not committed: \[Errno 28\] No space left on device$"
-    with pytest.raises(DrainError, match=wanted):
-        drain(log, tmp_path / "state", plans(), runner=Runner(HERE))
+    wanted = r"^the run was not committed: \[Errno 28\] No space left on device$"
+    with pytest.raises(AggregationError, match=wanted):
+        aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
 def test_workers_that_do_not_reach_the_files_are_told_of(
@@ -175,23 +175,23 @@ def test_workers_that_do_not_reach_the_files_are_told_of(
     monkeypatch.setattr(files, "create", nowhere)
     monkeypatch.setattr(job, "PATIENCE", 1.0)
     with pytest.raises(
-        DrainError, match=r"the job has left nothing in .*/attempts/.*: all workers"
+        AggregationError, match=r"the job has left nothing in .*/attempts/.*: all workers"
     ):
-        drain(log, tmp_path / "state", plans(), runner=Runner(HERE))
+        aggregate(log, tmp_path / "state", plans(), runner=Runner(HERE))
 
 
 def test_what_a_worker_finds_is_the_reason(log: Path, tmp_path: Path) -> None:
-    """And the drain stays undertaken."""
+    """And the run stays undertaken."""
     state = tmp_path / "state"
     stops = iter([False, True])
-    drain(log, state, plans(), max_reports=60, stop=lambda: next(stops))
+    aggregate(log, state, plans(), max_reports=60, stop=lambda: next(stops))
     kept = {path: path.read_bytes() for path in (state / "logs").iterdir()}
     for path in kept:
         path.write_bytes(b"damaged")
-    with pytest.raises(DrainError, match=r"logs/.* is damaged \(.*\): restore it"):
-        drain(log, state, plans(), runner=Runner(HERE))
+    with pytest.raises(AggregationError, match=r"logs/.* is damaged \(.*\): restore it"):
+        aggregate(log, state, plans(), runner=Runner(HERE))
     assert (state / "intent.json").exists()
     for path, content in kept.items():
         path.write_bytes(content)
-    assert drain(log, state, plans(), runner=Runner(HERE)).drains == 1
+    assert aggregate(log, state, plans(), runner=Runner(HERE)).runs == 1
     assert not (state / "intent.json").exists()

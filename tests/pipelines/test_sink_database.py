@@ -10,12 +10,11 @@ import pytest
 import sqlalchemy as sql
 from sink_documents import ID, TOPIC, Feed, held, rest, values, window
 
-from pipelines.sinks import database as sinkdatabase
-from pipelines.sinks.database import Applied, SinkDatabase
-from pipelines.sinks.documents import parse, rejects_document
-from pipelines.sinks.results import Projection, Results
-from pipelines.sinks.tables import Advance, Keyed
-from sotto.errors import DrainError
+from pipelines.sinks import tables
+from pipelines.sinks.documents import Document, parse, rejects_document
+from pipelines.sinks.sql import Applied, DocumentDatabase, Projection, Results
+from pipelines.sinks.tables import Advance
+from sotto.errors import AggregationError
 
 
 @pytest.fixture
@@ -24,13 +23,13 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def database(url: str) -> Iterator[SinkDatabase]:
-    with SinkDatabase(url) as made:
+def database(url: str) -> Iterator[DocumentDatabase]:
+    with DocumentDatabase(url) as made:
         yield made
 
 
 @pytest.fixture
-def feed(database: SinkDatabase) -> Feed:
+def feed(database: DocumentDatabase) -> Feed:
     return Feed(database)
 
 
@@ -82,7 +81,7 @@ def test_order_and_batches_do_not_matter(tmp_path: Path) -> None:
     for seed in range(4):
         shuffled = random.Random(seed).sample(records, len(records))
         url = f"sqlite:///{tmp_path / str(seed)}"
-        with SinkDatabase(url) as database:
+        with DocumentDatabase(url) as database:
             feed = Feed(database)
             while shuffled:
                 feed.give(*(shuffled.pop() for _ in range(min(len(shuffled), seed + 1))))
@@ -112,7 +111,7 @@ def test_documents_of_another_job_are_left_until_told(feed: Feed, url: str) -> N
 def test_a_topic_that_was_made_again_is_refused_until_told(feed: Feed, url: str) -> None:
     feed.give(window(7))
     again = Feed(feed.database, id="second")
-    with pytest.raises(DrainError, match="deleted and made again"):
+    with pytest.raises(AggregationError, match="deleted and created again"):
         again.give(window(1))
     assert again.give(window(1), replace=True) == Applied(written=1)
     assert values(url)[0, "red"] == 1.0
@@ -121,18 +120,18 @@ def test_a_topic_that_was_made_again_is_refused_until_told(feed: Feed, url: str)
 def test_another_topic_is_refused_until_told(feed: Feed, url: str) -> None:
     feed.give(window(7))
     other = Feed(feed.database, topic="other-estimates", id="other")
-    with pytest.raises(DrainError, match="results of topic reports-estimates"):
+    with pytest.raises(AggregationError, match="results of topic reports-estimates"):
         other.give(window(1))
     assert other.give(window(1, job="other"), replace=True) == Applied(written=1)
     assert [row["state"] for row in held(url)["meta"]] == ["other"]
 
 
-def test_the_database_of_a_drain_is_refused(feed: Feed, url: str) -> None:
+def test_the_database_of_a_run_is_refused(feed: Feed, url: str) -> None:
     with Results(url) as results:
         results.projected("state")
         results.project(Projection("state", 1, 5, [], [], [], lineage="00"))
     for replace in (False, True):
-        with pytest.raises(DrainError, match="holds the results of a drain"):
+        with pytest.raises(AggregationError, match="holds the results of aggregation runs"):
             feed.database.offsets(TOPIC, ID, replace=replace)
 
 
@@ -140,10 +139,8 @@ def test_two_sinks_are_noticed_and_nothing_of_the_second_is_written(feed: Feed, 
     feed.give(window(1))
     key, value = window(2)
     for start in (0, 5):
-        with pytest.raises(DrainError, match="another sink"):
-            feed.database.apply(
-                TOPIC, ID, [Advance(0, start, start + 1)], [Keyed(key, parse(key, value))]
-            )
+        with pytest.raises(AggregationError, match="another sink"):
+            feed.database.apply(TOPIC, ID, [Advance(0, start, start + 1)], [parse(key, value)])
     assert values(url)[0, "red"] == 1.0
 
 
@@ -161,17 +158,17 @@ def test_those_who_read_learn_of_every_change(feed: Feed, url: str) -> None:
 
 
 def test_what_cannot_be_stored_stops_no_pipeline(
-    database: SinkDatabase, url: str, monkeypatch: pytest.MonkeyPatch
+    database: DocumentDatabase, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine would write the same again and again."""
-    written = sinkdatabase.write
+    written = tables.write_documents
 
-    def write(connection: sql.Connection, documents: Sequence[Keyed]) -> None:
+    def write(connection: sql.Connection, documents: Sequence[Document]) -> None:
         if any(b"10" in each.key for each in documents):
             raise sql.exc.DataError("INSERT", {}, Exception("out of range"))
         written(connection, documents)
 
-    monkeypatch.setattr(sinkdatabase, "write", write)
-    documents = [Keyed(key, parse(key, value)) for key, value in (window(1), window(1, start=10))]
+    monkeypatch.setattr(tables, "write_documents", write)
+    documents = [parse(*each) for each in (window(1), window(1, start=10))]
     assert database.add("job", documents) == Applied(written=1, refused=1)
     assert [row["window_start"] for row in held(url)["windows"]] == [0]

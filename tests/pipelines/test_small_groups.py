@@ -12,7 +12,7 @@ import json
 import random
 import sqlite3
 import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drain_logs import START, Device, Sent, write
 from every_type import KINDS, plan_text
 from numpy.typing import NDArray
+from report_logs import START, Device, Sent, write
 from sink_documents import Feed
 from step_plans import DAY, HOUR
 from watched import exposition
@@ -33,23 +33,19 @@ from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
 from mechanisms.vector.coordinates import CoordinatesLadder
 from pipelines.aggregation.counts import Window, WindowKey, unpack_page
-from pipelines.bounded.run import drain
-from pipelines.estimation.rows import rows_of_windows
-from pipelines.estimation.small_groups import reason
-from pipelines.sinks.database import SinkDatabase
+from pipelines.aggregation.result_rows import reason, rows_of_windows
+from pipelines.bounded.run import aggregate
+from pipelines.sinks.committed import documents_of, projection
 from pipelines.sinks.documents import WindowDocument, parse
-from pipelines.sinks.projection import projection
-from pipelines.sinks.publication import documents_of
-from pipelines.sinks.publishing import EstimatesTopic
-from pipelines.sinks.results import ESTIMATES, WINDOWS, Projection, Results, of_state
+from pipelines.sinks.kafka import EstimatesTopic
+from pipelines.sinks.sql import DocumentDatabase, Results, of_state
+from pipelines.sinks.tables import ESTIMATES, WINDOWS
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.files import load
-from pipelines.storage.intent import dump
+from pipelines.storage.files import dump_document, load
 from sotto.cli import main
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import FoundTopic
-from sotto.plan.collection import parse_plan
+from sotto.kafka.topics import FoundTopic, SinkTopic
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.format import Row
@@ -113,13 +109,13 @@ def lone_reports(plan: CompiledPlan, which: int) -> list[Sent]:
 
 
 class Outputs:
-    """A log with reports, drained, and everything that is published of it."""
+    """A log with reports, aggregated, and everything that is published of it."""
 
     def __init__(self, folder: Path, plan: CompiledPlan, sent: list[Sent]) -> None:
         self.folder, self.plan, self.state = folder, plan, folder / "state"
         self.candidates = {plan.fingerprint: {"rappor": CANDIDATES}}
         write(folder / "log", sent)
-        drain(folder / "log", self.state, [plan], candidates=self.candidates)
+        aggregate(folder / "log", self.state, [plan], candidates=self.candidates)
 
     def rows(self) -> list[dict[str, object]]:
         with Results(of_state(self.state)) as results:
@@ -138,14 +134,14 @@ class Outputs:
     def sunk(self) -> Path:
         """Write the documents to a database, as a sink does."""
         file = self.folder / "sunk.db"
-        with SinkDatabase(f"sqlite:///{file}") as written:
+        with DocumentDatabase(f"sqlite:///{file}") as written:
             assert Feed(written).give(*self.documents()).refused == 0
         return file
 
     def exposed(self) -> str:
         """Return what an exporter exposes, without how long things took."""
         lines = exposition(self.state).splitlines()
-        timed = ("sotto_drain_", "sotto_exporter_")
+        timed = ("sotto_run_", "sotto_exporter_")
         return "\n".join(line for line in lines if not line.startswith(timed))
 
 
@@ -293,11 +289,11 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     figures = [struct.pack(">d", row["value"]) for row in job.rows()]
     assert all(each in (job.state / "results.db").read_bytes() for each in figures)
     assert [(row["n"], row["withheld"], row["revision"]) for row in before] == [(20, None, 1)]
-    with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+    with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*published)
     again = liar.send(START + 2 * DAY, colour, first._replace(payload=b"\1"))
     write(tmp_path / "log", [again], lanes=1)
-    drain(tmp_path / "log", job.state, [plan])
+    aggregate(tmp_path / "log", job.state, [plan])
     now = [(row["n"], row["withheld"], row["revision"]) for row in job.windows()]
     assert now == [(19, "19 reports, the plan asks for 20", 2)]
     assert {row[name] for row in job.rows() for name in FROM_PAYLOADS} == {None}
@@ -305,7 +301,7 @@ def test_estimates_go_when_a_revocation_leaves_too_few(tmp_path: Path) -> None:
     assert "sotto_estimate{" not in job.exposed()
     news = job.documents(since=1)
     assert news[0][0] == published[0][0]
-    with SinkDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
+    with DocumentDatabase(f"sqlite:///{tmp_path / 'sunk.db'}") as database:
         Feed(database).give(*news)
     with Results(f"sqlite:///{tmp_path / 'sunk.db'}") as results:
         assert results.estimates() == job.rows()
@@ -320,7 +316,7 @@ def test_results_made_under_another_minimum_are_made_again(tmp_path: Path, asked
     job = Outputs(tmp_path, plan, colours(plan, 19))
     expected = job.rows(), job.windows()
     _estimate_under(job.state / "results.db", asked)
-    drain(tmp_path / "log", job.state, [plan])
+    aggregate(tmp_path / "log", job.state, [plan])
     assert (job.rows(), job.windows()) == expected
 
 
@@ -346,14 +342,12 @@ class KeptTopic(EstimatesTopic):
 
     def send(
         self,
-        changed: Projection,
-        collector: str,
-        before: int | None,
-        health: tuple[bytes, bytes],
-        stamps: list[tuple[str, bytes]],
+        documents: Iterable[tuple[bytes, bytes]],
+        last: tuple[bytes, bytes],
+        headers: list[tuple[str, bytes]],
     ) -> dict[str, int]:
-        for key, value in [*documents_of(changed, collector, before), health]:
-            self.kept.append(SimpleNamespace(key=key, value=value, headers=stamps))
+        for key, value in [*documents, last]:
+            self.kept.append(SimpleNamespace(key=key, value=value, headers=headers))
         return {"0": len(self.kept)}
 
     def told(self) -> dict[bytes, Any]:
@@ -367,26 +361,26 @@ class KeptTopic(EstimatesTopic):
 
 
 class Published:
-    """A log with reports of one window, what drains publish of it, and a sink of that."""
+    """A log with reports of one window, what runs publish of it, and a sink of that."""
 
     def __init__(self, folder: Path, least: int, devices: int = 19) -> None:
         self.folder, self.state, self.topic = folder, folder / "state", KeptTopic()
         self.database, self.sunk = f"sqlite:///{folder / 'sunk.db'}", 0
         write(folder / "log", colours(colour_plan(least), devices))
-        self.drain(least)
+        self.aggregate(least)
 
-    def drain(self, least: int, **options: Any) -> int:
-        """Drain under a plan that asks for so many reports; return the documents published."""
+    def aggregate(self, least: int, **options: Any) -> int:
+        """Aggregate under a plan that asks for so many reports; return the documents published."""
         before = len(self.topic.kept)
         plans = [colour_plan(least)]
-        drain(self.folder / "log", self.state, plans, publish=self.topic, **options)
+        aggregate(self.folder / "log", self.state, plans, publish=self.topic, **options)
         return len(self.topic.kept) - before
 
     def sink(self) -> None:
         """Give the sink what is new in the topic."""
         records = self.topic.kept[self.sunk :]
         self.sunk = len(self.topic.kept)
-        with SinkDatabase(self.database) as database:
+        with DocumentDatabase(self.database) as database:
             Feed(database).give(*((each.key, each.value) for each in records))
 
     def withheld(self) -> set[object]:
@@ -398,7 +392,7 @@ class Published:
         with Results(of_state(self.state)) as results, Results(self.database) as sunk:
             found = results.estimates()
             assert sunk.estimates() == found
-            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.window]
+            assert sunk.table(WINDOWS) == results.table(WINDOWS) == [window.rows()[0]]
             assert window.estimates == tuple(
                 {name: row[name] for name in window.estimates[0]} for row in found
             )
@@ -418,10 +412,10 @@ def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None
     assert (job.withheld(), job.revision()) == ({None}, 1)
     for least in (20, 19, 20):
         before = job.revision()
-        assert job.drain(least) > 0
+        assert job.aggregate(least) > 0
         assert job.revision() == before + 1
         assert job.withheld() == {reason(19, least)}
-        assert job.drain(least) == 0
+        assert job.aggregate(least) == 0
         assert job.revision() == before + 1
     assert StateDirectory(job.state).manifest().generation == 4
 
@@ -432,13 +426,13 @@ def test_results_of_a_release_that_noted_no_minimum_are_published_again(tmp_path
     path = job.state / "MANIFEST.json"
     said = json.loads(path.read_bytes())
     del said["minima"], said["digest"]
-    path.write_bytes(dump(said))
-    assert job.drain(20) > 0
+    path.write_bytes(dump_document(said))
+    assert job.aggregate(20) > 0
     assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
-    assert job.drain(20) == 0
+    assert job.aggregate(20) == 0
 
 
-def test_another_minimum_after_an_interrupted_drain(tmp_path: Path) -> None:
+def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
     """What was undertaken is done first, and its commit has the minimum."""
     job = Published(tmp_path, 1)
     source, plan = random.Random(5), colour_plan(1)
@@ -450,8 +444,8 @@ def test_another_minimum_after_an_interrupted_drain(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        job.drain(1, checkpoint=stop)
-    job.drain(20)
+        job.aggregate(1, checkpoint=stop)
+    job.aggregate(20)
     assert StateDirectory(job.state).manifest().generation == 2
     with Results(of_state(job.state)) as results:
         windows = results.table(WINDOWS)
@@ -459,11 +453,11 @@ def test_another_minimum_after_an_interrupted_drain(tmp_path: Path) -> None:
         assert all(row["withheld"] for row in windows)
     told = [each for each in job.topic.told().values() if isinstance(each, WindowDocument)]
     assert [each.window["withheld"] for each in told] == [row["withheld"] for row in windows]
-    assert job.drain(20) == 0
+    assert job.aggregate(20) == 0
 
 
 @pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
-def test_another_minimum_when_the_drain_is_killed(tmp_path: Path, step: str) -> None:
+def test_another_minimum_when_the_run_is_killed(tmp_path: Path, step: str) -> None:
     """The documents are the same ones, whenever they are published."""
 
     def stop(at: str) -> None:
@@ -473,10 +467,10 @@ def test_another_minimum_when_the_drain_is_killed(tmp_path: Path, step: str) -> 
     job = Published(tmp_path, 1)
     assert job.withheld() == {None}
     with pytest.raises(KeyboardInterrupt):
-        job.drain(20, checkpoint=stop)
-    assert job.drain(20) > 0
+        job.aggregate(20, checkpoint=stop)
+    assert job.aggregate(20) > 0
     assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
-    assert job.drain(20) == 0
+    assert job.aggregate(20) == 0
 
 
 def counted(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:

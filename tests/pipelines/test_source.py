@@ -1,4 +1,4 @@
-"""What a drain takes: all lanes merged by append time, each record once, cut to size."""
+"""What a run takes: all lanes merged by append time, each record once, cut to size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.sources import frozen as source
-from pipelines.sources.base import EmbeddedLog
 from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage import files
 from pipelines.storage.intent import Intent
 from pipelines.storage.manifest import Manifest
-from sotto.errors import DrainError
+from sotto.errors import AggregationError
 from sotto.log.reader import Corrupt, LogReader, Record
 from sotto.log.writer import LogWriter
 from sotto.wire.format import Row, encode_message
@@ -47,7 +47,7 @@ def take_all(log: Path, limit: int, manifest: Manifest = MANIFEST) -> list[Inten
     frozen, intents = FrozenLog(log, manifest), []
     while (intent := frozen.take(limit)) is not None:
         intents.append(intent)
-    # The header of a segment without records is not worth a drain.
+    # The header of a segment without records is not worth a run.
     assert frozen.size in {16 * number for number in range(8)}
     return intents
 
@@ -64,7 +64,7 @@ def after(manifest: Manifest, intent: Intent) -> Manifest:
 
 
 def take_one_by_one(log: Path, limit: int) -> list[Intent]:
-    """Take a log to its end as drains in processes of their own would."""
+    """Take a log to its end as runs in processes of their own would."""
     manifest, intents = MANIFEST, []
     while (intent := FrozenLog(log, manifest).take(limit)) is not None:
         intents.append(intent)
@@ -127,7 +127,7 @@ def test_as_of_takes_nothing_later(tmp_path: Path) -> None:
 def test_as_of_a_time_before_what_is_committed_is_refused(tmp_path: Path) -> None:
     write(tmp_path, [[10, 20]])
     (intent,) = take_all(tmp_path, 100)
-    with pytest.raises(DrainError, match="before 20 ms"):
+    with pytest.raises(AggregationError, match="before 20 ms"):
         FrozenLog(tmp_path, after(MANIFEST, intent), as_of=19)
 
 
@@ -179,7 +179,7 @@ def test_a_shorter_lane_is_refused(tmp_path: Path) -> None:
     (intent,) = take_all(tmp_path, 100)
     (segment,) = (tmp_path / "000").glob("*.seg")
     segment.write_bytes(segment.read_bytes()[:-1])
-    with pytest.raises(DrainError, match="lane '000' ends at"):
+    with pytest.raises(AggregationError, match="partition '000' ends at"):
         FrozenLog(tmp_path, after(MANIFEST, intent))
 
 
@@ -190,7 +190,7 @@ def test_a_missing_lane_is_refused_and_missing_old_segments_are_not(tmp_path: Pa
     first, *_ = sorted((tmp_path / "log" / "000").glob("*.seg"))
     first.unlink()
     assert take_all(tmp_path / "log", 100, manifest) == []
-    with pytest.raises(DrainError, match="another log"):
+    with pytest.raises(AggregationError, match="another log"):
         FrozenLog(tmp_path / "none", manifest)
 
 
@@ -234,7 +234,7 @@ def test_a_lane_that_was_cut_and_written_again_is_refused(tmp_path: Path, times:
     write(tmp_path / "same", [[10, 20, 30]])
     assert take_all(tmp_path / "same", 100, manifest)
     write(tmp_path / "other", [times], body=ROW[:-1] + b"x")
-    with pytest.raises(DrainError, match="lane '000' has another record"):
+    with pytest.raises(AggregationError, match="partition '000' has another record"):
         FrozenLog(tmp_path / "other", manifest)
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.sinks.stamps import NAME, check_stamps, stamp_of
+from pipelines.sinks.committed import STAMP, check_stamps, stamp_of
 from pipelines.storage.manifest import Manifest
 from sotto.errors import BrokerError
 
@@ -29,7 +29,7 @@ def test_what_the_directory_has_committed_is_known() -> None:
 
 @pytest.mark.parametrize("other", [manifest("a", "b", "c", "d"), manifest("a", "x")])
 def test_what_it_has_not_is_told(other: Manifest) -> None:
-    with pytest.raises(BrokerError, match=f"does not know: .* delete {TOPIC}, make it again"):
+    with pytest.raises(BrokerError, match=f"does not know: .* delete {TOPIC}, create it again"):
         check_stamps(published(manifest("a"), other), manifest("a", "b", "c"), TOPIC)
 
 
@@ -39,7 +39,7 @@ def test_generations_of_which_no_digest_is_kept_are_believed() -> None:
 
 def test_others_and_nonsense_say_nothing() -> None:
     others = published(manifest("x", "y", "z", state="theirs"))
-    for headers in ([], [("else", b"ours 9 x")], [(NAME, b"ours 9")], [(NAME, None)]):
+    for headers in ([], [("else", b"ours 9 x")], [(STAMP, b"ours 9")], [(STAMP, None)]):
         others.append(SimpleNamespace(headers=headers))
-    others += [SimpleNamespace(headers=[(NAME, value)]) for value in (b"\xff", b"ours nine x")]
+    others += [SimpleNamespace(headers=[(STAMP, value)]) for value in (b"\xff", b"ours nine x")]
     check_stamps(others, manifest("a"), TOPIC)

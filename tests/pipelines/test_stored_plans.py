@@ -9,7 +9,7 @@ from step_plans import DAY, category, plan
 
 from mechanisms.frozen import replace
 from pipelines.storage.plans import StoredPlans
-from sotto.errors import DrainError, PlanError
+from sotto.errors import AggregationError, PlanError
 
 FIRST = plan(3, 4, category("colour", 3, 0.5, 1))
 SECOND = plan(4, 4, category("colour", 3, 0.5, 1))
@@ -55,11 +55,11 @@ def test_any_changed_byte_is_refused_by_name(tmp_path: Path, ending: str) -> Non
     sound = path.read_bytes()
     for at in range(len(sound)):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
-        with pytest.raises(DrainError, match=path.name):
+        with pytest.raises(AggregationError, match=path.name):
             plans.with_given([], {})
     for content in (b"", b"[]", b"{}", sound[:-1], sound * 2):
         path.write_bytes(content)
-        with pytest.raises(DrainError, match=f"{path.name}.*restore it, or remove it"):
+        with pytest.raises(AggregationError, match=f"{path.name}.*restore it, or remove it"):
             plans.with_given([FIRST], {})
     path.write_bytes(sound)
     assert plans.with_given([], {})[0].plans == (FIRST,)
@@ -70,6 +70,6 @@ def test_a_plan_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
     plans.keep([FIRST, SECOND], {})
     plans.path(FIRST.fingerprint_hex).replace(plans.path(SECOND.fingerprint_hex))
     with pytest.raises(
-        DrainError, match=f"{SECOND.fingerprint_hex}.json holds the plan of another"
+        AggregationError, match=f"{SECOND.fingerprint_hex}.json holds the plan of another"
     ):
         plans.load_all()

@@ -12,14 +12,15 @@ from step_plans import category, plan
 from step_reference import Row
 from step_universe import KEY, NUMBER, REGISTRY, SHARD, audited, cut, random_rows, rows_of
 
+from pipelines.aggregation.audit import totals
 from pipelines.aggregation.rows import Rows
-from pipelines.aggregation.shard import step_blocks
 from pipelines.aggregation.state import State
+from pipelines.aggregation.step import step_blocks
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
+from pipelines.storage.output import StoredFile, StoredState
 from pipelines.storage.states import StoredStates
-from pipelines.storage.written import Held, Piece
 from sotto.errors import FormatError, PlanError
 from sotto.plan.registry import Registry
 
@@ -34,7 +35,7 @@ class Kept:
         with self.directory.lock():
             self.directory.open()
         self.states = StoredStates(self.directory.files, registry, KEY)
-        self.held: Held | None = None
+        self.held: StoredState | None = None
         self.generation = 0
         self.written = 0
 
@@ -43,7 +44,7 @@ class Kept:
         packed = [rows.to_bytes() for rows in blocks]
         taken = self.states.step(NUMBER, SHARD, self.held, packed, self.generation)
         files.create(self.directory.path / taken.target, taken.content)
-        self.held = taken.held
+        self.held = taken.stored
         pieces = (self.held.snapshot, *self.held.logs)
         self.written += sum(p.size for p in pieces if p and p.generation == self.generation)
 
@@ -56,7 +57,7 @@ class Kept:
     @property
     def paths(self) -> list[Path]:
         assert self.held is not None
-        found = self.directory.files.pieces(NUMBER, SHARD, self.held)
+        found = self.directory.files.state(NUMBER, SHARD, self.held)
         return [Path(str(path)) for path in found]
 
 
@@ -80,7 +81,7 @@ def test_whatever_the_cuts_the_state_is_that_of_the_set_of_rows(
         kept.take(rows_of(call))
         assert kept.read().canonical() == at_once(seen).canonical()
         assert kept.held is not None
-        assert kept.held.totals == kept.read().totals() == at_once(seen).totals()
+        assert kept.held.totals == totals(kept.read()) == totals(at_once(seen))
         snapshots.add(kept.held.snapshot)
         logs.update(kept.held.logs)
         assert len(kept.held.logs) <= 8
@@ -121,7 +122,7 @@ def test_a_run_that_takes_much_leaves_no_log(tmp_path: Path) -> None:
     kept.take(rows_of(random_rows(1, size=100, pseudonyms=20, honest=1)))
     kept.take(rows_of(random_rows(2, size=5_000, pseudonyms=2_000, honest=1)))
     assert kept.held is not None
-    assert kept.held.snapshot == Piece(2, kept.paths[0].stat().st_size)
+    assert kept.held.snapshot == StoredFile(2, kept.paths[0].stat().st_size)
     assert kept.held.logs == ()
 
 
@@ -148,17 +149,17 @@ def test_who_was_revoked_stays_so_when_a_later_plan_allows_more(tmp_path: Path) 
     rows = random_rows(5, size=400, pseudonyms=4, honest=1)
     kept = Kept(tmp_path)
     kept.take(rows_of(rows[:300]))
-    before = kept.read().totals()
+    before = totals(kept.read())
     assert before.over_budget > 0
     richer = plan(9, 10 * REGISTRY.budget // 1_000_000, category("other", 3, 0.5))
     later = Registry([*REGISTRY.plans, richer])
     assert later.budget > REGISTRY.budget
-    assert kept.read(later).totals() == before
+    assert totals(kept.read(later)) == before
     kept.states = replace(kept.states, registry=later)
     kept.take(rows_of(rows[300:]))
     assert kept.held is not None
     assert len(kept.held.logs) == 2, "logs of two budgets are not one"
-    after = kept.read().totals()
+    after = totals(kept.read())
     assert after == kept.held.totals
     assert after.over_budget >= before.over_budget
 

@@ -1,4 +1,4 @@
-"""A streaming pipeline comes to what a drain comes to, whatever befalls it."""
+"""A streaming pipeline comes to what a run comes to, whatever befalls it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from step_plans import DAY
 from stream_engine import Engine
-from streaming_logs import EPOCHS, Outcome, drained, records, small_plans, streamed, write
+from streaming_logs import EPOCHS, Outcome, aggregated, records, small_plans, streamed, write
 
 from pipelines.aggregation.state import State
 from pipelines.beam import counting, documents, reading
 from pipelines.beam.counting import Count, LiveStates
 from pipelines.beam.documents import Windows
-from pipelines.beam.partitions import LogPartitions
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream
 from pipelines.sinks.documents import PeriodDocument
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 
 Events = list[tuple[str, int]]
@@ -116,16 +116,16 @@ def outcome_of(engine: Engine) -> Outcome:
 
 
 def differences(epochs: str, events: Events, order: int) -> list[str]:
-    """Return in what a pipeline to which this happens differs from a drain."""
+    """Return in what a pipeline to which this happens differs from a run."""
     folder = folder_of(epochs, 0)
     cache = 1 << 30 if order % 3 else 0
     stream = Stream("job", PlansFolder(str(folder / "plans")), cache=cache)
-    sources = [LogPartitions(str(folder / "log"))]
+    sources = [EmbeddedLog(folder / "log")]
     rows = (5, 1_000)[order % 2]
     with small_pieces(rows), Engine(stream, sources, random.Random(order)) as engine:
         happen(engine, events)
         engine.finish()
-        outcome, wanted = outcome_of(engine), drained(epochs, 0)
+        outcome, wanted = outcome_of(engine), aggregated(epochs, 0)
     return [name for name in wanted._fields if getattr(outcome, name) != getattr(wanted, name)]
 
 
@@ -137,7 +137,7 @@ def test_nothing_happens(order: int) -> None:
 @pytest.mark.parametrize("epochs", list(EPOCHS))
 @settings(max_examples=15, deadline=None, phases=PHASES)
 @given(events=EVENTS, order=st.integers(0, 2**32))
-def test_it_comes_to_what_a_drain_comes_to(epochs: str, events: Events, order: int) -> None:
+def test_it_comes_to_what_a_run_comes_to(epochs: str, events: Events, order: int) -> None:
     assert differences(epochs, events, order) == []
 
 

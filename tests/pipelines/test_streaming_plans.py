@@ -10,13 +10,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from drain_logs import START, Device, Sent
+from report_logs import START, Device, Sent
 from step_plans import DAY, category, plan
 from stream_engine import Engine
 from streaming_logs import shard_said, write
 
 from pipelines.beam.counting import Head
-from pipelines.beam.partitions import LogPartitions
 from pipelines.beam.plans import LOOK_SECONDS, PlansFolder, keep_since
 from pipelines.beam.stream import Stream
 from pipelines.sinks.documents import (
@@ -25,6 +24,7 @@ from pipelines.sinks.documents import (
     RejectsDocument,
     WindowDocument,
 )
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 from sotto.clocks import now_ms
 from sotto.plan.compiled import CompiledPlan
@@ -63,7 +63,7 @@ def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path
     first, later = (plan(version, 4, category("colour", 3, 0.5, 1)) for version in (1, 2))
     write(tmp_path / "log", {"one": sent(later, 5, 1)})
     stream = stream_in(tmp_path, [later])
-    sources = [LogPartitions(str(tmp_path / "log"))]
+    sources = [EmbeddedLog(tmp_path / "log")]
     with Engine(stream, sources, random.Random(1)) as engine:
         engine.discover()
         read_all(engine)
@@ -78,10 +78,10 @@ def test_a_lower_version_that_comes_later_takes_the_place_of_the_higher(tmp_path
         assert told(engine) == [(1, 8, True), (2, 0, False)]
 
 
-class GivenBack(LogPartitions):
+class GivenBack(EmbeddedLog):
     """A log of what an operator gives back, with the times of before."""
 
-    given_back = True
+    requeued = True
 
 
 def rows_given_back(engine: Engine) -> dict[str, int]:
@@ -107,7 +107,7 @@ def test_what_is_given_back_after_a_period_is_late_however_late_watermarks_come(
     write(tmp_path / "log", {"one": before})
     (tmp_path / "back").mkdir()
     stream = stream_in(tmp_path, [under])
-    sources = [LogPartitions(str(tmp_path / "log")), GivenBack(str(tmp_path / "back"))]
+    sources = [EmbeddedLog(tmp_path / "log"), GivenBack(tmp_path / "back")]
     with Engine(stream, sources, random.Random(seed)) as engine:
         engine.finish()
         counted = rows_given_back(engine)
@@ -128,7 +128,7 @@ def test_what_is_given_back_before_a_period_ends_is_counted(tmp_path: Path) -> N
     write(tmp_path / "log", {"one": sent(under, 5, 1)})
     write(tmp_path / "back", {"two": sent(under, 1, 2)})
     stream = stream_in(tmp_path, [under])
-    sources = [LogPartitions(str(tmp_path / "log")), GivenBack(str(tmp_path / "back"))]
+    sources = [EmbeddedLog(tmp_path / "log"), GivenBack(tmp_path / "back")]
     with Engine(stream, sources, random.Random(1)) as engine:
         engine.discover()
         read_all(engine)
@@ -147,7 +147,7 @@ def test_rows_do_not_wait_for_an_audit(tmp_path: Path) -> None:
     under = plan(1, 4, category("colour", 3, 0.5, 1))
     first, second = sent(under, 1, 1), sent(under, 1, 1)
     stream = replace(stream_in(tmp_path, [under]), every=3_600_000)
-    source = [LogPartitions(str(tmp_path / "log"))]
+    source = [EmbeddedLog(tmp_path / "log")]
     with Engine(stream, source, random.Random(1)) as engine:
         for lane, reports in (("one", first[:1]), ("two", first[1:]), ("three", second)):
             write(tmp_path / "log", {lane: reports})
@@ -185,7 +185,7 @@ def test_a_plan_that_comes_when_a_period_is_over_does_not_open_it_again(
     )
     write(tmp_path / "log", {"one": before})
     stream = stream_in(tmp_path, [first])
-    with Engine(stream, [LogPartitions(str(tmp_path / "log"))], random.Random(1)) as engine:
+    with Engine(stream, [EmbeddedLog(tmp_path / "log")], random.Random(1)) as engine:
         engine.finish()
         assert rows_given_back(engine) == {"counted": 5}
         if noted:

@@ -11,17 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drain_logs import START, Device, Sent, write
+from report_logs import START, Device, Sent, write
 from step_plans import DAY, HOUR, category, plan
 from stream_engine import AT_LAST, Engine
-from streaming_logs import Outcome, honest, outcome_of_drain, small_plans, streamed
+from streaming_logs import Outcome, honest, outcome_of_run, small_plans, streamed
 
 from pipelines.beam import counting, plans, reading
-from pipelines.beam.partitions import LogPartitions, _first_times
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream, closing_time
 from pipelines.sinks.documents import Document, HealthDocument, RejectsDocument, WindowDocument
-from pipelines.sources.records import Piece
+from pipelines.sources.kafka import requeued_block
+from pipelines.sources.kafka_reader import Piece
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
 from sotto.log.reader import Block
 from sotto.log.writer import LogWriter
@@ -42,18 +43,18 @@ class GivenBack:
     """A topic of what is given back, with one partition."""
 
     content: Given
-    given_back = True
+    requeued = True
 
     def names(self) -> Sequence[str]:
         return ["requeue"]
 
-    def open(self, name: str) -> GivenBack:
+    def partition(self, name: str) -> GivenBack:
         return self
 
-    def bounds(self) -> tuple[int, int]:
+    def bounds(self, taken: int = 0) -> tuple[int, int]:
         return 0, len(self.content)
 
-    def read(self, start: int, stop: int, clock: int) -> Block | None:
+    def poll(self, start: int, stop: int, clock: int) -> Block | None:
         part = self.content[start : start + 3]
         if not part:
             return None
@@ -70,7 +71,7 @@ class GivenBack:
             data,
             np.cumsum(lengths),
         )
-        return _first_times(piece, clock)
+        return requeued_block(piece, clock)
 
     def close(self) -> None:
         pass
@@ -92,7 +93,7 @@ def running(
     (folder / "plans").mkdir(exist_ok=True)
     StoredPlans(folder / "plans").keep(known, {})
     stream = Stream("job", PlansFolder(str(folder / "plans")), **settings)
-    sources: list[object] = [LogPartitions(str(folder / "log"))]
+    sources: list[object] = [EmbeddedLog(folder / "log")]
     if given is not None:
         sources.append(GivenBack(given))
     with pytest.MonkeyPatch.context() as patch:
@@ -127,9 +128,9 @@ def on_time(folder: Path, sent: Sequence[Sent]) -> dict[tuple[object, ...], int]
 
 
 def timely(folder: Path, sent: Sequence[Sent], complete: int) -> dict[tuple[object, ...], int]:
-    """Return how many of each window's reports a drain finds that had come by then."""
+    """Return how many of each window's reports a run finds that had come by then."""
     log = write(folder / "log", [one for one in sent if one.append < complete])
-    found = outcome_of_drain(log, folder / "state", small_plans())
+    found = outcome_of_run(log, folder / "state", small_plans())
     rows = [{name: literal_eval(value) for name, value in row} for row in found.windows]
     return {(row["version"], row["metric"], row["window_start"]): row["n"] for row in rows}
 
@@ -208,7 +209,7 @@ def test_it_does_not_matter_where_a_report_comes_from(
     until = closing_time(2800, Registry(small_plans()))
     assert sent[-1].append < until
     given = Given(source.sample(sent, len(sent)))
-    wanted = outcome_of_drain(write(tmp_path / "drained", sent), tmp_path / "state", small_plans())
+    wanted = outcome_of_run(write(tmp_path / "aggregated", sent), tmp_path / "state", small_plans())
     with running(
         tmp_path,
         sent,
@@ -256,11 +257,11 @@ def test_a_plan_that_comes_while_it_runs(ceiling: float, order: int, tmp_path: P
         engine.rescale(3)
         engine.read_all()
         engine.settle(2_000)
-        write(tmp_path / "drained", first)
-        outcome_of_drain(tmp_path / "drained", tmp_path / "state", known)
-        for log in ("log", "drained"):
+        write(tmp_path / "aggregated", first)
+        outcome_of_run(tmp_path / "aggregated", tmp_path / "state", known)
+        for log in ("log", "aggregated"):
             write(tmp_path / log, more)
-        wanted = outcome_of_drain(tmp_path / "drained", tmp_path / "state", [*known, new])
+        wanted = outcome_of_run(tmp_path / "aggregated", tmp_path / "state", [*known, new])
         StoredPlans(tmp_path / "plans").keep([new], {})
         with pytest.MonkeyPatch.context() as patch:
             # No worker looks again unless it must, but the one that reads, which only reads.

@@ -1,4 +1,4 @@
-"""Draining partitions: as an embedded log with the same records, and what is refused."""
+"""Aggregating partitions: as an embedded log with the same records, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import shutil
 from pathlib import Path
 
 import pytest
-from drain_logs import START, Device, faulty, honest, write
-from drain_reference import expected
-from drain_states import committed, counted, projected
+from committed_states import committed, counted, projected
 from fake_kafka import FakeCluster, FakeConsumer, FakeRecord, copied, install
 from kafka import TopicPartition
+from report_logs import START, Device, faulty, honest, write
+from run_reference import expected
 from step_plans import DAY, HOUR, plans, registry
 
-from pipelines.bounded.run import DrainResult, drain
-from pipelines.sources import records as partitions
+from pipelines.aggregation import quarantine
+from pipelines.bounded.run import RunResult, aggregate
+from pipelines.sources import kafka_reader
 from pipelines.sources.frozen import FrozenLog
-from pipelines.sources.records import Partition, Reader
-from pipelines.sources.topic import KafkaTopics
-from pipelines.storage import quarantine
+from pipelines.sources.kafka import KafkaTopics
+from pipelines.sources.kafka_reader import PartitionId, Reader
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.files import load
 from pipelines.storage.manifest import Manifest
-from sotto.errors import BrokerError, DrainError, ParameterError
+from sotto.errors import AggregationError, BrokerError, ParameterError
 from sotto.kafka.brokers import Broker
 from sotto.log.writer import LogWriter
 from sotto.wire.reasons import Reason
@@ -53,7 +53,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(state: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, object]]]]:
-    """Return all that a drain leaves but what says where it came from."""
+    """Return all that a run leaves but what says where it came from."""
     files = committed(state)
     manifest = Manifest.from_json(files.pop("MANIFEST.json"))
     tables = projected(state)
@@ -71,11 +71,11 @@ def test_a_topic_gives_what_a_log_with_the_same_records_gives(
     copied(log, cluster)
     for name in ("log", "topic"):
         shutil.copytree(empty, tmp_path / name)
-    one = drain(log, tmp_path / "log", plans(), max_reports=limit)
-    other = drain(cluster.source(), tmp_path / "topic", plans(), max_reports=limit)
+    one = aggregate(log, tmp_path / "log", plans(), max_reports=limit)
+    other = aggregate(cluster.source(), tmp_path / "topic", plans(), max_reports=limit)
     assert contents(tmp_path / "log") == contents(tmp_path / "topic")
-    assert one.drains == other.drains
-    assert (one.drains > 1) == (limit == 60)
+    assert one.runs == other.runs
+    assert (one.runs > 1) == (limit == 60)
     assert (one.tally, one.rejects) == (other.tally, other.rejects)
     assert other.unit == "messages"
     assert other.size == sum(cluster.partition(number).end for number in (0, 1))
@@ -92,13 +92,13 @@ def test_offsets_may_be_missing_anywhere(
     for number in (0, 1):
         cluster.partition(number).end += 3
     cluster.batch = batch
-    drain(cluster.source(), tmp_path, plans(), max_reports=70)
+    aggregate(cluster.source(), tmp_path, plans(), max_reports=70)
     assert counted(tmp_path) == expected(log, registry()).counts
-    assert drain(cluster.source(), tmp_path, plans()).drains == 0
+    assert aggregate(cluster.source(), tmp_path, plans()).runs == 0
 
 
-def taken(cluster: FakeCluster, state: Path, **options: object) -> DrainResult:
-    return drain(cluster.source(), state, plans(), **options)  # type: ignore[arg-type]
+def taken(cluster: FakeCluster, state: Path, **options: object) -> RunResult:
+    return aggregate(cluster.source(), state, plans(), **options)  # type: ignore[arg-type]
 
 
 def report(append: int, seed: int = 1) -> bytes:
@@ -135,7 +135,7 @@ def test_poison_is_quarantined_and_the_rest_counted(cluster: FakeCluster, tmp_pa
 def test_a_record_of_forty_megabytes_is_malformed(cluster: FakeCluster, tmp_path: Path) -> None:
     """As is a batch that unpacks to as much (``tests/kafka/test_bombs.py``)."""
     cluster.partition(0).append(START, bytes(40 << 20))
-    result = drain(cluster.source(), tmp_path / "state", plans())
+    result = aggregate(cluster.source(), tmp_path / "state", plans())
     assert result.rejects == {"malformed": 1}
 
 
@@ -153,7 +153,7 @@ def test_times_that_senders_chose_count_for_nothing(cluster: FakeCluster, tmp_pa
         (Reason.CORRUPT_LOG, report(START, 4), START + DAY + HOUR),
     ]
     assert StateDirectory(tmp_path).manifest().clock == START + DAY + HOUR
-    assert taken(cluster, tmp_path).drains == 0
+    assert taken(cluster, tmp_path).runs == 0
 
 
 def test_times_never_fall_in_a_partition(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_times_never_fall_in_a_partition(cluster: FakeCluster, tmp_path: Path) -
     assert appends == [2 * DAY, 2 * DAY, 3 * DAY]
 
 
-def test_partitions_are_merged_by_time_and_drains_bounded(
+def test_partitions_are_merged_by_time_and_runs_bounded(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     for step in range(40):
@@ -186,7 +186,7 @@ def test_partitions_are_merged_by_time_and_drains_bounded(
 def test_what_was_looked_at_is_read_once_if_there_is_room(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr(partitions, "AHEAD_BYTES", room)
+    monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", room)
     cluster.batch = 4
     for step in range(40):
         cluster.partition(step % 2).append(START + DAY + step, report(START, step))
@@ -201,9 +201,9 @@ def test_what_is_kept_is_measured_also_where_messages_are_empty(
     cluster.batch = 100
     for _ in range(200):
         cluster.partition(0).append(START, b"")
-    monkeypatch.setattr(partitions, "AHEAD_BYTES", 100 * 33 + 8)
-    reader = partitions.Reader(Broker("fake:9092"))
-    where = partitions.Partition(NAME, 0)
+    monkeypatch.setattr(kafka_reader, "AHEAD_BYTES", 100 * 33 + 8)
+    reader = Reader(Broker("fake:9092"))
+    where = PartitionId(NAME, 0)
     for _ in range(2):
         assert len(list(reader.pieces(where, 0, 200, keep=True))) == 2
     assert cluster.fetches == [(0, 0), (0, 100), (0, 100)]
@@ -212,7 +212,7 @@ def test_what_is_kept_is_measured_also_where_messages_are_empty(
 
 
 class StoppedError(Exception):
-    """Ends a drain where a test wants."""
+    """Ends a run where a test wants."""
 
 
 def interrupted(cluster: FakeCluster, state: Path, at: str, **options: object) -> None:
@@ -246,7 +246,7 @@ def test_reading_begins_where_a_topic_begins(cluster: FakeCluster, tmp_path: Pat
     cluster.partition(1).append(START + DAY, report(START, 2))
     cluster.partition(1).append(START + DAY, report(START, 3))
     cluster.partition(1).delete_before(6)
-    with pytest.raises(DrainError, match=r"p2@one/1 begins at offset 6, and 5 is the next"):
+    with pytest.raises(AggregationError, match=r"p2@one/1 begins at offset 6, and 5 is the next"):
         taken(cluster, tmp_path)
 
 
@@ -260,13 +260,13 @@ def test_records_deleted_uncounted_are_refused_and_then_accepted(
     for seed in (2, 3, 4):
         partition.append(START + DAY, report(START, seed))
     partition.delete_before(partition.end - 1)
-    with pytest.raises(DrainError, match=r"deleted uncounted.*--accept-loss"):
+    with pytest.raises(AggregationError, match=r"deleted uncounted.*--accept-loss"):
         taken(cluster, tmp_path)
     assert StateDirectory(tmp_path).manifest().generation == 1
-    result = drain(cluster.source(accept_loss=True), tmp_path, plans())
+    result = aggregate(cluster.source(accept_loss=True), tmp_path, plans())
     assert (result.tally.counted, result.rejects) == (1, {"corrupt_log": 1})
     assert rejected(tmp_path) == [(Reason.CORRUPT_LOG, b"", START + DAY)]
-    assert taken(cluster, tmp_path).drains == 0
+    assert taken(cluster, tmp_path).runs == 0
 
 
 def test_records_deleted_within_what_was_undertaken(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -275,9 +275,9 @@ def test_records_deleted_within_what_was_undertaken(cluster: FakeCluster, tmp_pa
         partition.append(START + DAY, report(START, seed))
     interrupted(cluster, tmp_path, "begun")
     partition.delete_before(2)
-    with pytest.raises(DrainError, match="deleted uncounted"):
+    with pytest.raises(AggregationError, match="deleted uncounted"):
         taken(cluster, tmp_path)
-    result = drain(cluster.source(accept_loss=True), tmp_path, plans())
+    result = aggregate(cluster.source(accept_loss=True), tmp_path, plans())
     assert (result.tally.counted, result.rejects) == (1, {"corrupt_log": 1})
 
 
@@ -290,40 +290,42 @@ def test_another_topic_is_not_taken_for_the_one_that_was(
     taken(cluster, tmp_path)
     before = committed(tmp_path)
     cluster.ids[NAME] = "two"
-    with pytest.raises(DrainError, match="deleted and made again"):
+    with pytest.raises(AggregationError, match="deleted and created again"):
         taken(cluster, tmp_path)
     cluster.ids[NAME] = "one"
     kept = partition.records
     partition.records, partition.end = kept[:1], 1
-    with pytest.raises(DrainError, match="ends at offset 1, but 2 have been counted"):
+    with pytest.raises(AggregationError, match="ends at offset 1, but 2 have been counted"):
         taken(cluster, tmp_path)
     partition.append(START + 2 * DAY, report(START, 2))
-    with pytest.raises(DrainError, match="another record at offset 1"):
+    with pytest.raises(AggregationError, match="another record at offset 1"):
         taken(cluster, tmp_path)
     partition.records = kept[:1]
-    assert taken(cluster, tmp_path).drains == 0
+    assert taken(cluster, tmp_path).runs == 0
     partition.records = kept
-    assert taken(cluster, tmp_path).drains == 0
+    assert taken(cluster, tmp_path).runs == 0
     assert committed(tmp_path) == before
 
 
-def test_a_new_epoch_follows_a_drained_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_new_epoch_follows_an_aggregated_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     old, new, other = "reports-e1-p1", "reports-e2-p2", "fleet-e1-p1"
     cluster = FakeCluster(old, new, other)
     install(monkeypatch, cluster)
     cluster.partition(0, old).append(START + DAY, report(START, 1))
-    drain(cluster.source(old), tmp_path, plans())
+    aggregate(cluster.source(old), tmp_path, plans())
     cluster.partition(0, old).append(START + DAY, report(START, 2))
     cluster.partition(1, new).append(START + DAY, report(START, 3))
-    with pytest.raises(DrainError, match="has 1 messages that have not been counted"):
-        drain(cluster.source(new), tmp_path, plans())
-    assert drain(cluster.source(old, new), tmp_path, plans()).tally.counted == 2
+    with pytest.raises(AggregationError, match="has 1 messages that have not been counted"):
+        aggregate(cluster.source(new), tmp_path, plans())
+    assert aggregate(cluster.source(old, new), tmp_path, plans()).tally.counted == 2
     cluster.partition(0, new).append(START + DAY, report(START, 4))
-    assert drain(cluster.source(new), tmp_path, plans()).tally.counted == 1
+    assert aggregate(cluster.source(new), tmp_path, plans()).tally.counted == 1
     del cluster.topics[old]
-    assert drain(cluster.source(new), tmp_path, plans()).drains == 0
-    with pytest.raises(DrainError, match="fleet-e1-p1 is another one"):
-        drain(cluster.source(other), tmp_path, plans())
+    assert aggregate(cluster.source(new), tmp_path, plans()).runs == 0
+    with pytest.raises(AggregationError, match="fleet-e1-p1 is another one"):
+        aggregate(cluster.source(other), tmp_path, plans())
     with pytest.raises(ParameterError, match="one name"):
         cluster.source(new, other)
     with pytest.raises(ParameterError, match="one name"):
@@ -337,24 +339,26 @@ def test_an_older_epochs_partition_of_which_nothing_was_taken_is_looked_at(
     cluster = FakeCluster(old, new)
     install(monkeypatch, cluster)
     cluster.partition(0, old).append(START + DAY, report(START, 1))
-    drain(cluster.source(old), tmp_path, plans())
+    aggregate(cluster.source(old), tmp_path, plans())
     cluster.partition(1, old).append(START + DAY, report(START, 2))
-    with pytest.raises(DrainError, match=r"e1-p2@one/1 has 1 messages that have not been counted"):
-        drain(cluster.source(new), tmp_path, plans())
-    assert drain(cluster.source(old, new), tmp_path, plans()).tally.counted == 1
-    assert drain(cluster.source(new), tmp_path, plans()).drains == 0
+    with pytest.raises(
+        AggregationError, match=r"e1-p2@one/1 has 1 messages that have not been counted"
+    ):
+        aggregate(cluster.source(new), tmp_path, plans())
+    assert aggregate(cluster.source(old, new), tmp_path, plans()).tally.counted == 1
+    assert aggregate(cluster.source(new), tmp_path, plans()).runs == 0
 
 
 def test_a_state_directory_is_of_a_log_or_of_a_topic(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.partition(0).append(START + DAY, report(START, 1))
     with LogWriter(tmp_path / "log", "a", fsync="never") as writer:
         writer.append(report(START, 1), START + DAY)
-    drain(tmp_path / "log", tmp_path / "one", plans())
+    aggregate(tmp_path / "log", tmp_path / "one", plans())
     taken(cluster, tmp_path / "two")
-    with pytest.raises(DrainError, match="of an embedded log"):
+    with pytest.raises(AggregationError, match="of an embedded log"):
         taken(cluster, tmp_path / "one")
-    with pytest.raises(DrainError, match="another log"):
-        drain(tmp_path / "log", tmp_path / "two", plans())
+    with pytest.raises(AggregationError, match="another log"):
+        aggregate(tmp_path / "log", tmp_path / "two", plans())
 
 
 def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_tried_again(
@@ -369,9 +373,9 @@ def test_a_partition_that_the_broker_does_not_know_yet_is_an_error_that_can_be_t
             raise KeyError(wanted[0])
         return found(consumer, wanted, timeout_ms) if len(asked) < 4 else {}
 
-    monkeypatch.setattr(partitions, "PATIENCE", 1)
+    monkeypatch.setattr(kafka_reader, "PATIENCE", 1)
     monkeypatch.setattr(FakeConsumer, "end_offsets", stumbling)
-    reader, partition = partitions.Reader(Broker("fake:9092")), partitions.Partition(NAME, 0)
+    reader, partition = Reader(Broker("fake:9092")), PartitionId(NAME, 0)
     assert reader.bounds([partition]) == {partition: (0, 0)}
     with pytest.raises(BrokerError, match=r"reports-e1-p2 partition 0: .*try again"):
         reader.bounds([partition])
@@ -412,7 +416,7 @@ def test_an_older_epoch_with_fewer_partitions_comes_first(
     install(monkeypatch, made)
     source = made.source()
     source.open(registry())
-    names = [lane.name for lane in source.lanes({})]
+    names = [partition.name for partition in source.partitions({})]
     source.close()
     assert names == ["reports-e9-p1@one/0", "reports-e10-p2@one/0", "reports-e10-p2@one/1"]
 
@@ -422,7 +426,7 @@ def test_as_of_and_the_future(cluster: FakeCluster, tmp_path: Path) -> None:
         cluster.partition(0).append(START + days * DAY, report(START, days))
     assert taken(cluster, tmp_path, as_of=START + 2 * DAY).tally.counted == 2
     result = taken(cluster, tmp_path, clock=lambda: START + 2 * DAY)
-    assert (result.drains, result.ahead) == (0, (f"{NAME}@one/0",))
+    assert (result.runs, result.ahead) == (0, (f"{NAME}@one/0",))
     assert taken(cluster, tmp_path).tally.counted == 1
 
 
@@ -448,7 +452,7 @@ def test_a_poll_waits_where_records_are_left(
     for number in range(2 * cluster.batch):
         cluster.partition(0).append(START + number, b"any")
     reader, at = Reader(Broker("fake:9092")), 0
-    while (piece := reader.poll(Partition(NAME, 0), at)) is not None:
+    while (piece := reader.poll(PartitionId(NAME, 0), at)) is not None:
         at = piece.end
     assert at == 2 * cluster.batch
     assert waits == [200, 200, 20]

@@ -13,8 +13,8 @@ import zstandard
 from kafka.record.util import encode_varint
 from test_batches import batch, read, sealed
 
-from pipelines.sources import unpacking
-from pipelines.sources.unpacking import MOST_BYTES, MOST_HEADERS, MOST_HEADERS_EACH, MOST_RECORDS
+from sotto.kafka import client_internals
+from sotto.kafka.client_internals import MOST_BYTES, MOST_HEADERS, MOST_HEADERS_EACH, MOST_RECORDS
 
 _ATTRIBUTES_AT, _LENGTH_AT, _RECORDS_AT, _COUNT_AT = 22, 8, 61, 57
 
@@ -88,7 +88,7 @@ def test_what_becomes_too_large_is_damage_and_what_follows_is_read(pack: Packs) 
 def test_the_limit_itself_is_read(pack: Packs, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = batch(0, b"one" * 1_000)
     for limit, found in ((len(raw) - _RECORDS_AT, True), (len(raw) - _RECORDS_AT - 1, False)):
-        monkeypatch.setattr(unpacking, "MOST_BYTES", limit)
+        monkeypatch.setattr(client_internals, "MOST_BYTES", limit)
         assert (values(packed(raw, pack, 0)) == [b"one" * 1_000]) is found
 
 
@@ -149,7 +149,7 @@ def test_of_one_request_only_so_much_is_read_at_once(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest is asked for again, from where it was left."""
-    monkeypatch.setattr(unpacking, limit, {"MOST_BYTES": 2_500, "MOST_RECORDS": 3}[limit])
+    monkeypatch.setattr(client_internals, limit, {"MOST_BYTES": 2_500, "MOST_RECORDS": 3}[limit])
     log = [packed(batch(at, bytes([at]) * 1_000), zstd, at) for at in range(8)]
     taken, at = [], 0
     while at < 8:

@@ -1,4 +1,4 @@
-"""A job that is watched: a small log, drained, and what its exporter says."""
+"""A job that is watched: a small log, aggregated, and what its exporter says."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from drain_logs import START, Device, Sent, faulty, honest, write
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from report_logs import START, Device, Sent, faulty, honest, write
 from step_plans import plans
 
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.exporter import lag
 from pipelines.exporter.database import Database
-from pipelines.exporter.documents import Documents, WatchedDocuments
 from pipelines.exporter.health import Health, Readers
-from pipelines.sinks.database import SinkDatabase
+from pipelines.exporter.lag import Documents, WatchedDocuments
+from pipelines.sinks.committed import documents_of, health_of, projection
 from pipelines.sinks.documents import parse
-from pipelines.sinks.projection import projection
-from pipelines.sinks.publication import documents_of, health_of
-from pipelines.sinks.results import of_state
-from pipelines.sinks.tables import Advance, Keyed
+from pipelines.sinks.sql import DocumentDatabase, of_state
+from pipelines.sinks.tables import Advance
 from pipelines.storage.directory import StateDirectory
 from sotto.kafka.brokers import Broker
-from sotto.kafka.sinktopics import SinkTopic
-from sotto.kafka.topics import ReportTopic
+from sotto.kafka.topics import ReportTopic, SinkTopic
 from sotto.log.writer import LogWriter, now_ms
 from sotto.plan.registry import Registry
 
@@ -47,18 +44,18 @@ class Watched(NamedTuple):
 
 
 @cache
-def _drained() -> tempfile.TemporaryDirectory[str]:
-    """Drain once a process; the folder goes with it."""
+def _aggregated() -> tempfile.TemporaryDirectory[str]:
+    """Aggregate once a process; the folder goes with it."""
     folder = tempfile.TemporaryDirectory(prefix="sotto-watched-")
     atexit.register(folder.cleanup)
     log = write(Path(folder.name) / "log", honest(20, 4, 1) + faulty(2))
-    drain(log, Path(folder.name) / "state", plans(), candidates=CANDIDATES)
+    aggregate(log, Path(folder.name) / "state", plans(), candidates=CANDIDATES)
     return folder
 
 
 def watched(folder: Path) -> Watched:
-    """Return a job that has drained a log with everything in it, in a folder of its own."""
-    shutil.copytree(_drained().name, folder, dirs_exist_ok=True)
+    """Return a job that has aggregated a log with everything in it, in a folder of its own."""
+    shutil.copytree(_aggregated().name, folder, dirs_exist_ok=True)
     return Watched(folder / "log", folder / "state")
 
 
@@ -102,9 +99,9 @@ def sunk(state: Path, database: str) -> int:
     manifest = directory.manifest()
     made = [*documents_of(projection(directory, manifest, registry, CANDIDATES, 0), "x", None)]
     made.append(health_of(manifest, "x"))
-    with SinkDatabase(database) as written:
+    with DocumentDatabase(database) as written:
         assert written.offsets(str(ESTIMATES_TOPIC), "one") == {}
-        documents = [Keyed(key, parse(key, value)) for key, value in made]
+        documents = [parse(*each) for each in made]
         part = Advance(0, 0, len(made))
         written.apply(str(ESTIMATES_TOPIC), "one", [part], documents)
     return len(made)

@@ -13,7 +13,8 @@ from step_plans import plans
 from watched import FakeDocuments, FakeStream, exposition, samples, sunk, value, watched
 
 from pipelines.exporter.database import Database
-from pipelines.exporter.sources import MissingError, Status, read
+from pipelines.exporter.readings import Status, read
+from pipelines.sources.base import MissingError
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 

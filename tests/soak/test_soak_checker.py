@@ -18,7 +18,7 @@ from benchmarks.soak.checker import Verdict, judge, spread, windows_of
 from benchmarks.soak.fleet import COLOUR, METRICS, RUNGS, SYMBOLS, Fleet, plan_of
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
-from pipelines.bounded.run import drain
+from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
 from sotto.log.writer import LogWriter
 from sotto.plan.registry import Registry
@@ -53,15 +53,15 @@ def bits(messages: dict[tuple[int, int], bytes]) -> np.ndarray:
     return found
 
 
-def drained(folder: Path, fleet: Fleet, messages: list[bytes]) -> StateDirectory:
-    """Drain messages in random order, a tenth of them twice."""
+def aggregated(folder: Path, fleet: Fleet, messages: list[bytes]) -> StateDirectory:
+    """Aggregate messages in random order, a tenth of them twice."""
     source = random.Random(1)
     arrived = messages + source.sample(messages, len(messages) // 10)
     source.shuffle(arrived)
     with LogWriter(folder / "log", "lane", fsync="never") as writer:
         for message in arrived:
             writer.append(message, APPEND)
-    drain(folder / "log", folder / "state", [fleet.plan], trust=1 << 50)
+    aggregate(folder / "log", folder / "state", [fleet.plan], trust=1 << 50)
     return StateDirectory(folder / "state")
 
 
@@ -72,7 +72,7 @@ def verdict_of(state: StateDirectory, fleet: Fleet, told: np.ndarray) -> Verdict
 
 def test_all_buckets_count_once_whatever_the_order(tmp_path, fleet):
     messages = all_messages(fleet)
-    state = drained(tmp_path, fleet, list(messages.values()))
+    state = aggregated(tmp_path, fleet, list(messages.values()))
     verdict = verdict_of(state, fleet, bits(messages))
     buckets = METRICS * (DEVICES - 1)
     assert verdict == Verdict(buckets, buckets, buckets, METRICS, 0, 0, 0, 0, 0)
@@ -88,7 +88,7 @@ def test_what_was_acknowledged_and_is_not_there_is_found(tmp_path, fleet):
     """A value of which no rung arrived, and one of which the newest did not."""
     messages = all_messages(fleet)
     there = {key: value for key, value in messages.items() if key[0] != 11 and key != (12, 2)}
-    state = drained(tmp_path, fleet, list(there.values()))
+    state = aggregated(tmp_path, fleet, list(there.values()))
     verdict = verdict_of(state, fleet, bits(messages))
     assert (verdict.lost, verdict.older, verdict.more) == (METRICS, METRICS, 0)
     assert not verdict.holds
@@ -105,7 +105,7 @@ def test_what_counts_twice_is_found(tmp_path, fleet):
     metric = fleet.metrics[0].index
     shard = shard_of(pseudonym, fleet.plan.shards)
     planted = [encode_message(fleet.plan.fingerprint, shard, [(metric, [row])]) for row in rows]
-    state = drained(tmp_path, fleet, [*messages.values(), *planted])
+    state = aggregated(tmp_path, fleet, [*messages.values(), *planted])
     verdict = verdict_of(state, fleet, bits(messages))
     assert (verdict.more, verdict.stray, verdict.lost) == (1, 1, 0)
     assert not verdict.holds
@@ -140,7 +140,7 @@ def test_buckets_are_told_apart(fleet):
             shard, message = fleet.message(device, rung)
             taken = decode_message(message)
             assert taken.shard == shard
-            for run in taken.runs:
+            for run in taken.groups:
                 (row,) = run.rows
                 seen.add((run.metric, row.event, row.level, row.payload))
     assert len(seen) == 6 * RUNGS * METRICS
@@ -158,7 +158,7 @@ def test_real_devices_are_audited(tmp_path, fleet):
         client.flush()
         sent += [message for _, message in client.publisher.messages]
         client.close()
-    state = audits.of_state(drained(tmp_path, fleet, sent), Registry([fleet.plan]))
+    state = audits.of_state(aggregated(tmp_path, fleet, sent), Registry([fleet.plan]))
     assert audits.compare(state, {}, paths).wrong == 0
     name, spent = next(iter(state.items()))
     off = {**state, name: spent._replace(accepted=spent.accepted + 1)}

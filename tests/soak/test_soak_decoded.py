@@ -8,7 +8,7 @@ import pytest
 from benchmarks.soak.decoded import UnexplainedError, windows_of
 from benchmarks.soak.fleet import RUNGS, SYMBOLS, Fleet, plan_of
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.estimation.rows import rows_of_windows
+from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.sinks.documents import WindowDocument, parse, window_document
 from sotto.plan.registry import Registry
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.soak.drained import Drained
+from benchmarks.soak.aggregated import Aggregated
 from benchmarks.soak.faults import Outcome, run, table
 from benchmarks.soak.injections import CHOICES, KINDS, SHARES
 from benchmarks.soak.schedule import Injection, schedule
@@ -14,7 +14,7 @@ from deploy.errors import MissingToolError, UnavailableError
 from deploy.kafka.broker import SOURCE
 
 PLANNED = (
-    Injection("drain killed at a step", "committed"),
+    Injection("run killed at a step", "committed"),
     Injection("network", "deaf", delay=0.1, seconds=0.3),
     Injection("sender killed", "fleet", delay=0.1),
 )
@@ -33,7 +33,7 @@ def _archives():
 @pytest.mark.usefixtures("_archives")
 def test_nothing_is_lost_and_nothing_counts_twice(tmp_path, capsys):
     with World(tmp_path, seed=20_261_121, rate=60) as world:
-        outcome = run(Drained(world), PLANNED, len(PLANNED), 600)
+        outcome = run(Aggregated(world), PLANNED, len(PLANNED), 600)
     assert outcome.holds, table(outcome, tuple(KINDS), 0) + capsys.readouterr().out
     assert sum(outcome.faults.values()) >= 2
     assert outcome.verdict is not None

@@ -50,8 +50,8 @@ def test_the_load_sends_every_rung_once_and_some_late(monkeypatch):
     for partition, bytes_ in list(made._producer.__iter__()):
         message = decode_message(bytes_)
         assert topic.partition(message.shard) == partition
-        assert len(message.runs) == METRICS
-        for run in message.runs:
+        assert len(message.groups) == METRICS
+        for run in message.groups:
             (row,) = run.rows
             assert shard_of(row.pseudonym, plan.shards) == message.shard
             key = (run.metric, row.pseudonym, row.chain, row.event)

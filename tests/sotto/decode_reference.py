@@ -30,7 +30,7 @@ def reference_decode(messages, appends, registry):
             continue
         parsed = decode_message(message)
         plan = registry.by_fingerprint[parsed.fingerprint]
-        for run in parsed.runs:
+        for run in parsed.groups:
             by_reason: dict[int, list[Row]] = defaultdict(list)
             reason = _run_reason(run, plan)
             for row in run.rows:
@@ -74,9 +74,9 @@ def _whole_reason(message, registry):
     except FormatError:
         return Reason.MALFORMED, 0
     if parsed.fingerprint not in registry.by_fingerprint:
-        return Reason.UNKNOWN_PLAN, sum(len(run.rows) for run in parsed.runs)
+        return Reason.UNKNOWN_PLAN, sum(len(run.rows) for run in parsed.groups)
     plan = registry.by_fingerprint[parsed.fingerprint]
-    rows = [row for run in parsed.runs for row in run.rows]
+    rows = [row for run in parsed.groups for row in run.rows]
     if plan.signed != (message[2] == 2) or (plan.signed and not _is_signed(message, rows, plan)):
         return Reason.UNAUTHENTICATED, len(rows)
     return None

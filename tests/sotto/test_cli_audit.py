@@ -11,7 +11,7 @@ from agreed_plans import PLAN_YAML
 from mechanisms.audit import claims
 from mechanisms.audit.bounds import Attack, Guesses
 from sotto.cli import main
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 
 CONSTANT = """\
   model:
@@ -45,7 +45,7 @@ def test_a_plan_says_what_everything_costs(capsys, plan_file):
         "plan departures, version 3, of collector fleet.example",
         f"fingerprint {compiled.fingerprint.hex()}",
     ]
-    assert "metric mechanism rung claimed certified verdict" in lines
+    assert "metric mechanism level claimed certified verdict" in lines
     assert "carrier grr 1 0.500000 0.500000 holds" in lines
     assert "model grr 1 0.500000 0.500000 holds" in lines
     assert "3, never sent 2.500000 2.500000 holds" in lines
@@ -79,7 +79,7 @@ def test_a_plan_in_json(capsys, plan_file):
     assert lifetime == {"permanent": 2.5, "a_period": 9.5, "ceiling": 640.0, "periods": 67}
     assert (document["attack"], document["status"]) == (None, 0)
     model = document["metrics"][-1]
-    assert [rung["sent"] for rung in model["rungs"]] == [True, True, False]
+    assert [level["sent"] for level in model["levels"]] == [True, True, False]
     assert (model["value"], model["permanent"], model["problems"]) == (1.0, 2.5, [])
 
 
@@ -107,15 +107,15 @@ def test_a_plan_attacked(capsys, plan_file):
     assert document["attack"] == {"trials": 5000, "confidence": 0.95}
     assert document["status"] == 0
     for metric in document["metrics"]:
-        attacks = [rung for rung in metric["rungs"] if "attacked" in rung]
+        attacks = [level for level in metric["levels"] if "attacked" in level]
         assert len(attacks) == 1
-        # What is never sent is not attacked: the last rung that is, is.
+        # What is never sent is not attacked: the last level that is, is.
         assert attacks[0]["certified"] == metric["value"]
         # 10,000 of the worst pair, and fewer of other inputs.
         assert 10_000 < attacks[0]["chains"] < 20_000
     status, lines, _ = run(capsys, plan_file, "--attack", "--trials", 2000)
     assert status == 0
-    assert "metric mechanism rung claimed certified attacked verdict" in lines
+    assert "metric mechanism level claimed certified attacked verdict" in lines
 
 
 def test_a_plan_of_nothing_but_constants(capsys, tmp_path):
@@ -147,7 +147,7 @@ def test_some_of_the_library(capsys):
     document = json.loads(capsys.readouterr().out)
     lines = [(line["mechanism"], line["claimed"]) for line in document["mechanisms"]]
     assert lines == [("grr", 0.5), ("grr", 3.0), ("threshold", 0.5), ("threshold", 3.0)]
-    assert document["published"] == document["beside"] == []
+    assert document["published"] == document["others"] == []
     assert all(0.6 * line["claimed"] < line["attacked"] for line in document["mechanisms"])
 
 

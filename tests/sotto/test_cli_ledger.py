@@ -117,7 +117,7 @@ def test_mistakes_end_with_status_2_and_one_line(arguments, capsys, tmp_path, mo
 
 
 def test_a_pseudonym(monkeypatch, capsys):
-    ledger = pytest.importorskip("pipelines.aggregation.ledger")
+    ledger = pytest.importorskip("pipelines.storage.ledger")
     line = ledger.ChainLine(
         chain="ab" * 16,
         plan="trial",

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sotto.errors import PlanError, UnknownMetricError, ValueTypeError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
@@ -54,7 +54,7 @@ def test_an_absurd_amount_is_a_plan_error(path):
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = 10**400
-    refused(document, "absurdly large")
+    refused(document, "is too large")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("minimum_reports",), True, "'minimum_reports' must be int"),
         (("minimum_reports",), 20, "canonical form"),
         (("metrics",), [], "at least one metric"),
-        (("metrics", 0, "name"), "place", "metric 'place' is there twice"),
+        (("metrics", 0, "name"), "place", "metric 'place' is given twice"),
         (("metrics", 0, "type"), "ordinall", "type 'ordinall' must be one of"),
         (("metrics", 0, "mechanism", "name"), "magic", "mechanism 'magic' must be one of grr"),
         (("metrics", 0, "mechanism", "name"), "rappor", "mechanism 'rappor' must be one of grr"),
@@ -117,10 +117,10 @@ def test_bytes_that_are_no_canonical_plan_are_refused(data):
         (("metrics", 0, "repeat", "kind"), "sometimes", "kind 'sometimes' must be"),
         (("metrics", 0, "repeat", "limit"), 2, "first is once a period, not 2 times"),
         (("metrics", 0, "repeat", "kind"), "reservoir", "after 0ms must be at least the period"),
-        (("metrics", 0, "ladder", 0, "epsilon"), 0, "rung 1: epsilon 0.0 must be above 0"),
-        (("metrics", 0, "ladder", 1, "epsilon"), 500_000, "rung 2: epsilon 0.5 must be greater"),
-        (("metrics", 0, "ladder", 2, "after"), 0, "rung 3: after 0ms must be at least rung 2's"),
-        (("metrics", 0, "ladder"), LADDER * 3, "1 to 8 rungs, not 9"),
+        (("metrics", 0, "ladder", 0, "epsilon"), 0, "level 1: epsilon 0.0 must be above 0"),
+        (("metrics", 0, "ladder", 1, "epsilon"), 500_000, "level 2: epsilon 0.5 must be greater"),
+        (("metrics", 0, "ladder", 2, "after"), 0, "level 3: after 0ms must be at least level 2's"),
+        (("metrics", 0, "ladder"), LADDER * 3, "1 to 8 levels, not 9"),
         (("metrics", 1, "domain"), ["a"], "a string has no domain"),
         (("metrics", 1, "outside"), "other", "a string has no outside"),
         (("metrics", 2, "mechanism", "missing"), False, "missing must be True"),
@@ -160,7 +160,7 @@ def test_a_damaged_compiled_plan_is_refused_or_another_plan(data):
 
 @pytest.mark.parametrize("name", ["sort", "certified"])
 def test_a_mechanism_that_costs_more_than_it_says_is_refused(monkeypatch, name):
-    from sotto.plan import checks
+    from sotto.plan.compiled import check
 
     class Liar:
         payload_width, count_length = 1, 3
@@ -170,8 +170,8 @@ def test_a_mechanism_that_costs_more_than_it_says_is_refused(monkeypatch, name):
 
     plan = compiled()
     monkeypatch.setitem(plan.metrics[0].__dict__, "mechanism", Liar())
-    with pytest.raises(PlanError, match=r"metric 'colour', rung \d: certified epsilon"):
-        checks.check(plan)
+    with pytest.raises(PlanError, match=r"metric 'colour', level \d: certified epsilon"):
+        check(plan)
 
 
 class TestEncode:
@@ -251,7 +251,7 @@ class TestEncode:
             ):
                 continue
             with pytest.raises(
-                ValueTypeError, match=f"metric '{metric.name}': .* wanted, not"
+                ValueTypeError, match=f"metric '{metric.name}' expects .*; got"
             ) as caught:
                 metric.encode(value)
             assert "secret" not in str(caught.value)

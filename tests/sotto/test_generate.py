@@ -13,9 +13,9 @@ import pytest
 from clientsdk import Outcome
 from clientsdk.testing import SeededClient, small_plan
 from sotto.cli import main
-from sotto.cli.generating import identifier, module_text
 from sotto.errors import PlanError, ValueTypeError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
+from sotto.plan.generate import identifier, module_text
 
 ROOT = Path(__file__).parents[2]
 

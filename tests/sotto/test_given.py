@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clientsdk.testing import small_plan
-from sotto.cli import given
+from sotto.cli import options
 from sotto.kafka.brokers import Broker
 
 ELSE = {
@@ -38,9 +38,9 @@ def test_brokers_are_named_or_described_in_a_file(command: str, tmp_path: Path) 
     file = tmp_path / "client.json"
     file.write_text('{"servers": "filed:9092"}')
     named = parsed(command, *plans(command), "--kafka", "named:9092")
-    assert given.broker_of(named) == Broker("named:9092")
+    assert options.broker_of(named) == Broker("named:9092")
     filed = parsed(command, *plans(command), "--broker", str(file))
-    assert given.broker_of(filed) == Broker("filed:9092")
+    assert options.broker_of(filed) == Broker("filed:9092")
     with pytest.raises(SystemExit):
         parsed(command, *plans(command), "--kafka", "named:9092", "--broker", str(file))
 
@@ -59,6 +59,6 @@ def test_plans_are_given_one_by_one(command: str) -> None:
 
 def test_a_compiled_plan_has_no_candidates(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_bytes(small_plan().to_json())
-    found, candidates = given.plans_of([tmp_path / "plan.json"])
+    found, candidates = options.plans_of([tmp_path / "plan.json"])
     assert found == [small_plan()]
     assert candidates == {small_plan().fingerprint: {}}

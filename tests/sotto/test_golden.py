@@ -7,7 +7,7 @@ import numpy as np
 
 from mechanisms.coins import shard_of
 from sotto.log.writer import LogReader, LogWriter, Record
-from sotto.plan.collection import load_plan, parse_plan
+from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
@@ -57,7 +57,7 @@ def test_a_message_has_the_same_bytes():
     message = encode_message(plan.fingerprint, shard, golden_rows())
     assert message == golden("message.bin")
     decoded = decode_message(message)
-    assert [(metric, list(rows)) for metric, rows in decoded.runs] == golden_rows()
+    assert [(metric, list(rows)) for metric, rows in decoded.groups] == golden_rows()
 
 
 def test_the_message_is_acceptable_under_its_plan():
@@ -81,7 +81,7 @@ def test_a_signed_message_has_the_same_bytes():
     assert message == golden("signed.bin")
     decoded = decode_message(message)
     assert (decoded.fingerprint, decoded.shard) == (bytes(range(32)), shard)
-    assert [(metric, list(rows)) for metric, rows in decoded.runs] == runs
+    assert [(metric, list(rows)) for metric, rows in decoded.groups] == runs
     assert message[-TRAILER:-64] == signer.public_key
     assert is_valid(signer.public_key, message[-64:], message[:-64])
 

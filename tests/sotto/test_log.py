@@ -20,11 +20,11 @@ from sotto.log import frames
 from sotto.log import reader as logreader
 from sotto.log.frames import HEADER, MAX_BODY, frame
 from sotto.log.reader import segments
-from sotto.log.writer import Corrupt, LogReader, LogWriter, Record, lanes
+from sotto.log.writer import Corrupt, LogReader, LogWriter, Record, partitions
 
 
-def write(directory, bodies, lane="a", **options):
-    with LogWriter(directory, lane, **options) as log:
+def write(directory, bodies, partition="a", **options):
+    with LogWriter(directory, partition, **options) as log:
         return [log.append(body, append_time=at) for at, body in enumerate(bodies)]
 
 
@@ -117,7 +117,7 @@ def test_writing_goes_on_where_it_ended(tmp_path):
 
 
 @pytest.mark.parametrize("left", range(16 + 9))
-def test_a_torn_record_is_cut_off_when_the_lane_is_opened(tmp_path, left):
+def test_a_torn_record_is_cut_off_when_the_partition_is_opened(tmp_path, left):
     positions = write(tmp_path, [b"first", b"secondone"])
     (path,) = segment_files(tmp_path)
     os.truncate(path, positions[1] + left)
@@ -216,7 +216,7 @@ def test_every_byte_of_a_damaged_range_is_in_a_record_or_yielded_as_corrupt():
 
 
 @pytest.mark.slow
-def test_a_damaged_lane_can_be_written_and_loses_nothing_by_it():
+def test_a_damaged_partition_can_be_written_and_loses_nothing_by_it():
     for directory, _, _ in damaged_logs():
         before = bodies_of(read(directory))
         files = {path: path.read_bytes() for path in segment_files(directory)}
@@ -333,14 +333,14 @@ def test_a_reader_sees_whole_records_while_one_is_being_written(tmp_path):
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_lane_without_records_that_is_removed_while_it_is_read_is_empty(
+def test_a_partition_without_records_that_is_removed_while_it_is_read_is_empty(
     tmp_path, monkeypatch, known
 ):
     writer, reader = LogWriter(tmp_path, "a", locked=False), LogReader(tmp_path / "a")
     end = reader.end() if known else None
 
-    def listed(lane):
-        found = segments(lane)
+    def listed(partition):
+        found = segments(partition)
         writer.retire()
         return found
 
@@ -349,7 +349,7 @@ def test_a_lane_without_records_that_is_removed_while_it_is_read_is_empty(
         assert reader.end() == 0
     assert list(reader.records(0, end)) == []
     assert len(reader.index(0, end).corrupt) == 0
-    assert lanes(tmp_path) == ()
+    assert partitions(tmp_path) == ()
 
 
 def test_a_segment_that_is_removed_while_it_is_read_is_missing(tmp_path, monkeypatch):
@@ -357,8 +357,8 @@ def test_a_segment_that_is_removed_while_it_is_read_is_missing(tmp_path, monkeyp
     reader, paths = LogReader(tmp_path / "a"), segment_files(tmp_path)
     end = reader.end()
 
-    def listed(lane):
-        found = segments(lane)
+    def listed(partition):
+        found = segments(partition)
         paths[1].unlink()
         return found
 
@@ -381,7 +381,7 @@ def test_what_follows_a_damaged_record_is_seen_once_it_is_whole(tmp_path):
     assert [type(item) for item in reader.records(end)] == [Corrupt, Record]
 
 
-def test_one_writer_a_lane(tmp_path):
+def test_one_writer_a_partition(tmp_path):
     with LogWriter(tmp_path, "a") as log:
         with pytest.raises(PublishError, match="held by another writer"):
             LogWriter(tmp_path, "a")
@@ -394,11 +394,11 @@ def test_one_writer_a_lane(tmp_path):
         assert (
             subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == 7
         )
-        write(tmp_path, [b"other lane"], lane="b")
+        write(tmp_path, [b"other partition"], partition="b")
         log.append(b"still mine", 0)
     write(tmp_path, [b"mine now"])
-    assert [path.name for path in lanes(tmp_path)] == ["a", "b"]
-    assert lanes(tmp_path / "none") == ()
+    assert [path.name for path in partitions(tmp_path)] == ["a", "b"]
+    assert partitions(tmp_path / "none") == ()
 
 
 def test_a_child_process_does_not_write(tmp_path):
@@ -443,7 +443,7 @@ def test_a_full_disk_leaves_whole_records(tmp_path, monkeypatch, written):
 
 
 @pytest.mark.parametrize("written", [0, 1, 15])
-def test_a_disk_that_fills_up_at_a_new_segment_leaves_the_lane_valid(
+def test_a_disk_that_fills_up_at_a_new_segment_leaves_the_partition_valid(
     tmp_path, monkeypatch, written
 ):
     with LogWriter(tmp_path, "a", segment_bytes=40) as log:
@@ -581,10 +581,10 @@ def test_what_cannot_be_a_record_is_refused(tmp_path):
     assert [len(body) for body in bodies_of(read(tmp_path))] == [MAX_BODY]
 
 
-@pytest.mark.parametrize("lane", ["", ".", "..", "a/b", "-a", "a" * 65, "ä", "a\n"])
-def test_bad_names_of_lanes_are_refused(tmp_path, lane):
-    with pytest.raises(ParameterError, match="lane"):
-        LogWriter(tmp_path, lane)
+@pytest.mark.parametrize("partition", ["", ".", "..", "a/b", "-a", "a" * 65, "ä", "a\n"])
+def test_bad_names_of_partitions_are_refused(tmp_path, partition):
+    with pytest.raises(ParameterError, match="partition"):
+        LogWriter(tmp_path, partition)
 
 
 def test_bad_options_are_refused(tmp_path):
@@ -604,14 +604,14 @@ def test_a_directory_that_cannot_be_used_is_an_error_of_publishing(tmp_path):
 @given(st.binary(max_size=300), st.binary(max_size=100), st.integers(0, 400))
 def test_any_bytes_are_a_log_that_can_be_read(data, more, cut):
     with tempfile.TemporaryDirectory() as directory:
-        lane = Path(directory) / "a"
-        lane.mkdir()
+        partition = Path(directory) / "a"
+        partition.mkdir()
         content = HEADER + data
-        (lane / f"{0:020d}.seg").write_bytes(content)
-        (lane / f"{len(content):020d}.seg").write_bytes(more)
+        (partition / f"{0:020d}.seg").write_bytes(content)
+        (partition / f"{len(content):020d}.seg").write_bytes(more)
         read(directory, 0, min(cut, len(content) + len(more)))
         read(directory, min(cut, 200))
-        LogReader(lane).index()
+        LogReader(partition).index()
         write(directory, [b"new"])
         assert bodies_of(read(directory))[-1] == b"new"
 
@@ -625,9 +625,9 @@ def test_scans_stop_where_nothing_can_follow():
     assert frames.scan(data + bytes(16), 0, len(data) + 16).lost
 
 
-def test_a_lane_whose_writer_died_before_its_first_segment_is_empty(tmp_path):
-    (tmp_path / "lane").mkdir()
-    reader = LogReader(tmp_path / "lane")
+def test_a_partition_whose_writer_died_before_its_first_segment_is_empty(tmp_path):
+    (tmp_path / "partition").mkdir()
+    reader = LogReader(tmp_path / "partition")
     assert list(reader.records(0, 0)) == []
     assert len(reader.index(0, 0).position) == 0
     assert reader.end(0) == 0

@@ -10,9 +10,9 @@ from agreed_plans import DAY, canonical
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.estimation.items import estimate
+from pipelines.aggregation.estimates import estimate
 from sotto.errors import PlanError, ValueTypeError
-from sotto.plan.collection import parse_plan
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
 PLAN = """\
@@ -102,7 +102,7 @@ class TestOrdinal:
     def test_wrong_types(self):
         latency = metric("type: ordinal, range: [0, 1000], points: 21")
         for each, value in ((metric(self.GRADES), 3), (latency, "secret"), (latency, True)):
-            with pytest.raises(ValueTypeError, match=r"metric 'm': .* wanted, not") as caught:
+            with pytest.raises(ValueTypeError, match=r"metric 'm' expects .*; got") as caught:
                 each.encode(value)
             assert "secret" not in str(caught.value)
 
@@ -140,7 +140,7 @@ class TestSurvey:
         cards = metric(f"{self.SURVEY}, mechanism: {{christofides: {{cards: [2, 1, 6]}}}}")
         assert cards.spec == {"name": "christofides", "cards": (2, 1, 6)}
         assert cards.mechanism.certified(1) == 1_098_613
-        # Cards that are not written reach the last rung.
+        # Cards that are not written reach the last level.
         assert metric(f"{self.SURVEY}, mechanism: christofides").cost in range(1_999_000, 2_000_001)
 
     @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ class TestSurvey:
             ("{simmons: {unrelated: 100}}", "unrelated must be a percentage in [1, 99]"),
             ("{simmons: {related: 1}}", "mechanism simmons has the parameters unrelated"),
             ("{christofides: {cards: 3}}", "cards 3 must be a list of 1 to"),
-            ("{christofides: {cards: [1, 1, 20]}}", "more than the last rung"),
+            ("{christofides: {cards: [1, 1, 20]}}", "more than the last"),
             ("{christofides: {cards: [1, 1]}}", "cards must not have their mean in the middle"),
             ("{warner: {}, simmons: {}}", "must be 'warner'"),
         ],
@@ -207,7 +207,7 @@ class TestVector:
     )
     def test_wrong_types(self, value):
         vector = metric(self.VECTOR)
-        with pytest.raises(ValueTypeError, match="a sequence of 3 numbers wanted") as caught:
+        with pytest.raises(ValueTypeError, match="expects a sequence of 3 numbers") as caught:
             vector.encode(value)
         assert "secret" not in str(caught.value)
 
@@ -242,8 +242,8 @@ class TestConstant:
     @pytest.mark.parametrize(
         ("fields", "ladder", "said"),
         [
-            (CONSTANT, "window: 28d, ladder: [{epsilon: 1}]", "has at least two rungs"),
-            (CONSTANT, LADDER, "rung 2: after 7d must be rung 1's 0ms"),
+            (CONSTANT, "window: 28d, ladder: [{epsilon: 1}]", "has at least two levels"),
+            (CONSTANT, LADDER, "level 2: after 7d must be level 1's 0ms"),
             (CONSTANT.replace("true", "false"), THREE, "repeat.constant False must be true"),
             (CONSTANT.replace("true}", "true, every: 2}"), THREE, "must be {once: first}"),
             ("type: string, repeat: {constant: true}", THREE, "rappor cannot be constant"),
@@ -312,7 +312,7 @@ def test_a_plan_with_anything_in_it_is_loaded_or_refused_in_words(data):
         (4, {"outside": "other"}, "must be 'clip' for a vector"),
         (5, {"repeat": {"kind": "every", "limit": 2}}, "a top item is one a period"),
         (5, {"clip": 3}, "canonical form"),
-        (6, {"repeat": {"kind": "constant", "limit": 1}}, "must be rung 1's"),
+        (6, {"repeat": {"kind": "constant", "limit": 1}}, "must be level 1's"),
         (7, {"missing": True}, "domain_size 3 must be the number of symbols, 4"),
     ],
 )

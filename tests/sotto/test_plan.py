@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from sotto.design.noise import noise_of
 from sotto.errors import ParameterError, PlanError
-from sotto.plan.chooser import choose_category, choose_number
-from sotto.plan.collection import load_plan, parse_plan
+from sotto.plan.choice import Asked, choose_category, choose_number, spec_of
+from sotto.plan.compile import load_plan, parse_plan
 from sotto.plan.compiled import CompiledPlan
-from sotto.plan.defaults import Asked, spec_of
 from sotto.plan.durations import duration_text, parse_duration
-from sotto.plan.types import MECHANISMS
+from sotto.plan.metric import MECHANISMS
 
 
 def test_a_plan_becomes_what_it_says():
@@ -169,7 +168,7 @@ def test_candidates_lie_beside_the_plan_and_not_in_it(tmp_path):
     assert plan.candidates == {"dest": ("JFK", "LGA", "ÅÅ")}
     assert plan.compile() == parse_plan(PLAN_YAML).compile()
     for content, said in (
-        (b"JFK\nJFK\n", "twice"),
+        (b"JFK\nJFK\n", "repeated"),
         (b"# none\n", "no candidates"),
         (b"\xff", "UTF-8"),
     ):
@@ -222,7 +221,7 @@ class TestChooser:
         # Where more than that is at stake, the larger payload.
         larger = choose_category(category(16, 2_000_000))
         assert larger.spec["name"] == "subset"
-        assert larger.why.startswith("least variance at the last rung (n times")
+        assert larger.why.startswith("least variance at the last level (n times")
 
     @pytest.mark.slow
     def test_what_has_more_counts_than_fit_is_not_chosen(self):

@@ -9,13 +9,12 @@ import pytest
 
 from clientsdk.testing import small_plan
 from mechanisms.frozen import replace
-from pipelines.sources.base import EmbeddedLog
+from pipelines.sources.log import EmbeddedLog
 from pipelines.storage.plans import StoredPlans
-from sotto.cli.planfolder import PlanFolder
+from sotto.cli.plan_folder import PlanFolder
 from sotto.errors import BrokerError, ParameterError
-from sotto.plan.compiled import CompiledPlan
+from sotto.plan.compiled import CompiledPlan, canonical
 from sotto.plan.registry import Registry
-from sotto.plan.serialization import canonical, document_of
 
 FIRST = small_plan()
 SECOND = replace(FIRST, version=FIRST.version + 1)
@@ -23,7 +22,7 @@ SECOND = replace(FIRST, version=FIRST.version + 1)
 
 def with_grace(plan: CompiledPlan, grace: int) -> CompiledPlan:
     """Return a plan as one that takes reports for longer, or less long."""
-    return CompiledPlan.from_json(canonical({**document_of(plan), "grace": grace}))
+    return CompiledPlan.from_json(canonical({**plan.document(), "grace": grace}))
 
 
 CONTRADICTORY = with_grace(FIRST, FIRST.grace // 2)
@@ -86,8 +85,8 @@ def test_files_are_found_when_they_are_put_there(
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"{", "not JSON"),
-        (b"\xff\xfe", "not JSON"),
+        (b"{", "is not a compiled plan"),
+        (b"\xff\xfe", "is not a compiled plan"),
         (CONTRADICTORY, "has two fingerprints"),
         (replace(SECOND, collector="another.example"), "collector 'another.example' must be"),
         (LONGER, "retention is too short"),

@@ -12,23 +12,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from sotto.cli import main
-from sotto.cli.cells import WRONG_TYPE, milliseconds
-from sotto.cli.fleet import Schedule
-from sotto.cli.lanes import SortedLanes
-from sotto.cli.recordings import (
+from sotto.cli.replay.devices import Schedule, SortedLog
+from sotto.cli.replay.playback import AUDIT_HEAD, Replay, write_audit
+from sotto.cli.replay.table import (
     BAD_TIME,
     NO_DEVICE,
     NO_TIME,
     RAGGED,
+    WRONG_TYPE,
     Columns,
     Recordings,
     read_recordings,
 )
-from sotto.cli.replaying import AUDIT_HEAD, Replay, deal, subset, write_audit
 from sotto.errors import FormatError, ParameterError
-from sotto.log.writer import LogReader, lanes
-from sotto.plan.collection import parse_plan
+from sotto.log.writer import LogReader, partitions
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.durations import parse_time
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
 from sotto.wire.format import decode_message
@@ -68,7 +68,7 @@ metrics:
 """
 HEAD = "who,when,colour,size,good\n"
 #: A Thursday, when periods of seven days begin.
-START = milliseconds("2013-01-03")
+START = parse_time("2013-01-03")
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def read(path: Path, plan: CompiledPlan, text: str, columns: Columns) -> Recordi
 
 def messages(log: Path) -> list[tuple[int, bytes]]:
     found = []
-    for lane in lanes(log):
+    for lane in partitions(log):
         reader = LogReader(lane)
         found += [(record.append, record.body) for record in reader.records(0, reader.end())]
     return sorted(found)
@@ -220,20 +220,21 @@ class TestReading:
         ],
     )
     def test_times(self, text: object, time: int) -> None:
-        assert milliseconds(text) == time
+        assert parse_time(text) == time
 
     @pytest.mark.parametrize("text", ["", "5.0", "noon", "2013-13-01", 5.0, True, None])
     def test_no_times(self, text: object) -> None:
-        assert milliseconds(text) is WRONG_TYPE
+        with pytest.raises(ParameterError, match="a time must be such as"):
+            parse_time(text)
 
 
 class TestLanes:
     def test_a_full_buffer_becomes_a_sorted_lane(self, tmp_path: Path) -> None:
         times = [(7 * i) % 101 for i in range(100)]
-        with SortedLanes(tmp_path, "x", buffer_bytes=30 * 170) as log:
+        with SortedLog(tmp_path, "x", buffer_bytes=30 * 170) as log:
             for number, time in enumerate(times):
                 log.add(time, b"%06d" % number)
-        written = lanes(tmp_path)
+        written = partitions(tmp_path)
         assert [lane.name for lane in written] == [f"x-{i:04d}" for i in range(len(written))]
         assert len(written) > 3
         for lane in written:
@@ -244,9 +245,9 @@ class TestLanes:
         assert (log.messages, log.written) == (100, 600)
 
     def test_nothing_makes_no_lane(self, tmp_path: Path) -> None:
-        with SortedLanes(tmp_path, "x"):
+        with SortedLog(tmp_path, "x"):
             pass
-        assert lanes(tmp_path) == ()
+        assert partitions(tmp_path) == ()
 
 
 class TestSharing:
@@ -257,9 +258,9 @@ class TestSharing:
             f"{device},{row},red,1,1\n" for device in range(9) for row in range(1 + device**2)
         )
         found = read(tmp_path / "t.csv", plan, text, columns)
-        shares = deal(found, 3)
+        shares = found.deal(3)
         assert sorted(np.concatenate(shares).tolist()) == list(range(9))
-        rows = [len(subset(found, share)) for share in shares]
+        rows = [len(found.subset(share)) for share in shares]
         assert sum(rows) == len(found)
         assert max(rows) < 2 * min(rows)
 
@@ -267,13 +268,13 @@ class TestSharing:
         self, tmp_path: Path, plan: CompiledPlan, columns: Columns
     ) -> None:
         found = read(tmp_path / "t.csv", plan, table(2, 1), columns)
-        assert [share.tolist() for share in deal(found, 5)] == [[0], [1]]
+        assert [share.tolist() for share in found.deal(5)] == [[0], [1]]
 
     def test_subset_keeps_each_devices_rows(
         self, tmp_path: Path, plan: CompiledPlan, columns: Columns
     ) -> None:
         found = read(tmp_path / "t.csv", plan, table(4, 3), columns)
-        part = subset(found, np.array([1, 3]))
+        part = found.subset(np.array([1, 3]))
         assert part.row.tolist() == [3, 4, 5, 9, 10, 11]
         assert part.starts.tolist() == [0, 3, 6]
         assert part.values["size"].tolist() == [0.0, 1.0, 2.0] * 2
@@ -296,8 +297,8 @@ class TestPlaying:
         rungs: defaultdict[bytes, set[int]] = defaultdict(set)
         for append, body in messages(tmp_path / "log"):
             message = decode_message(body)
-            assert len({row.pseudonym for run in message.runs for row in run.rows}) == 1
-            for run in message.runs:
+            assert len({row.pseudonym for run in message.groups for row in run.rows}) == 1
+            for run in message.groups:
                 delays = plan.metrics[run.metric].delays
                 for row in run.rows:
                     rungs[row.chain].add(row.level)
@@ -319,7 +320,7 @@ class TestPlaying:
         names = {
             row.pseudonym.hex()
             for _, body in messages(tmp_path / "log")
-            for run in decode_message(body).runs
+            for run in decode_message(body).groups
             for row in run.rows
         }
         assert names == {line.pseudonym for line in played.audit}
@@ -344,7 +345,7 @@ class TestPlaying:
         names = {
             row.pseudonym.hex()
             for _, body in sent
-            for run in decode_message(body).runs
+            for run in decode_message(body).groups
             for row in run.rows
         }
         assert names == {line.pseudonym for line in played.audit}
@@ -378,7 +379,7 @@ class TestPlaying:
         sent = {
             (run.metric, row.chain): row.event
             for _, body in messages(tmp_path / "log")
-            for run in decode_message(body).runs
+            for run in decode_message(body).groups
             for row in run.rows
         }
         for metric in plan.metrics:
@@ -450,8 +451,11 @@ class TestPlaying:
         replay = Replay(tmp_path / "log", processes=2, witness=True, buffer_bytes=4000)
         played = replay.run(plan, found, finished.append)
         assert sum(finished) == 5
-        assert {lane.name[:9] for lane in lanes(tmp_path / "log")} == {"replay-00", "replay-01"}
-        assert len(lanes(tmp_path / "log")) > 2
+        assert {p.name[:9] for p in partitions(tmp_path / "log")} == {
+            "replay-00",
+            "replay-01",
+        }
+        assert len(partitions(tmp_path / "log")) > 2
         assert {line.device for line in played.audit} == set(range(5))
         assert {kept.row for kept in played.kept if kept.metric == "colour"} >= {0, 20, 40, 60, 80}
         assert played.unsent == 0
@@ -542,12 +546,12 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("extra", "says"),
         [
-            (["--map", "colour"], "must read METRIC=COLUMN"),
+            (["--map", "colour"], "must be METRIC=COLUMN"),
             (["--map", "hue=colour"], "no metric 'hue'; it has colour, size, good"),
-            (["--processes", "0"], "--processes must be at least 1"),
+            (["--processes", "0"], "--processes: '0' must be a whole number, at least 1"),
             (["--send-every", "often"], "duration"),
             (["--send-every", "0ms"], "--send-every"),
-            (["--until", "later"], "--until 'later' must be a time"),
+            (["--until", "later"], "--until: 'later' must be a time"),
             (["--plan", "no-such-plan.yaml"], "no-such-plan.yaml"),
             (["--input", "no-such.csv"], "no such file"),
         ],

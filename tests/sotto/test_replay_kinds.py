@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from sotto.cli.cells import milliseconds
-from sotto.cli.fleet import Played, Schedule
-from sotto.cli.recordings import Columns, Recordings, read_recordings
-from sotto.cli.replaying import Replay
-from sotto.log.writer import LogReader, lanes
-from sotto.plan.collection import parse_plan
+from sotto.cli.replay.devices import Played, Schedule
+from sotto.cli.replay.playback import Replay
+from sotto.cli.replay.table import Columns, Recordings, read_recordings
+from sotto.log.writer import LogReader, partitions
+from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
+from sotto.plan.durations import parse_time
 from sotto.wire.format import Row, decode_message
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 #: A Thursday, when periods of seven days begin.
-START = milliseconds("2013-01-03")
+START = parse_time("2013-01-03")
 
 PLAN = """
 collector: test.example
@@ -75,10 +75,10 @@ def recordings(plan: CompiledPlan, tmp_path_factory: pytest.TempPathFactory) -> 
 def rows(log: Path) -> list[tuple[int, int, Row]]:
     """All reports of a log, with the time at which each arrived and its metric."""
     found = []
-    for lane in lanes(log):
+    for lane in partitions(log):
         reader = LogReader(lane)
         for record in reader.records(0, reader.end()):
-            for run in decode_message(record.body).runs:
+            for run in decode_message(record.body).groups:
                 found += [(record.append, run.metric, row) for row in run.rows]
     return found
 

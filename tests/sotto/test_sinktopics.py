@@ -7,15 +7,20 @@ import re
 import pytest
 
 from sotto.errors import ParameterError
-from sotto.kafka.sinktopics import KINDS, MAX_DOCUMENT, SinkTopic, Stay, faults, settings_for
-from sotto.kafka.topics import FoundTopic
+from sotto.kafka.topics import (
+    KINDS,
+    MAX_DOCUMENT,
+    FoundTopic,
+    SinkTopic,
+    Stay,
+)
 
 DAY = 86_400_000
 STAY = Stay(horizon=20 * DAY, retention=30 * DAY)
 
 
 def found(topic, **changes):
-    settings = settings_for(topic, STAY)
+    settings = topic.settings(STAY)
     for name, value in changes.items():
         settings[name.replace("_", ".")] = value
     return FoundTopic(1, 1, settings)
@@ -24,7 +29,7 @@ def found(topic, **changes):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_topic_as_it_is_made_can_be_used(kind):
     topic = SinkTopic("reports", kind)
-    assert faults(topic, found(topic), STAY) == []
+    assert topic.faults(found(topic), STAY) == []
     assert SinkTopic.parse(str(topic)) == topic
 
 
@@ -63,10 +68,10 @@ def test_another_kind_is_refused():
 )
 def test_each_fault_is_told_with_what_to_do(kind, changes, said):
     topic = SinkTopic("reports", kind)
-    (fault,) = faults(topic, found(topic, **changes), STAY)
+    (fault,) = topic.faults(found(topic, **changes), STAY)
     assert re.search(said, fault)
 
 
 def test_records_that_are_given_back_may_stay_for_ever():
     topic = SinkTopic("reports", "requeue")
-    assert faults(topic, found(topic, retention_ms="-1"), STAY) == []
+    assert topic.faults(found(topic, retention_ms="-1"), STAY) == []

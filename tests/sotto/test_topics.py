@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sotto.errors import ParameterError
-from sotto.kafka.topics import FoundTopic, ReportTopic, faults, settings_for
+from sotto.kafka.topics import FoundTopic, ReportTopic
 from sotto.wire.format import MAX_MESSAGE
 
 DAY = 86_400_000
@@ -18,7 +18,7 @@ NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,50}", fullmatch=True)
 
 
 def found(partitions=8, replicas=1, **changes):
-    settings = settings_for(20 * DAY)
+    settings = TOPIC.settings(20 * DAY)
     for name, value in changes.items():
         settings[name.replace("_", ".")] = value
     return FoundTopic(partitions, replicas, settings)
@@ -50,9 +50,9 @@ def test_a_shard_has_one_partition(shard):
 
 
 def test_a_topic_as_it_is_made_can_be_used():
-    assert faults(TOPIC, found(), 20 * DAY) == []
-    assert faults(TOPIC, found(retention_ms="-1"), 10**15) == []
-    assert faults(TOPIC, found(compression_type="gzip"), DAY) == []
+    assert TOPIC.faults(found(), 20 * DAY) == []
+    assert TOPIC.faults(found(retention_ms="-1"), 10**15) == []
+    assert TOPIC.faults(found(compression_type="gzip"), DAY) == []
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_a_topic_as_it_is_made_can_be_used():
     ],
 )
 def test_each_fault_is_told_with_what_to_do(topic, said):
-    (fault,) = faults(TOPIC, topic, 20 * DAY)
+    (fault,) = TOPIC.faults(topic, 20 * DAY)
     assert re.search(said, fault)
 
 
-def test_a_topic_with_more_partitions_can_be_drained():
-    assert faults(TOPIC, found(partitions=9), DAY, draining=True) == []
-    assert len(faults(TOPIC, found(partitions=7), DAY, draining=True)) == 1
+def test_a_topic_with_more_partitions_can_be_aggregated():
+    assert TOPIC.faults(found(partitions=9), DAY, reading=True) == []
+    assert len(TOPIC.faults(found(partitions=7), DAY, reading=True)) == 1
 
 
 def test_all_faults_are_told_at_once():
-    assert len(faults(TOPIC, FoundTopic(1, 1, {}), DAY)) == 8
+    assert len(TOPIC.faults(FoundTopic(1, 1, {}), DAY)) == 8

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sotto.errors import FormatError
 from sotto.wire.format import (
     MAX_MESSAGE,
+    Group,
     Message,
     Row,
-    Run,
     decode_message,
     encode_message,
     pseudonym_of,
@@ -34,7 +34,7 @@ def messages(draw):
             st.binary(min_size=width, max_size=width),
         )
         rows = draw(st.lists(row, min_size=1, max_size=4))
-        found.append(Run(draw(st.integers(0, 65535)), tuple(rows)))
+        found.append(Group(draw(st.integers(0, 65535)), tuple(rows)))
     fingerprint = draw(st.binary(min_size=32, max_size=32))
     return Message(fingerprint, draw(st.integers(0, 65535)), tuple(found))
 
@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_refused(fingerprint, shard, runs):
 def test_a_message_may_be_as_long_as_allowed_and_no_longer():
     rows = [ROW] * ((MAX_MESSAGE - 48) // 42)
     message = encode_message(bytes(32), 0, [(0, rows)])
-    assert len(decode_message(message).runs[0].rows) == len(rows)
+    assert len(decode_message(message).groups[0].rows) == len(rows)
     with pytest.raises(FormatError, match="at most"):
         encode_message(bytes(32), 0, [(0, [*rows, ROW])])
     with pytest.raises(FormatError, match="at most"):
@@ -132,7 +132,7 @@ def test_a_message_may_be_as_long_as_allowed_and_no_longer():
 
 def test_a_huge_count_is_no_work():
     header = encode_message(bytes(32), 0, [(0, [ROW])])[:44]
-    with pytest.raises(FormatError, match="within a run"):
+    with pytest.raises(FormatError, match="within a group"):
         decode_message(header + b"\xff\xff\xff\xff" + bytes(42))
 
 
@@ -145,7 +145,7 @@ def outcome(call, data):
 
 
 def pseudonym_decoded(data):
-    found = {row.pseudonym for run in decode_message(data).runs for row in run.rows}
+    found = {row.pseudonym for run in decode_message(data).groups for row in run.rows}
     if len(found) != 1:
         raise FormatError(f"a device's message bears one pseudonym, not {len(found)}")
     return found.pop()
@@ -156,7 +156,7 @@ def test_the_pseudonym_of_a_message_is_that_of_all_its_rows(message, one, same, 
     """Of whole, cut and prolonged ones; what is refused is what decoding refuses."""
     runs = [
         (run.metric, [row._replace(pseudonym=one) if same else row for row in run.rows])
-        for run in message.runs
+        for run in message.groups
     ]
     whole = encode_message(message.fingerprint, message.shard, runs)
     for data in (whole, whole[:cut], whole + more):

@@ -1,30 +1,28 @@
-"""Writes the report: one HTML file with its style and figures inside, that fetches nothing."""
+"""Writes the report: one HTML file with its style and charts inside, that fetches nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ..findings import Findings
-from . import checks, estimates, page
+import jinja2
 
-STYLE = Path(__file__).with_name("style.css")
+from .. import formats
+from ..findings import Fate, Findings
+from . import charts
+
+_FOLDER = Path(__file__).parent
+STYLE = _FOLDER / "style.css"
 
 
 def write_report(findings: Findings, path: Path) -> None:
     """Write the report about ``findings`` to ``path``."""
-    parts = (
-        estimates.opening(findings),
-        estimates.sharpening(findings),
-        estimates.carriers(findings),
-        estimates.over_the_year(findings),
-        estimates.delays(findings),
-        estimates.destinations(findings.decoding),
-        checks.errors(findings),
-        checks.coverage(findings),
-        checks.ledgers(findings),
-        checks.faults(findings),
-        checks.protection(findings),
-        checks.footer(findings),
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    text = page.document(estimates.TITLE, STYLE.read_text("utf-8"), "".join(parts))
+    template = environment.get_template("report.html.j2")
+    text = template.render(found=findings, charts=charts, f=formats, Fate=Fate)
     path.write_text(text, "utf-8")

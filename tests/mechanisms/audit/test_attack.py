@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from statistical import check_at_least
 
-from mechanisms.audit.attack import attack, fair_bits
+from mechanisms.audit.attack import attack
 from mechanisms.audit.bounds import loss_bound
 from mechanisms.audit.cases import unit
 from mechanisms.audit.claims import (
@@ -22,13 +22,13 @@ from mechanisms.audit.claims import (
     examine,
     ladder_to,
 )
-from mechanisms.audit.guessing import guess, key_of, score_key
+from mechanisms.audit.guessing import fair_bits, guess, key_of, score_key
 from mechanisms.audit.pairs import Pair, column_of, some_inputs, worst_pair
 from mechanisms.audit.views import Reader
 from mechanisms.chains.thresholds import FiniteDraw
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.papers.relaxation import relaxation
+from mechanisms.papers.gradual_release.formulas import relaxation
 from mechanisms.registry import REGISTRY, LadderedMechanism, build
 from mechanisms.testing import SeededSource
 

@@ -17,9 +17,9 @@ from mechanisms.estimators.variance import grid_variance
 from mechanisms.number import designs
 from mechanisms.number.contributions import contributions, matrix
 from mechanisms.number.duchi import DuchiLadder
-from mechanisms.number.formulas import duchi_variance, hybrid_variance, piecewise_variance
 from mechanisms.number.gridded import GridLadder, hybrid_ladder
 from mechanisms.number.laws import Law, Shape, worst_variance
+from mechanisms.papers.float_numbers import duchi_variance, hybrid_variance, piecewise_variance
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource

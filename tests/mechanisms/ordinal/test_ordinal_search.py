@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -19,7 +18,6 @@ from mechanisms.ordinal.search import (
     general_size,
     local_size,
     local_sizes,
-    printed_size,
 )
 from tests.adapters.ordinal import ADAPTERS
 from tests.vectors import Vector, vectors
@@ -78,25 +76,6 @@ def test_the_closed_form_is_the_search(epsilon: float) -> None:
         assert equidistant_size(points, epsilon) == min(local_size(row, epsilon) for row in rows)
 
 
-def test_the_printed_form_errs_in_a_quarter_of_all_cases() -> None:
-    wrong = Counter(
-        epsilon
-        for epsilon in EPSILONS
-        for points in range(2, 201)
-        if printed_size(points, epsilon) != equidistant_size(points, epsilon)
-    )
-    assert [wrong[epsilon] for epsilon in EPSILONS] == [50, 50, 50, 50, 50, 51, 51, 51, 49]
-    assert sum(wrong.values()) == 452
-
-
-def test_the_printed_form_is_one_more_where_it_errs() -> None:
-    for points in range(2, 120):
-        for epsilon in EPSILONS:
-            right, printed = equidistant_size(points, epsilon), printed_size(points, epsilon)
-            assert printed in (right, right + 1)
-            assert printed == right or right % 2 == 1
-
-
 def test_the_size_has_the_limit_of_theorem_one() -> None:
     for epsilon in (0.1, 1.0, 3.0):
         share = equidistant_size(1_000_001, epsilon) / 1_000_001
@@ -120,9 +99,8 @@ def test_comparisons_are_exact_beside_the_boundary(epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, 701.0, math.nan, math.inf])
 def test_bad_epsilons_are_refused(epsilon: float) -> None:
-    for call in (equidistant_size, printed_size):
-        with pytest.raises(ParameterError, match="epsilon"):
-            call(5, epsilon)
+    with pytest.raises(ParameterError, match="epsilon"):
+        equidistant_size(5, epsilon)
     with pytest.raises(ParameterError, match="epsilon"):
         local_sizes([[0, 1], [1, 0]], epsilon)
 

@@ -11,8 +11,8 @@ from statistical import check_variance
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.frequency import frequencies
-from mechanisms.papers.noisy_sampling import NoisySampling
-from mechanisms.planner.planning import epsilon_for, sampled_instead, steps
+from mechanisms.papers.gradual_release.noisy_sampling import NoisySampling
+from mechanisms.planner.comparison import epsilon_for, sampled_instead, steps
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import LadderedMechanism, build
@@ -75,8 +75,8 @@ def test_noisy_sampling_as_simulated() -> None:
     check_variance(found, row.noisy_sampling, label=f"seed {SEED}")
 
 
-def test_one_rung_has_nothing_to_be_sampled_instead() -> None:
-    with pytest.raises(ParameterError, match="two rungs"):
+def test_one_level_has_nothing_to_be_sampled_instead() -> None:
+    with pytest.raises(ParameterError, match="two levels"):
         sampled_instead([500_000], 10)
 
 

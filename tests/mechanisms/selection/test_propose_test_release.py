@@ -14,7 +14,6 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, to_micro
 from mechanisms.levels import GRAINS
 from mechanisms.testing import SeededSource
-from mechanisms.top_item.advice import advise
 from mechanisms.top_item.propose_test_release import ProposeTestRelease, hockey_stick
 
 SEED = 26457513
@@ -91,36 +90,3 @@ def test_parameters_outside_their_range_are_refused() -> None:
     for arguments in ((0.0, 1, 0.1), (math.nan, 1, 0.1), (1, 0.0, 0.1), (1, 1, 0.6), (1, 1, 0.0)):
         with pytest.raises(ParameterError):
             ProposeTestRelease(*arguments)
-
-
-def test_permute_and_flip_is_the_default() -> None:
-    advice = advise([30, *[0] * 19], 1.0, delta=1e-6)
-    by_name = {candidate.name: candidate for candidate in advice.candidates}
-    assert advice.best == "permute_and_flip"
-    assert f"{by_name['permute_and_flip'].wrong:.1e}" == "2.9e-06"
-    assert f"{by_name['propose_test_release'].wrong:.1e}" == "5.2e-03"
-
-
-def test_propose_test_release_helps_with_more_items_than_one_over_delta() -> None:
-    advice = advise([60, *[0] * 2_000], 0.2, delta=1e-1)
-    assert advice.best == "propose_test_release"
-
-
-def test_what_is_not_private_is_never_advised() -> None:
-    advice = advise([2, 0], 0.1, p=0.9)
-    published = advice.candidates[-1]
-    assert published.name == "exponential_randomized_response"
-    assert published.epsilon > 2
-    assert not published.private
-    assert published.expected_error < min(c.expected_error for c in advice.candidates[:-1])
-    assert advice.best == "permute_and_flip"
-
-
-def test_one_person_is_advised_to_randomize_the_best_item() -> None:
-    assert advise([10, 3, 0, 0, 0], 1.0, 10, whole=True).best == "top_response"
-    close = advise([10, *[9] * 6, 0], 1.0, 10, whole=True)
-    assert close.best == "permute_and_flip"
-    with pytest.raises(ParameterError):
-        advise([11, 0], 1.0, 10, whole=True)
-    with pytest.raises(ParameterError):
-        advise([1], 1.0)

@@ -1,4 +1,4 @@
-"""Survey designs: variances over whole populations, losses, sample sizes, the paper's tables."""
+"""Survey designs: variances over whole populations, losses, sample sizes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,6 @@ from adapters.surveys import ADAPTERS
 from vectors import Vector, vectors
 
 from mechanisms.errors import ParameterError
-from mechanisms.papers.tables import (
-    EPSILONS,
-    interval_table,
-    sample_size_table,
-    worse_interval,
-)
 from mechanisms.survey.christofides import Christofides, cards_epsilon, cards_of
 from mechanisms.survey.designs import Simmons, SurveyDesign, Warner
 
@@ -121,33 +115,10 @@ def test_designs_of_an_epsilon_have_it(epsilon: float) -> None:
 
 def test_middle_cards_only_add_variance() -> None:
     """Theorem 5.5: without them it is Warner's, and it grows with their share."""
-    for epsilon in EPSILONS:
+    for epsilon in (0.01, 0.05, 0.25, 0.5):
         noises = [Christofides.of(epsilon, middle / 20).noise(0) for middle in range(20)]
         assert sorted(set(noises)) == noises
         assert math.isclose(noises[0], Warner.of(epsilon).noise(0), rel_tol=1e-14)
-
-
-def test_table_1() -> None:
-    printed = ((0.100, 0.101, 0.101, 0.104), (0.224, 0.224, 0.225, 0.230))
-    got = tuple(tuple(round(length, 3) for length in row) for row in interval_table())
-    assert got == ((0.100, 0.101, 0.101, 0.104), (0.224, 0.224, 0.225, 0.230)) == printed
-    for n in (9_900, 10_500):
-        rows = interval_table(n)
-        assert (
-            max(abs(a - b) for a, b in zip(rows[0] + rows[1], sum(printed, ()), strict=True)) < 6e-4
-        )
-    off = interval_table(5_000)
-    assert round(off[0][0], 3) != 0.100
-    assert math.isclose(worse_interval(1.0, 0, 400), 1 / 20)
-
-
-def test_table_2() -> None:
-    assert sample_size_table() == {
-        "warner": (100_000, 4_000, 160, 40),
-        # The paper prints 101,011 for the first.
-        "christofides": (101_010, 4_040, 161, 40),
-        "improved": (36_365, 1_456, 59, 16),
-    }
 
 
 @every_design

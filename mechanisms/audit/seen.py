@@ -1,0 +1,320 @@
+"""What to look at in a chain: what is known of its mechanism, and what other chains have shown.
+
+A *view* is a function of what is seen of chains. The first ones follow from the exact channels.
+The others look at single bits and bytes, of one level or of all, and at a linear score of all bits,
+so that they also see what the channels do not explain: a bit that should say nothing, and does.
+Which bits, and with which weights, is learnt from chains whose inputs are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from mechanisms.audit.guessing import Quantiles, key_of
+from mechanisms.audit.views import Reader, answers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Bits, or bytes, that are compared at most.
+_AT_ONCE = 1 << 24
+#: How many standard deviations a share may be too large by chance, where bits are compared, and
+#: by how many a feature of a linear score differs between the inputs.
+_SURE = 3.0
+#: Features of a linear score, and chains that are regressed upon, at most.
+_FEATURES, _ROWS = 64, 1 << 14
+#: The weight of the squared norm, in chains; Newton's steps, and how small the last one is.
+_RIDGE, _STEPS, _SMALL = 1.0, 12, 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Chains, as an attacker sees them.
+
+    Parameters
+    ----------
+    reader : Reader
+    payloads : ndarray, shape (n, levels, payload_width), uint8
+    chains : ndarray, shape (n, 2), uint64
+    """
+
+    reader: Reader
+    payloads: NDArray[np.uint8]
+    chains: NDArray[np.uint64]
+    _ratios: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+
+    def ratio(self, level: int) -> NDArray[np.float64]:
+        """Logarithms of likelihood ratios of one level, ``(n,)``; e^-1000 stands for impossible."""
+        import numpy as np
+
+        level %= self.payloads.shape[1]
+        if level not in self._ratios:
+            found = self.reader.log_ratio(self.payloads[:, level], self.chains, level)
+            self._ratios[level] = np.nan_to_num(np.clip(found, -1000, 1000))
+        return self._ratios[level]
+
+    @cached_property
+    def ratios(self) -> NDArray[np.float64]:
+        """Those of all levels, ``(n, levels)``."""
+        import numpy as np
+
+        return np.stack([self.ratio(level) for level in range(self.payloads.shape[1])], axis=1)
+
+    @cached_property
+    def answers(self) -> NDArray[np.int64]:
+        """The symbols that are reported, ``(n, levels, answers)``, if reports are symbols."""
+        return answers(self.reader.mechanism, self.payloads)
+
+    @cached_property
+    def truths(self) -> NDArray[np.int64]:
+        """What public coins make of both inputs, ``(n, 2, answers)``."""
+        import numpy as np
+
+        return np.stack(self.reader.asked(self.chains), axis=1)
+
+    @cached_property
+    def planes(self) -> NDArray[np.uint8]:
+        """The bytes of all levels, and in what every level differs from the one below it."""
+        import numpy as np
+
+        changes = self.payloads[:, 1:] ^ self.payloads[:, :-1]
+        return np.concatenate([self.payloads, changes], axis=1).reshape(len(self.payloads), -1)
+
+    @cached_property
+    def numbers(self) -> NDArray[np.float64]:
+        """What of all levels is no bit: ratios, and which input every answer is that of."""
+        import numpy as np
+
+        if self.answers.shape[2] < 2:
+            return self.ratios
+        one, other = self.truths[:, None, 0], self.truths[:, None, 1]
+        agreed = (self.answers == other).astype(float) - (self.answers == one)
+        return np.concatenate([self.ratios, agreed.reshape(len(agreed), -1)], axis=1)
+
+
+View: TypeAlias = "Callable[[Seen], NDArray[np.uint64]]"
+
+
+def views_of(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
+    """Return views, the most natural one first, learnt from chains and the bits behind them.
+
+    Parameters
+    ----------
+    seen : Seen
+    secrets : ndarray, shape (n,), bool
+        Which input each chain hides.
+    """
+    import numpy as np
+
+    views: dict[str, View] = {"the last level": _number(seen, lambda seen: seen.ratio(-1))}
+    if seen.payloads.shape[1] > 1:
+        views["all levels"] = lambda seen: key_of(np.rint(seen.ratios * 1e6).astype(np.int64))
+        views["the sum of all levels"] = _number(seen, lambda seen: seen.ratios.sum(axis=1))
+    if seen.answers.shape[2] == 1:
+        views["the public coins and the answers"] = lambda seen: key_of(
+            np.concatenate([seen.truths, seen.answers], axis=1)[:, :, 0]
+        )
+    views["the bytes"] = lambda seen: key_of(_words(seen.payloads))
+    views |= _single(seen, secrets)
+    score = LinearScore.fit(seen.planes, seen.numbers, secrets)
+    views["a linear score of all bits"] = _number(
+        seen, lambda seen: score(seen.planes, seen.numbers)
+    )
+    return views
+
+
+def _number(seen: Seen, number: Callable[[Seen], NDArray[np.float64]]) -> View:
+    """Return the cells of a number, their edges those of the chains that are learnt from."""
+    quantiles = Quantiles.of(number(seen))
+    return lambda seen: quantiles.keys(number(seen))
+
+
+def _single(seen: Seen, secrets: NDArray[np.bool_]) -> dict[str, View]:
+    """Return the most telling bit and byte of a level, and those of all levels together."""
+    import numpy as np
+
+    n, levels, width = seen.payloads.shape
+    every = list(range(levels))
+    ones = bit_sums(seen.payloads.reshape(n, levels * width), secrets)
+    totals = np.bincount(secrets, minlength=2)[:, None]
+    best = int(_worth(np.stack([ones, totals - ones], axis=2)).argmax())
+    level, bit = divmod(best, 8 * width)
+    views = {f"bit {bit} of level {level + 1}": _bits([level], bit)}
+    some = slice(max(1000, _AT_ONCE // (levels * width)))
+    cells = seen.payloads.reshape(n, levels * width)[some].astype(np.int64)
+    level, byte = divmod(_best_column(cells, secrets[some], 256), width)
+    views[f"byte {byte} of level {level + 1}"] = _bytes([level], byte)
+    if levels > 1:
+        some = slice(max(1000, _AT_ONCE // (8 * width)))
+        cells = np.zeros((len(secrets[some]), 8 * width), dtype=np.int64)
+        for level in every:
+            bits = np.unpackbits(seen.payloads[some, level], axis=1, bitorder="little")
+            cells = cells << 1 | bits
+        bit = _best_column(cells, secrets[some], 1 << levels)
+        views[f"bit {bit} of all levels"] = _bits(every, bit)
+        # Of payloads of a byte these are all bytes.
+        for column in sorted({byte, bit >> 3}) if width > 1 else ():
+            views[f"byte {column} of all levels"] = _bytes(every, column)
+    return views
+
+
+def _bits(levels: list[int], bit: int) -> View:
+    import numpy as np
+
+    def view(seen: Seen) -> NDArray[np.uint64]:
+        return key_of(seen.payloads[:, levels, bit >> 3].astype(np.int64) >> (bit & 7) & 1)
+
+    return view
+
+
+def _bytes(levels: list[int], column: int) -> View:
+    import numpy as np
+
+    return lambda seen: key_of(seen.payloads[:, levels, column].astype(np.int64))
+
+
+def _best_column(cells: NDArray[np.int64], secrets: NDArray[np.bool_], size: int) -> int:
+    """Return which column of cells below ``size`` tells most of the secrets."""
+    import numpy as np
+
+    columns = cells.shape[1]
+    places = cells + size * np.arange(columns) + size * columns * secrets[:, None]
+    table = np.bincount(places.ravel(), minlength=2 * columns * size)
+    return int(_worth(table.reshape(2, columns, size)).argmax())
+
+
+def _worth(table: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return for each column of ``(2, columns, cells)`` counts how sure a guess can be at best.
+
+    The lower limit is E. B. Wilson's (1927): cheaper than the exact one, to choose by.
+    """
+    import numpy as np
+
+    total, square = np.maximum(table.sum(axis=0), 1), _SURE**2
+    share = table.max(axis=0) / total
+    spread = _SURE * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
+    limit: NDArray[np.float64] = (share + square / (2 * total) - spread) / (1 + square / total)
+    return np.asarray(limit.max(axis=1))
+
+
+def _words(payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the bytes of every chain as ``(n, k)`` words, padded with zeros."""
+    import numpy as np
+
+    flat = payloads.reshape(len(payloads), -1)
+    padded = np.zeros((len(flat), -(-flat.shape[1] // 8) * 8), dtype=np.uint8)
+    padded[:, : flat.shape[1]] = flat
+    return padded.view(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearScore:
+    """The logarithm of a likelihood ratio, as a sum over bits and numbers.
+
+    Parameters
+    ----------
+    bits, numbers : ndarray of int
+        Which are added up.
+    weights : ndarray of float
+        Of the bits, then of the numbers.
+    """
+
+    bits: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    @staticmethod
+    def fit(
+        planes: NDArray[np.uint8], numbers: NDArray[np.float64], secrets: NDArray[np.bool_]
+    ) -> LinearScore:
+        """Learn a score from chains whose inputs are known.
+
+        Features that by themselves tell nothing are left out, so that their noise is too; the
+        others get the weights of a logistic regression with a small ridge penalty.
+
+        Parameters
+        ----------
+        planes : ndarray, shape (n, bytes), uint8
+            All their bits are features.
+        numbers : ndarray, shape (n, k), float64
+            More features.
+        secrets : ndarray, shape (n,), bool
+            What the score speaks for.
+        """
+        import numpy as np
+
+        sides = np.maximum(np.bincount(secrets, minlength=2), 1)[:, None]
+        shares = bit_sums(planes, secrets) / sides
+        bits = _telling(shares, shares * (1 - shares) / sides)
+        of_side = np.stack([~secrets, secrets]) / sides
+        means = of_side @ numbers
+        chosen = _telling(means, (of_side @ numbers**2 - means**2) / sides)
+        features = _features(planes[:_ROWS], numbers[:_ROWS], bits, chosen)
+        return LinearScore(bits, chosen, _regress(features, secrets[:_ROWS]))
+
+    def __call__(
+        self, planes: NDArray[np.uint8], numbers: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the scores of ``n`` chains, but for a constant."""
+        return _features(planes, numbers, self.bits, self.numbers) @ self.weights
+
+
+def _features(
+    planes: NDArray[np.uint8],
+    numbers: NDArray[np.float64],
+    bits: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    import numpy as np
+
+    found = planes[:, bits >> 3] >> (bits & 7).astype(np.uint8) & 1
+    return np.concatenate([found.astype(float), numbers[:, chosen]], axis=1)
+
+
+def _telling(means: NDArray[np.float64], variances: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the features, columns of ``(2, k)`` means, that differ most, if they differ enough."""
+    import numpy as np
+
+    gaps = np.abs(means[1] - means[0])
+    sizes = gaps / np.sqrt(np.maximum(variances.sum(axis=0), 1e-12))
+    order: NDArray[np.int64] = np.argsort(-sizes, kind="stable")[:_FEATURES]
+    return order[: int((sizes > _SURE).sum())]
+
+
+def _regress(features: NDArray[np.float64], secrets: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the weights of a penalised logistic regression, by Newton's method."""
+    import numpy as np
+    from scipy.special import expit
+
+    n, k = features.shape
+    if not k:
+        return np.empty(0)
+    design = np.concatenate([features, np.ones((n, 1))], axis=1)
+    weights = np.zeros(k + 1)
+    for _ in range(_STEPS):
+        likely = expit(design @ weights)
+        slope = design.T @ (secrets - likely) - _RIDGE * weights
+        curve = (design * (likely * (1 - likely))[:, None]).T @ design + _RIDGE * np.eye(k + 1)
+        step = np.linalg.solve(curve, slope)
+        weights = weights + step
+        if np.abs(step).max() < _SMALL:
+            break
+    return weights[:k]
+
+
+def bit_sums(planes: NDArray[np.uint8], secrets: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Count the set bits of ``(n, bytes)`` by secret: ``(2, 8 * bytes)``."""
+    import numpy as np
+
+    sums = np.zeros((2, 8 * planes.shape[1]), dtype=np.int64)
+    block = max(64, _AT_ONCE // sums.shape[1])
+    for start in range(0, len(planes), block):
+        part = slice(start, start + block)
+        for side in (0, 1):
+            bits = np.unpackbits(planes[part][secrets[part] == side], axis=1, bitorder="little")
+            sums[side] += bits.sum(axis=0, dtype=np.int64)
+    return sums

@@ -1,0 +1,369 @@
+"""What is published of bipartite randomized response: losses, limits, and when it relaxes.
+
+The quality loss is how far, on average over the values, a report is from the truth.
+
+References
+----------
+S. Zhang, H. Zhu, Z. Chen, H. Hu, "Bipartite Randomized Response Mechanism for Local Differential
+Privacy", Definition 2.5, Equation 12, Theorems 1 to 3, Algorithm 3. F. McSherry, K. Talwar,
+"Mechanism Design via Differential Privacy", FOCS 2007.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from mechanisms.audit.cases import Case, law_release
+from mechanisms.errors import ParameterError
+from mechanisms.exact import exp_bounds
+from mechanisms.ordinal.brr import Windows, probabilities
+from mechanisms.ordinal.losses import Number, loss_matrix
+from mechanisms.ordinal.search import check_epsilon, end_size, equidistant_size, middle_floor
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+#: Matrices of floats are related if they miss it, in no entry, by more than this.
+TOLERANCE = 1e-8
+
+
+class QualityLosses(NamedTuple):
+    """Quality losses over N equidistant points, as shares of the largest loss N − 1.
+
+    Attributes
+    ----------
+    points : int
+    epsilon : float
+    size : int
+        How many candidates bipartite randomized response favours.
+    bipartite, randomized : float
+        Of bipartite and of plain (generalized) randomized response.
+    exponential_half : float
+        Of the exponential mechanism at ε/(2Δ), the textbook's, which realises only ε/2 here.
+    exponential : float
+        Of the exponential mechanism at ε/Δ, which realises ε: the fair comparison.
+    """
+
+    points: int
+    epsilon: float
+    size: int
+    bipartite: float
+    randomized: float
+    exponential_half: float
+    exponential: float
+
+
+class LossRatios(NamedTuple):
+    """The loss of bipartite relative to plain randomized response for many equidistant points.
+
+    Attributes
+    ----------
+    largest, smallest : float
+        Over the values.
+    overall : float
+        On average over the values.
+    overall_printed : float
+        As published, which is wrong.
+    """
+
+    largest: float
+    smallest: float
+    overall: float
+    overall_printed: float
+
+
+def quality_loss(rows: Sequence[Sequence[float]], loss: Sequence[Sequence[Number]]) -> float:
+    """Return the quality loss of any channel: the mean loss of a report, over the largest loss.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of float
+        The channel, ``(N, N)``: the probability of every report for every value.
+    loss : sequence of sequence of number
+        ``(N, N)``, not all zero.
+
+    Examples
+    --------
+    >>> quality_loss([[0.75, 0.25], [0.25, 0.75]], [[0, 1], [1, 0]])
+    0.25
+    """
+    given = loss_matrix(loss)
+    largest = max(map(max, given))
+    if not largest > 0:
+        raise ParameterError("a loss must not be zero everywhere")
+    if [len(row) for row in rows] != [len(row) for row in given]:
+        raise ParameterError(f"the channel must have {len(given)} inputs and outputs")
+    terms = (
+        float(cost) * float(likely)
+        for costs, row in zip(given, rows, strict=True)
+        for cost, likely in zip(costs, row, strict=True)
+    )
+    return math.fsum(terms) / len(given) / float(largest)
+
+
+def quality_losses(points: int, epsilon: float) -> QualityLosses:
+    """Return the quality losses of all mechanisms over equidistant points (Equation 12).
+
+    Parameters
+    ----------
+    points : int
+        N, at least 2.
+    epsilon : float
+        In (0, 700].
+
+    Examples
+    --------
+    >>> table = quality_losses(20, 1.0)
+    >>> table.size, [round(value, 4) for value in table[3:]]
+    (7, [0.2564, 0.3223, 0.3226, 0.2964])
+    """
+    size = equidistant_size(points, epsilon)
+    return QualityLosses(
+        points,
+        epsilon,
+        size,
+        bipartite_loss(points, size, epsilon),
+        bipartite_loss(points, 1, epsilon),
+        exponential_loss(points, epsilon / 2),
+        exponential_loss(points, epsilon),
+    )
+
+
+def bipartite_loss(points: int, size: int, epsilon: float) -> float:
+    """Return the quality loss over equidistant points if ``size`` candidates are favoured."""
+    high, low = probabilities(points, size, epsilon)
+    firsts = (min(max(x - size // 2, 0), points - size) for x in range(points))
+    near = sum(_to(x - first) + _to(first + size - 1 - x) for x, first in enumerate(firsts))
+    far = points * (points**2 - 1) // 3 - near
+    return (near * high + far * low) / (points * (points - 1))
+
+
+def exponential_loss(points: int, epsilon: float) -> float:
+    """Return the quality loss of the exponential mechanism with score −|x − y| ε/(N − 1).
+
+    The extreme reports of the extreme values have the largest likelihood ratio, e^ε. The textbook
+    halves the exponent, since in general the sum of the weights may change as much as a weight;
+    here, between those values, it does not change at all.
+
+    Examples
+    --------
+    >>> round(exponential_loss(100, 3.0), 4)
+    0.2068
+    """
+    check_epsilon(epsilon)
+    if not points >= 2:
+        raise ParameterError(f"points must be at least 2, not {points}")
+    rate = epsilon / (points - 1)
+    weights = [math.exp(-rate * distance) for distance in range(points)]
+    sums = list(accumulate(weights))
+    costs = list(accumulate(distance * weight for distance, weight in enumerate(weights)))
+    rows = [
+        (costs[x] + costs[points - 1 - x]) / (sums[x] + sums[points - 1 - x] - 1)
+        for x in range(points)
+    ]
+    return math.fsum(rows) / points / (points - 1)
+
+
+def exponential_rows(points: int, epsilon: float) -> list[list[float]]:
+    """Return the channel of the exponential mechanism of :func:`exponential_loss`."""
+    check_epsilon(epsilon)
+    rate = epsilon / (points - 1)
+    rows = [[math.exp(-rate * abs(x - y)) for y in range(points)] for x in range(points)]
+    return [[weight / math.fsum(row) for weight in row] for row in rows]
+
+
+def loss_ratios(epsilon: float) -> LossRatios:
+    """Return the limits of bipartite over plain randomized response (Theorems 2, and 3 corrected).
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 700].
+
+    Notes
+    -----
+    With h = e^{ε/2} and r = √(h² + 2h + 2): at most 2/(h+1), at least h − (h−1)(r+1)/(h+1), and
+    (7h+9)/(4(h+1)²) overall. The published (7h+1)/(4h(h+1)) lost the term (e^ε−1)c³/12.
+
+    Examples
+    --------
+    >>> [round(value, 6) for value in loss_ratios(1.0)]
+    [0.755081, 0.710388, 0.731965, 0.717944]
+    """
+    check_epsilon(epsilon)
+    h = math.exp(epsilon / 2)
+    root = math.hypot(h + 1, 1)
+    return LossRatios(
+        2 / (h + 1),
+        (2 * root + h + 3) / (root + h + 1) / (h + 1),
+        (7 * h + 9) / (h + 1) / (h + 1) / 4,
+        (7 * h + 1) / (h + 1) / h / 4,
+    )
+
+
+def printed_size(points: int, epsilon: float | Fraction) -> int:
+    """Return the size as Algorithm 3 was published, which is not always that of the search.
+
+    Where it is larger, some values are served worse than by randomized response; the mechanism
+    is as private as with any other size.
+
+    Examples
+    --------
+    >>> printed_size(4, 0.05), equidistant_size(4, 0.05)
+    (2, 1)
+    """
+    check_epsilon(epsilon)
+    end = end_size(points, epsilon)
+    if epsilon >= 1:
+        return end
+    i = middle_floor(points, epsilon)
+    return min(end, i if i % 2 else i + 1)
+
+
+def keep_probability(points: int, size: int, weak: float, strong: float) -> float:
+    """Return how often a report of the stronger level is kept as that of the weaker one.
+
+    Else a uniform report takes its place: T = ρI + (1 − ρ)u, which is exact for randomized
+    response (m = 1) and for any m candidates that are the same at both levels.
+
+    Parameters
+    ----------
+    points, size : int
+        N and m, in [1, N).
+    weak, strong : float
+        The epsilons, ``0 < weak <= strong <= 700``.
+
+    Returns
+    -------
+    float
+        ρ = S₂(E₁ − 1) / (S₁(E₂ − 1)), S = mE + N − m.
+
+    Examples
+    --------
+    >>> round(keep_probability(8, 3, 0.5, 2.0), 6)
+    0.277339
+    """
+    check_epsilon(weak)
+    check_epsilon(strong)
+    if not weak <= strong:
+        raise ParameterError(f"epsilons must not fall, {strong} follows {weak}")
+    if not 1 <= size < points:
+        raise ParameterError(f"subset_size must lie in [1, {points}), not {size}")
+    wholes = [size + (points - size) * math.exp(-epsilon) for epsilon in (weak, strong)]
+    return wholes[1] / wholes[0] * (math.expm1(-weak) / math.expm1(-strong))
+
+
+def most_windows(windows: Windows) -> int:
+    """Return how many windows contain the candidate that most but not all of them contain.
+
+    Examples
+    --------
+    >>> most_windows(((0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3)))
+    2
+    """
+    counts = Counter(y for window in windows for y in window)
+    return max((count for count in counts.values() if count < len(windows)), default=0)
+
+
+def relaxes_to_single(windows: Windows, weak: float, strong: float) -> bool:
+    """Whether m favoured candidates at one epsilon relax to randomized response at another.
+
+    That is the case if and only if (E₁ − 1) c ≤ E₂ − 1, where c is :func:`most_windows`: the
+    only candidate for T is the inverse of randomized response times the weaker channel, and its
+    least entry has the sign of that difference.
+
+    Parameters
+    ----------
+    windows : tuple of tuple of int
+        Of the weaker level.
+    weak, strong : float
+        Epsilons in (0, 700].
+    """
+    check_epsilon(weak)
+    check_epsilon(strong)
+    count = most_windows(windows)
+    if weak == strong:
+        return count <= 1
+    # Never equal where the epsilons differ, so that 49 digits decide.
+    weaker, stronger = exp_bounds(Fraction(weak))[1], exp_bounds(Fraction(strong))[0]
+    return (weaker - 1) * count <= stronger - 1
+
+
+def degradable(weak: ArrayLike, strong: ArrayLike) -> bool:
+    """Whether a matrix of floats is another one times a stochastic matrix, but for rounding.
+
+    For matrices whose exact entries are not known, of which
+    :func:`mechanisms.degradation.degradation` would see every rounding error.
+
+    Parameters
+    ----------
+    weak, strong : array_like, shape (inputs, outputs)
+        Row-stochastic.
+
+    Returns
+    -------
+    bool
+        Whether some T misses no entry by more than 1e-8.
+    """
+    return degradation_error(weak, strong) <= TOLERANCE
+
+
+def degradation_error(weak: ArrayLike, strong: ArrayLike) -> float:
+    """Return by how much ``strong`` times the best stochastic matrix misses ``weak`` at most."""
+    import numpy as np
+    from scipy.optimize import linprog
+    from scipy.sparse import bmat, identity, kron
+
+    target, given = np.asarray(weak, dtype=np.float64), np.asarray(strong, dtype=np.float64)
+    if target.ndim != 2 or given.ndim != 2 or len(target) != len(given):
+        raise ParameterError(f"channels of shapes {target.shape}, {given.shape} do not compare")
+    inner, outer = given.shape[1], target.shape[1]
+    product = kron(given, identity(outer), format="csr")
+    slack = -np.ones((target.size, 1))
+    found = linprog(
+        np.append(np.zeros(inner * outer), 1.0),
+        A_ub=bmat([[product, slack], [-product, slack]], format="csr"),
+        b_ub=np.concatenate([target.ravel(), -target.ravel()]),
+        A_eq=bmat([[kron(identity(inner), np.ones((1, outer))), np.zeros((inner, 1))]]),
+        b_eq=np.ones(inner),
+        bounds=(0, None),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if found.x is None:
+        raise ParameterError(f"the linear program of the degradation failed: {found.message}")
+    # What the solver's matrix really misses, made stochastic.
+    step = np.maximum(found.x[:-1].reshape(inner, outer), 0.0)
+    step /= step.sum(axis=1, keepdims=True)
+    return float(np.abs(given @ step - target).max())
+
+
+def claims() -> list[Case]:
+    """Return what is claimed of the exponential mechanism, by how its exponent is scaled."""
+    points, epsilon = 20, 1.0
+    scales = (
+        (
+            "epsilon / (2 delta)",
+            epsilon / 2,
+            "BRR, Definition 2.5",
+            "epsilon / delta is exact here",
+        ),
+        ("delta of 1", epsilon * (points - 1) / 2, "the same misread", "scores differ by up to 19"),
+    )
+    found = []
+    for what, exponent, source, why in scales:
+        rows = exponential_rows(points, exponent)
+        true = max(math.log(max(column) / min(column)) for column in zip(*rows, strict=True))
+        name = f"exponential mechanism, 20 points, {what}"
+        found.append(Case(name, source, epsilon, true, law_release(rows[0], rows[-1]), why))
+    return found
+
+
+def _to(distance: int) -> int:
+    """Return the sum of the distances up to one."""
+    return distance * (distance + 1) // 2

@@ -1,0 +1,29 @@
+"""All that the papers claim and that is not so, or not where a condition is dropped."""
+
+from __future__ import annotations
+
+from mechanisms.audit.cases import Case
+from mechanisms.papers import (
+    bipartite_randomized_response,
+    bitrand,
+    exponential_randomized_response,
+    float_numbers,
+    improved_christofides,
+    loloha,
+)
+from mechanisms.papers.gradual_release import claims as gradual_release
+
+_PAPERS = (
+    bitrand,
+    exponential_randomized_response,
+    improved_christofides,
+    gradual_release,
+    loloha,
+    bipartite_randomized_response,
+    float_numbers,
+)
+
+
+def published() -> list[Case]:
+    """Return the claims of every paper."""
+    return [case for paper in _PAPERS for case in paper.claims()]

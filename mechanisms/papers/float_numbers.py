@@ -1,0 +1,362 @@
+"""The published mechanisms for a number over floating point: for comparison only.
+
+Their papers prove a loss of epsilon for real numbers. What a program draws are floats, of which
+some are reached from one value and not from another (Mironov, "On Significance of the Least
+Significant Bits for Differential Privacy", CCS 2012), so that no epsilon is certified: it is
+infinite. Nothing here can be named in a plan, and all of it draws from a seeded generator.
+
+Variances are of one report about a number x in [-1, 1], as the papers have it, and stable from
+epsilon 1e-9 to 700: divide by n for the mean of n reports, and by 4 for numbers in [0, 1].
+
+References
+----------
+N. Wang, X. Xiao, Y. Yang, J. Zhao, S. C. Hui, H. Shin, J. Shin, G. Yu, "Collecting and Analyzing
+Multidimensional Data with Local Differential Privacy", ICDE 2019. J. C. Duchi, M. I. Jordan,
+M. J. Wainwright, "Minimax Optimal Procedures for Locally Private Estimation", JASA 113(521), 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, expm1, fsum, log, sqrt
+from typing import TYPE_CHECKING
+
+from mechanisms.audit.cases import Case, Views
+from mechanisms.audit.guessing import score_key
+from mechanisms.errors import ParameterError
+from mechanisms.planner.comparison import bit_noise, check_epsilon
+from mechanisms.randomness import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_ROOT = 405 * sqrt(241)
+#: Up to here the hybrid mechanism is Duchi's (Wang et al., equation 9 and Theorem 1).
+HYBRID_FROM = log((-5 + 2 * (6353 - _ROOT) ** (1 / 3) + 2 * (6353 + _ROOT) ** (1 / 3)) / 27)
+
+
+def duchi_variance(x: float, epsilon: float) -> float:
+    """Return C² − x², C = (e^ε + 1)/(e^ε − 1): one-bit response, and one sampled bit.
+
+    Examples
+    --------
+    >>> round(duchi_variance(0.3, 1.0), 6)
+    4.592694
+    """
+    _check_value(x)
+    return 4 * bit_noise(epsilon) + (1 - x) * (1 + x)
+
+
+def piecewise_variance(x: float, epsilon: float) -> float:
+    """Return the variance of the Piecewise Mechanism.
+
+    x²/(h − 1) + (h + 3)/(3 (h − 1)²) with h = e^(ε/2).
+
+    References
+    ----------
+    Wang et al., ICDE 2019, Lemma 1.
+
+    Examples
+    --------
+    >>> round(piecewise_variance(0.3, 1.0), 6)
+    3.820838
+    """
+    _check_value(x)
+    check_epsilon(epsilon)
+    inverse = exp(-epsilon / 2) / -expm1(-epsilon / 2)
+    return x * x * inverse + inverse * (1 + 4 * inverse) / 3
+
+
+def hybrid_variance(x: float, epsilon: float) -> float:
+    """Return the variance of the Hybrid Mechanism.
+
+    Above epsilon 0.61 it answers by the Piecewise Mechanism with probability 1 − e^(−ε/2) and by
+    Duchi's otherwise, which makes the variance the same for all x; below, always by Duchi's.
+
+    References
+    ----------
+    Wang et al., ICDE 2019, section III-C.
+
+    Examples
+    --------
+    >>> round(hybrid_variance(0.3, 1.0), 6), round(hybrid_variance(0.3, 0.5), 6)
+    (4.288992, 16.580792)
+    """
+    if epsilon <= HYBRID_FROM:
+        return duchi_variance(x, epsilon)
+    share = -expm1(-epsilon / 2)
+    return share * piecewise_variance(x, epsilon) + (1 - share) * duchi_variance(x, epsilon)
+
+
+def laplace_variance(epsilon: float) -> float:
+    """Return the variance of Laplace noise of scale 2/ε: 8/ε².
+
+    Examples
+    --------
+    >>> laplace_variance(2.0)
+    2.0
+    """
+    check_epsilon(epsilon)
+    return 8 / epsilon / epsilon
+
+
+def dithering_variance(epsilon: float) -> float:
+    """Return the variance of one bit with subtractive dithering, the same for all x: 4f(ε) + 1/3.
+
+    Examples
+    --------
+    >>> round(dithering_variance(1.0), 6)
+    4.016028
+    """
+    return 4 * bit_noise(epsilon) + 1 / 3
+
+
+def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:
+    """Return n times the variance of the stratified mean of random thresholds, to leading order.
+
+    4f(ε) + E|X − X′| − Var(X), with X and X′ drawn from ``xs`` independently: at most
+    4f(ε) + 1/3.
+
+    Parameters
+    ----------
+    xs : sequence of float
+        The clients' numbers, in [-1, 1].
+    epsilon : float
+
+    Examples
+    --------
+    >>> round(random_threshold_variance([-1.0, 0.0, 0.5, 1.0], 1.0), 6)
+    3.948319
+    """
+    if not xs:
+        raise ParameterError("there must be at least one number")
+    for x in xs:
+        _check_value(x)
+    ordered, n = sorted(xs), len(xs)
+    centre = fsum(ordered) / n
+    away = [x - centre for x in ordered]
+    apart = 2 * fsum((2 * rank + 1 - n) * x for rank, x in enumerate(away)) / n**2
+    spread = fsum(x * x for x in away) / n - (fsum(away) / n) ** 2
+    return 4 * bit_noise(epsilon) + apart - spread
+
+
+@dataclass(frozen=True)
+class FloatMechanism(ABC):
+    """A published mechanism for a number in [-1, 1].
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 700], what the paper calls it.
+
+    Raises
+    ------
+    ParameterError
+        The epsilon is outside its range.
+
+    Privacy
+    -------
+    None is certified: a program draws floats, of which some may be reached from one value and not
+    from another, whatever the nominal epsilon.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    @property
+    def certified_epsilon(self) -> float:
+        """Infinite: its floats tell values apart."""
+        return math.inf
+
+    @abstractmethod
+    def variance(self, x: float) -> float:
+        """Return the variance of one estimate of ``x``, in closed form."""
+
+    @abstractmethod
+    def simulate(
+        self, values: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Return ``(n,)`` unbiased estimates of ``(n,)`` values in [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class DuchiOriginal(FloatMechanism):
+    """One bit, scaled to ±C; see :func:`duchi_variance`."""
+
+    def variance(self, x: float) -> float:
+        """Return C² − x²."""
+        return duchi_variance(x, self.epsilon)
+
+    def simulate(
+        self, values: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Return +C with probability 1/2 + x/(2C), −C otherwise."""
+        import numpy as np
+
+        size = 1 / math.tanh(self.epsilon / 2)
+        up = generator.random(len(values)) < 0.5 + values / (2 * size)
+        signs: NDArray[np.float64] = np.where(up, size, -size)
+        return signs
+
+
+@dataclass(frozen=True)
+class PiecewiseOriginal(FloatMechanism):
+    """Wang et al., ICDE 2019, Algorithm 2."""
+
+    def variance(self, x: float) -> float:
+        """Return the variance of the Piecewise Mechanism."""
+        return piecewise_variance(x, self.epsilon)
+
+    def simulate(
+        self, values: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Return a uniform number of the window of x, or rarely one outside of it."""
+        import numpy as np
+
+        # e^(-ε/2): the largest output is (1 + d)/(1 − d), the window 2d/(1 − d) wide.
+        down = math.exp(-self.epsilon / 2)
+        largest, wide = (1 + down) / (1 - down), 2 * down / (1 - down)
+        left = (values - down) / (1 - down)
+        inside = generator.random(len(values)) < 1 / (1 + down)
+        place = generator.random(len(values))
+        outside = -largest + place * (2 * largest - wide)
+        outside += np.where(outside >= left, wide, 0.0)
+        drawn: NDArray[np.float64] = np.where(inside, left + place * wide, outside)
+        return drawn
+
+
+@dataclass(frozen=True)
+class HybridOriginal(FloatMechanism):
+    """Wang et al., ICDE 2019, section III-C."""
+
+    def variance(self, x: float) -> float:
+        """Return the variance of the Hybrid Mechanism."""
+        return hybrid_variance(x, self.epsilon)
+
+    def simulate(
+        self, values: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Return a piecewise estimate with probability 1 − e^(−ε/2), one bit otherwise."""
+        import numpy as np
+
+        share = -math.expm1(-self.epsilon / 2) if self.epsilon > HYBRID_FROM else 0.0
+        piecewise = PiecewiseOriginal(self.epsilon).simulate(values, generator)
+        bit = DuchiOriginal(self.epsilon).simulate(values, generator)
+        drawn: NDArray[np.float64] = np.where(generator.random(len(values)) < share, piecewise, bit)
+        return drawn
+
+
+@dataclass(frozen=True)
+class LaplaceOriginal(FloatMechanism):
+    """Laplace noise of scale 2/ε (Dwork, McSherry, Nissim, Smith, TCC 2006)."""
+
+    def variance(self, x: float) -> float:
+        """Return 8/ε²."""
+        return laplace_variance(self.epsilon)
+
+    def simulate(
+        self, values: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Return the values with noise."""
+        return values + generator.laplace(scale=2 / self.epsilon, size=len(values))
+
+
+@dataclass(frozen=True)
+class SubtractiveDithering(FloatMechanism):
+    """One randomized bit about x + u, u public and uniform, and u subtracted again."""
+
+    def variance(self, x: float) -> float:
+        """Return 4f(ε) + 1/3."""
+        return dithering_variance(self.epsilon)
+
+    def simulate(
+        self, values: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Return the debiased bit less the dither."""
+        import numpy as np
+
+        dither = generator.uniform(-1, 1, len(values))
+        size = 1 / math.tanh(self.epsilon / 2)
+        kept = generator.random(len(values)) < 1 / (1 + math.exp(-self.epsilon))
+        bit: NDArray[np.float64] = np.where((values + dither > 0) == kept, size, -size)
+        return bit - dither
+
+
+@dataclass(frozen=True)
+class SquareWaveOriginal(FloatMechanism):
+    """Li et al., SIGMOD 2020, section 5, on [-1, 1]; the published one is on [0, 1]."""
+
+    @property
+    def half_width(self) -> float:
+        """Half of the window, b, on [0, 1]."""
+        down = math.exp(-self.epsilon)
+        if self.epsilon < 1e-3:
+            # Two differences of the order of ε² would be divided.
+            return 0.5 - self.epsilon / 3
+        return down * (self.epsilon - 1 + down) / (2 * (1 - down * (1 + self.epsilon)))
+
+    def variance(self, x: float) -> float:
+        """Return the variance of a report that is scaled so that its mean is ``x``."""
+        low, slope, centre = self._line
+        half, u = self.half_width, (x + 1) / 2
+        second = low * ((1 + half) ** 3 + half**3) / 3
+        second += slope * (u * u + half * half / 3)
+        return 4 * (second - (centre + slope * u) ** 2) / slope**2
+
+    def simulate(
+        self, values: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Return reports that are scaled so that their mean is the value."""
+        import numpy as np
+
+        low, slope, centre = self._line
+        half, units = self.half_width, (values + 1) / 2
+        anywhere = generator.uniform(-half, 1 + half, len(values))
+        near = units + generator.uniform(-half, half, len(values))
+        # The window has the probability of the level everywhere, and this much more.
+        reports = np.where(generator.random(len(values)) < low * (1 + 2 * half), anywhere, near)
+        scaled: NDArray[np.float64] = 2 * (reports - centre) / slope - 1
+        return scaled
+
+    @property
+    def _line(self) -> tuple[float, float, float]:
+        """The density everywhere, and slope and value at 0 of a report's mean, on [0, 1]."""
+        half, down = self.half_width, math.exp(-self.epsilon)
+        low = down / (2 * half + down)
+        slope = 2 * half * -math.expm1(-self.epsilon) / (2 * half + down)
+        return low, slope, low * (1 + 2 * half) / 2
+
+
+def claims() -> list[Case]:
+    """Return the claim of Laplace noise in floating point; its last digits break it."""
+    laplace = LaplaceOriginal(1.0)
+
+    def release(secrets: NDArray[np.bool_], source: Source) -> Views:
+        import numpy as np
+
+        generator = np.random.default_rng(source.words(4))
+        drawn = laplace.simulate(secrets.astype(np.float64), generator) * 2.0**53
+        # Near zero 1 + noise is a multiple of 2**-53, and noise alone need not be.
+        return {"the last digits": score_key((np.rint(drawn) == drawn).astype(np.float64))}
+
+    return [
+        Case(
+            "Laplace noise, of numbers 0 and 1, as floats",
+            "Dwork et al. 2006; Mironov 2012",
+            laplace.epsilon,
+            laplace.certified_epsilon,
+            release,
+            "some floats come from one value alone",
+        )
+    ]
+
+
+def _check_value(x: float) -> None:
+    if not -1 <= x <= 1:
+        raise ParameterError("a number must lie in [-1, 1]")

@@ -1,0 +1,143 @@
+"""Guessing a value from its chain of reports, and how often every guess must fail (section 6).
+
+Of a value that is equally likely to be any of m, no guess from reports that cost ε in total is
+wrong less often than (m − 1)/(e^ε + m − 1). The last report, and the likelihood of the whole
+chain, reach that bound; counting the reports, weighted or not, does worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import exp
+from typing import TYPE_CHECKING
+
+from mechanisms.errors import ParameterError
+from mechanisms.papers.gradual_release.formulas import relaxation
+from mechanisms.planner.comparison import check_epsilon
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+def least_error(domain_size: int, epsilon: float) -> float:
+    """Return the error rate that no guess of a uniform value is below (Theorem 6.1).
+
+    Parameters
+    ----------
+    domain_size : int, at least 2
+    epsilon : float in (0, 700]
+        What all reports together cost.
+
+    Examples
+    --------
+    >>> round(least_error(5, 1.0), 4)
+    0.5954
+    """
+    check_epsilon(epsilon)
+    if not domain_size >= 2:
+        raise ParameterError(f"domain_size must be at least 2, not {domain_size}")
+    down = exp(-epsilon)
+    return (domain_size - 1) * down / (1 + (domain_size - 1) * down)
+
+
+def last_output(
+    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
+) -> NDArray[np.int64]:
+    """Guess the last report.
+
+    Parameters
+    ----------
+    outputs : array_like, shape (n, levels), integers in [0, domain_size)
+        Chains of generalized randomized response, weakest report first.
+    domain_size : int
+    epsilons : sequence of float, length levels
+        Increasing.
+
+    Returns
+    -------
+    ndarray, shape (n,), int64
+    """
+    return _chains(outputs, domain_size, epsilons)[:, -1]
+
+
+def maximum_likelihood(
+    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
+) -> NDArray[np.int64]:
+    """Guess the value for which the whole chain is likeliest, by the law of each relaxation.
+
+    Parameters, returns: as :func:`last_output`.
+    """
+    import numpy as np
+
+    chains = _chains(outputs, domain_size, epsilons)
+    values = np.arange(domain_size)
+    # Only what differs between values matters: a hit counts epsilon more than a miss.
+    scores = epsilons[0] * (chains[:, :1] == values)
+    for level in range(1, len(epsilons)):
+        before, after = chains[:, level - 1, None], chains[:, level, None]
+        law = relaxation(domain_size, epsilons[level - 1], epsilons[level])
+        kept = np.where(before == values, law.p_aa, law.p_bb)
+        moved = np.where(before == values, law.p_ac, law.p_bc)
+        moved = np.where(after == values, law.p_ba, moved)
+        with np.errstate(divide="ignore"):
+            scores = scores + np.log(np.where(after == before, kept, moved))
+    guesses: NDArray[np.int64] = scores.argmax(axis=1).astype(np.int64)
+    return guesses
+
+
+def highest_frequency(
+    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
+) -> NDArray[np.int64]:
+    """Guess the value that is reported most often; of equals, the one reported last if it is one.
+
+    Parameters, returns: as :func:`last_output`.
+    """
+    return _heaviest(outputs, domain_size, epsilons, [1.0] * len(epsilons))
+
+
+def weighted_highest_frequency(
+    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
+) -> NDArray[np.int64]:
+    """Guess the value whose reports have the largest sum of epsilons; ties as above.
+
+    Parameters, returns: as :func:`last_output`.
+    """
+    return _heaviest(outputs, domain_size, epsilons, epsilons)
+
+
+def _heaviest(
+    outputs: ArrayLike, domain_size: int, epsilons: Sequence[float], weights: Sequence[float]
+) -> NDArray[np.int64]:
+    import numpy as np
+
+    chains = _chains(outputs, domain_size, epsilons)
+    values = np.arange(domain_size)
+    sums = np.zeros((len(chains), domain_size))
+    for level, weight in enumerate(weights):
+        sums += weight * (chains[:, level, None] == values)
+    # Sums of the same reports in another order differ by rounding; nothing smaller decides.
+    sums += 1e-9 * sum(weights) * (chains[:, -1:] == values)
+    guesses: NDArray[np.int64] = sums.argmax(axis=1).astype(np.int64)
+    return guesses
+
+
+def _chains(outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]) -> NDArray[np.int64]:
+    import numpy as np
+
+    chains = np.asarray(outputs)
+    if chains.ndim != 2 or chains.shape[1] != len(epsilons) or not epsilons:
+        raise ParameterError(f"chains of shape {chains.shape} do not fit {len(epsilons)} epsilons")
+    if chains.dtype.kind not in "iu" or not ((chains >= 0) & (chains < domain_size)).all():
+        raise ParameterError(f"reports must be integers in [0, {domain_size})")
+    return chains.astype(np.int64)
+
+
+Attack = Callable[["ArrayLike", int, Sequence[float]], "NDArray[np.int64]"]
+#: The attacks of the paper, by the names of its figures.
+ATTACKS: dict[str, Attack] = {
+    "LO": last_output,
+    "MLE": maximum_likelihood,
+    "HF": highest_frequency,
+    "WHF": weighted_highest_frequency,
+}

@@ -1,0 +1,353 @@
+"""The paper's closed forms in floating point: for tables, experiments and people.
+
+What is drawn, certified and estimated comes from integers; these are the same quantities of the
+ideal mechanisms, in forms that lose nothing from epsilon 1e-12 to 700. Written naively they lose
+to 2e-7 at epsilon 1e-9 and overflow at 710.
+
+References
+----------
+M. Pan, arXiv:2401.13952: relaxation by equations 50 and 54, estimation by 6, 7, 67, 70 and
+appendix G. Equation 70 is misprinted; its correction is l + (h − l) π.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, expm1, fsum
+from typing import NamedTuple
+
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.planner.comparison import bit_noise, check_epsilon
+
+#: Probabilities given as floats may miss what they stand for by so much.
+_ROUNDING = Fraction(1, 10**12)
+
+
+class RelaxationProbabilities(NamedTuple):
+    """The law of the stronger report of generalized randomized response given the weaker one.
+
+    The first letter says what the weaker report was, the second what the stronger one is:
+    ``a`` the true value, ``b`` the weaker report where it was not the true value, ``c`` any
+    other single value.
+    """
+
+    p_aa: float
+    p_ba: float
+    p_bb: float
+    p_ac: float
+    p_bc: float
+
+
+class DegradationProbabilities(NamedTuple):
+    """The law of the weaker report given the stronger one: the same, or each other value."""
+
+    same: float
+    other: float
+
+
+def relaxation(domain_size: int, epsilon1: float, epsilon2: float) -> RelaxationProbabilities:
+    """Return how generalized randomized response is relaxed from ``epsilon1`` to ``epsilon2``.
+
+    Parameters
+    ----------
+    domain_size : int, at least 2
+    epsilon1, epsilon2 : float
+        0 < epsilon1 <= epsilon2 <= 700.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is outside its range.
+
+    Examples
+    --------
+    >>> round(relaxation(3, 0.1, 0.5).p_aa, 6)
+    0.584433
+    """
+    _check(domain_size, epsilon1, epsilon2)
+    if epsilon1 == epsilon2:
+        return RelaxationProbabilities(1.0, 0.0, 1.0, 0.0, 0.0)
+    down, both = exp(-epsilon2), exp(-(epsilon1 + epsilon2))
+    whole = -expm1(-epsilon2) * (1 + (domain_size - 1) * down)
+    p_aa = _kept(domain_size, epsilon1, epsilon2) / whole
+    p_ba = -expm1(epsilon1 - epsilon2) / whole
+    p_bb = exp(epsilon1 - epsilon2) * p_aa
+    return RelaxationProbabilities(p_aa, p_ba, p_bb, both * p_ba, down * p_ba)
+
+
+def degradation_probabilities(
+    domain_size: int, epsilon1: float, epsilon2: float
+) -> DegradationProbabilities:
+    """Return the T of C1 = C2 T between two levels of generalized randomized response.
+
+    Two values also describe every bit of optimized unary encoding, which is flipped with the
+    probability ``other``; of symmetric unary encoding at half the epsilons.
+
+    Parameters, errors: as :func:`relaxation`.
+
+    Examples
+    --------
+    >>> round(degradation_probabilities(2, 1.0, 2.0).other, 6)
+    0.196612
+    """
+    _check(domain_size, epsilon1, epsilon2)
+    if epsilon1 == epsilon2:
+        return DegradationProbabilities(1.0, 0.0)
+    whole = -expm1(-epsilon2) * (1 + (domain_size - 1) * exp(-epsilon1))
+    same = _kept(domain_size, epsilon1, epsilon2) / whole
+    other = exp(-epsilon1) * -expm1(epsilon1 - epsilon2) / whole
+    return DegradationProbabilities(same, other)
+
+
+def chain_probability(
+    domain_size: int, epsilons: Sequence[float], outputs: Sequence[int], value: int
+) -> float:
+    """Return the probability of a whole chain of generalized randomized responses.
+
+    Parameters
+    ----------
+    domain_size : int, at least 2
+    epsilons : sequence of float
+        Increasing, in (0, 700].
+    outputs : sequence of int in [0, domain_size)
+        Weakest first.
+    value : int in [0, domain_size)
+
+    Examples
+    --------
+    >>> round(chain_probability(3, [0.1, 0.5, 1.0], [0, 1, 1], 1), 6)
+    0.102415
+    """
+    _check_chain(domain_size, epsilons, outputs)
+    hit = 1 if outputs[-1] == value else exp(-epsilons[-1])
+    probability = hit / (1 + (domain_size - 1) * exp(-epsilons[-1]))
+    for level in range(len(epsilons) - 1):
+        step = degradation_probabilities(domain_size, epsilons[level], epsilons[level + 1])
+        probability *= step.same if outputs[level] == outputs[level + 1] else step.other
+    return probability
+
+
+def chain_log_ratio(
+    domain_size: int, epsilons: Sequence[float], outputs: Sequence[int], one: int, other: int
+) -> float:
+    """Return ln of how much likelier a chain is for one value than for another (Lemma 3.1).
+
+    The last report alone decides; the ratio is finite even where both probabilities underflow.
+
+    Parameters, errors: as :func:`chain_probability`.
+
+    Examples
+    --------
+    >>> chain_log_ratio(3, [0.1, 0.5, 1.0], [0, 1, 1], 1, 0)
+    1.0
+    """
+    _check_chain(domain_size, epsilons, outputs)
+    return epsilons[-1] * ((outputs[-1] == one) - (outputs[-1] == other))
+
+
+def bit_degradation(weak: tuple[float, float], strong: tuple[float, float]) -> tuple[float, float]:
+    """Return the T of C1 = C2 T between any two channels of one bit.
+
+    With k = (p1 − p0)/(P1 − P0) and s = p0 − P0 k there is one if and only if s and s + k are
+    probabilities. A T that misses that by less than 1e-12 is taken to be rounded.
+
+    Parameters
+    ----------
+    weak, strong : (float, float)
+        The probabilities (p1, p0) and (P1, P0) that a 1, and a 0, is reported as 1.
+
+    Returns
+    -------
+    (float, float)
+        The probability that a 0, and a 1, of the stronger report becomes a 1 of the weaker one.
+
+    Raises
+    ------
+    ParameterError
+        A number is no probability.
+    UnrelatedRungsError
+        The weaker channel is no degradation of the stronger one.
+
+    Examples
+    --------
+    >>> bit_degradation((0.6, 0.4), (0.9, 0.1))
+    (0.375, 0.625)
+    """
+    if not all(0 <= probability <= 1 for probability in (*weak, *strong)):
+        raise ParameterError(f"probabilities must lie in [0, 1], not {weak}, {strong}")
+    p1, p0, s1, s0 = (Fraction(probability) for probability in (*weak, *strong))
+    keep = (p1 - p0) / (s1 - s0) if s1 != s0 else Fraction(0)
+    zero = p0 - s0 * keep
+    one = zero + keep
+    related = s1 != s0 or abs(p1 - p0) <= _ROUNDING
+    if not (related and all(-_ROUNDING <= t <= 1 + _ROUNDING for t in (zero, one))):
+        raise UnrelatedRungsError(
+            f"no relaxation from {weak} to {strong}: the weaker bit is no degradation of the "
+            "stronger one"
+        )
+    none, sure = Fraction(0), Fraction(1)
+    return float(min(max(zero, none), sure)), float(min(max(one, none), sure))
+
+
+def response_shares(epsilon: float, counts: Sequence[int]) -> list[float]:
+    """Return unbiased shares of categories from generalized randomized responses (equation 7).
+
+    Parameters
+    ----------
+    epsilon : float in (0, 700]
+    counts : sequence of int, at least 2, not all zero
+        Reports of each category.
+
+    Returns
+    -------
+    list of float
+        They sum to 1 and may leave [0, 1].
+
+    Examples
+    --------
+    >>> [round(share, 4) for share in response_shares(1.0, [310, 290, 300, 320, 280])]
+    [0.2261, 0.1739, 0.2, 0.2521, 0.1479]
+    """
+    check_epsilon(epsilon)
+    n, m = sum(counts), len(counts)
+    if not (m >= 2 and n > 0 and min(counts) >= 0):
+        raise ParameterError("counts must be of two categories or more, none negative, not all 0")
+    # λ + (m λ − 1)/(e^ε − 1), where m λ − 1 is computed from counts without rounding.
+    return [count / n + (m * count - n) / n / expm1(epsilon) for count in counts]
+
+
+def response_share_variance(domain_size: int, epsilon: float, share: float, n: int) -> float:
+    """Return the variance of an estimated share, given the values (appendix G, its diagonal).
+
+    Parameters
+    ----------
+    domain_size : int, at least 2
+    epsilon : float in (0, 700]
+    share : float in [0, 1]
+        The true share.
+    n : int, positive
+        Reports.
+
+    Examples
+    --------
+    >>> round(response_share_variance(5, 0.5, 0.2, 1500), 6)
+    0.007981
+    """
+    check_epsilon(epsilon)
+    if not (domain_size >= 2 and 0 <= share <= 1 and n > 0):
+        raise ParameterError(f"no variance for {domain_size} values, share {share}, n {n}")
+    down = exp(-epsilon)
+    holders = share * (domain_size - 1) * down
+    others = (1 - share) * down * (1 + (domain_size - 2) * down)
+    return (holders + others) / expm1(-epsilon) ** 2 / n
+
+
+def response_mean(low: float, high: float, epsilon: float, share_high: float) -> float:
+    """Return the mean of numbers that were rounded to an end of [low, high] and randomized.
+
+    Parameters
+    ----------
+    low, high : float, low < high
+    epsilon : float in (0, 700]
+    share_high : float in [0, 1]
+        Share of the reports that say ``high``.
+
+    References
+    ----------
+    Equation 70, corrected: it multiplies the estimated share by h where (h − l) belongs.
+
+    Examples
+    --------
+    >>> round(response_mean(2.0, 5.0, 1.0, 0.55), 6)
+    3.824593
+    """
+    check_epsilon(epsilon)
+    if not (low < high and 0 <= share_high <= 1):
+        raise ParameterError(f"no mean on [{low}, {high}] from a share of {share_high}")
+    share = share_high + (2 * share_high - 1) / expm1(epsilon)
+    return low + (high - low) * share
+
+
+@dataclass(frozen=True)
+class MixedCount:
+    """How many bits are set, from binary responses at several epsilons.
+
+    Attributes
+    ----------
+    count : float
+        Equal weights: unbiased for exactly these clients, whatever their levels have to do with
+        their values.
+    count_noise : float
+        Variance of ``count`` given the values.
+    weighted_mean : float
+        The share with weights by inverse variance; biased unless levels are independent of
+        values.
+    weighted_noise : float
+        Variance of ``weighted_mean`` given the values.
+    """
+
+    count: float
+    count_noise: float
+    weighted_mean: float
+    weighted_noise: float
+
+
+def mixed_count(reports: Sequence[int], epsilons: Sequence[float]) -> MixedCount:
+    """Estimate how many bits are set from each client's newest binary response.
+
+    Only the newest report of a client may be given: the older ones are degradations of it and
+    say nothing more.
+
+    Parameters
+    ----------
+    reports : sequence of 0 and 1
+    epsilons : sequence of float in (0, 700]
+        Of each report.
+
+    Examples
+    --------
+    >>> round(mixed_count([1, 0, 1, 1, 0], [0.5, 0.5, 1.0, 2.0, 2.0]).count, 4)
+    3.582
+    """
+    if not (reports and len(reports) == len(epsilons) and set(reports) <= {0, 1}):
+        raise ParameterError("every report must be 0 or 1 and have an epsilon")
+    sizes = Counter(epsilons)
+    ones = Counter(epsilon for report, epsilon in zip(reports, epsilons, strict=True) if report)
+    noise = {epsilon: bit_noise(epsilon) for epsilon in sizes}
+    set_bits = {
+        epsilon: ones[epsilon] + (2 * ones[epsilon] - n) / expm1(epsilon)
+        for epsilon, n in sizes.items()
+    }
+    least = min(noise.values())
+    weights = {epsilon: least / noise[epsilon] for epsilon in sizes}
+    total = fsum(weights[epsilon] * n for epsilon, n in sizes.items())
+    return MixedCount(
+        fsum(set_bits.values()),
+        fsum(n * noise[epsilon] for epsilon, n in sizes.items()),
+        fsum(weights[epsilon] * held for epsilon, held in set_bits.items()) / total,
+        least / total,
+    )
+
+
+def _kept(domain_size: int, epsilon1: float, epsilon2: float) -> float:
+    both = -expm1(-(epsilon1 + epsilon2))
+    return both + (domain_size - 2) * exp(-epsilon2) * -expm1(-epsilon1)
+
+
+def _check(domain_size: int, epsilon1: float, epsilon2: float) -> None:
+    if not domain_size >= 2:
+        raise ParameterError(f"domain_size must be at least 2, not {domain_size}")
+    if not 0 < epsilon1 <= epsilon2 <= 700:
+        raise ParameterError(
+            f"epsilons must satisfy 0 < epsilon1 <= epsilon2 <= 700, not {epsilon1}, {epsilon2}"
+        )
+
+
+def _check_chain(domain_size: int, epsilons: Sequence[float], outputs: Sequence[int]) -> None:
+    if len(outputs) != len(epsilons) or not epsilons:
+        raise ParameterError(f"{len(outputs)} outputs do not fit {len(epsilons)} epsilons")
+    for weak, strong in zip(epsilons, [*epsilons[1:], epsilons[-1]], strict=True):
+        _check(domain_size, weak, strong)

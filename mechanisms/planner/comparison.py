@@ -1,0 +1,269 @@
+"""What a ladder is worth: relaxed reports beside fresh ones, and beside noisy sampling.
+
+Noisy sampling is RAPPOR's way to release more: one permanent response, and fresh responses to it.
+
+References
+----------
+M. Pan, "Randomized Response with Gradual Release of Privacy Budget", arXiv:2401.13952, equations
+65 and 68. Ú. Erlingsson, V. Pihur, A. Korolova, "RAPPOR", CCS 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import exp, expm1, log1p, sqrt
+from typing import NamedTuple, TypeAlias
+
+from mechanisms.errors import ParameterError
+from mechanisms.exact import MICRO
+from mechanisms.registry import LadderedMechanism
+
+#: Builds a mechanism at one nominal micro-epsilon.
+Builder: TypeAlias = Callable[[int], LadderedMechanism]
+#: The standard error of a mechanism at a level.
+Errors: TypeAlias = Callable[[LadderedMechanism, int], float]
+#: The largest thousandth of epsilon that is tried.
+MOST = 16_000
+#: The largest epsilon of the closed forms.
+MAX_EPSILON = 700
+
+
+def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
+    """Refuse an epsilon for which the closed forms do not hold."""
+    if not 0 < epsilon <= MAX_EPSILON:
+        raise ParameterError(f"{name} must lie in (0, {MAX_EPSILON}], not {epsilon}")
+
+
+def bit_noise(epsilon: float) -> float:
+    """Return e^ε/(e^ε − 1)², the variance of one debiased binary response.
+
+    Examples
+    --------
+    >>> round(bit_noise(1.0), 6)
+    0.920674
+    """
+    check_epsilon(epsilon)
+    return exp(-epsilon) / expm1(-epsilon) ** 2
+
+
+class Step(NamedTuple):
+    """A level beside independent reports for the same total.
+
+    Attributes
+    ----------
+    level : int
+    certified : int
+        Micro-epsilon that the chain up to this level costs, and so many reports together.
+    relaxed : float
+        Standard error by the newest level of the chain.
+    fresh : float or None
+        Standard error of independent reports, one a level, at the differences of the epsilons and
+        averaged with the best weights; None where one of them cannot be had.
+    """
+
+    level: int
+    certified: int
+    relaxed: float
+    fresh: float | None
+
+
+def steps(chain: LadderedMechanism, builder: Builder, error: Errors) -> list[Step]:
+    """Compare every level of a ladder with as many fresh reports at the same total cost.
+
+    Parameters
+    ----------
+    chain : LadderedMechanism
+        With all levels that are compared.
+    builder : callable
+        From a nominal micro-epsilon to the mechanism for a report of its own.
+    error : callable
+        From a mechanism and a level to the standard error that is compared, of any number of
+        clients, each of whom reports all levels.
+
+    Notes
+    -----
+    Relaxed reports cost the last of them, fresh ones the sum. Weights by inverse variance, as taken
+    here in favour of the fresh ones, are unbiased only where all clients report all of them.
+
+    Examples
+    --------
+    >>> from mechanisms.category.grr import grr_ladder
+    >>> from mechanisms.planner.precision import precision
+    >>> def error(mechanism, level):
+    ...     return precision(mechanism, level).standard_error(10_000)
+    >>> chain = grr_ladder(2, [500_000, 2_000_000], "late")
+    >>> for step in steps(chain, lambda micro: grr_ladder(2, [micro], "late"), error):
+    ...     print(step.level, round(step.relaxed, 4), round(step.fresh, 4))
+    0 0.0198 0.0198
+    1 0.0043 0.0058
+    """
+    found: list[Step] = []
+    information: float | None = 0.0
+    for level in range(chain.levels):
+        below = chain.nominal(level - 1) if level else 0
+        alone = _alone(builder, chain.nominal(level) - below, error)
+        if information is not None:
+            information = None if alone is None else information + 1 / alone**2
+        fresh = None if information is None else 1 / sqrt(information)
+        found.append(Step(level, chain.certified(level), error(chain, level), fresh))
+    return found
+
+
+def _alone(builder: Builder, micro: int, error: Errors) -> float | None:
+    try:
+        return error(builder(micro), 0)
+    except ParameterError:
+        return None
+
+
+def noisy_sampling_epsilon(permanent: float, sample: float, samples: int) -> float:
+    """Return what ``samples`` noisy samples of one permanent response cost (equation 65).
+
+    Parameters
+    ----------
+    permanent, sample : float in (0, 700]
+        Epsilons of the permanent response and of one sample.
+    samples : int, at least 1
+
+    Returns
+    -------
+    float
+        Increases with ``samples`` towards ``permanent``, which it never reaches.
+
+    Examples
+    --------
+    >>> [round(noisy_sampling_epsilon(1.0, 0.5, k), 4) for k in (1, 3, 10)]
+    [0.2273, 0.6048, 0.9843]
+    """
+    check_epsilon(permanent, "permanent")
+    check_epsilon(sample, "sample")
+    if not samples >= 1:
+        raise ParameterError(f"samples must be at least 1, not {samples}")
+    low, high = sorted((permanent, samples * sample))
+    return log1p(expm1(low) * -expm1(-high) / (1 + exp(low - high)))
+
+
+class Comparison(NamedTuple):
+    """Relaxation beside noisy sampling after so many samples, at equal total cost.
+
+    Attributes
+    ----------
+    samples : int
+    epsilon : float
+        The cost of both.
+    noisy_sampling, relaxation : float
+        Variance of a share of n bits; that of relaxation is never larger, and equal after one
+        sample.
+    """
+
+    samples: int
+    epsilon: float
+    noisy_sampling: float
+    relaxation: float
+
+
+def compare(permanent: float, sample: float, samples: Sequence[int], n: int) -> list[Comparison]:
+    """Compare relaxation with noisy sampling at equal cost, after each number of samples.
+
+    Parameters
+    ----------
+    permanent, sample : float in (0, 700]
+        Epsilons of the permanent response and of one sample.
+    samples : sequence of int, at least 1
+    n : int, at least 1
+        Clients.
+
+    Examples
+    --------
+    >>> for row in compare(1.0, 0.5, [1, 10], 1000):
+    ...     print(row.samples, round(row.noisy_sampling, 6), round(row.relaxation, 6))
+    1 0.019266 0.019266
+    10 0.002755 0.000953
+    """
+    if not n >= 1:
+        raise ParameterError(f"n must be at least 1, not {n}")
+    rows = []
+    for count in samples:
+        epsilon = noisy_sampling_epsilon(permanent, sample, count)
+        # Equation 68 in epsilons: 1/(1 − 2α)² is 1 + 4 f(ε), which loses nothing near one half.
+        spread = 1 + 4 * bit_noise(permanent)
+        noisy = bit_noise(sample) / count * spread + bit_noise(permanent)
+        rows.append(Comparison(count, epsilon, noisy / n, bit_noise(epsilon) / n))
+    return rows
+
+
+def sampled_instead(ladder: Sequence[int], n: int) -> list[Comparison]:
+    """Compare a ladder with noisy sampling of one permanent response, for one yes or no.
+
+    The permanent response has the epsilon of the last level, which is what all samples ever cost;
+    each is a fresh response to it, the first at the cost of the first level.
+
+    Parameters
+    ----------
+    ladder : sequence of int
+        Nominal micro-epsilon, weakest first, at least two.
+    n : int
+        Clients.
+
+    Returns
+    -------
+    list of Comparison
+        After as many samples as the ladder has levels up to each.
+
+    Examples
+    --------
+    >>> for row in sampled_instead([500_000, 1_000_000, 2_000_000], 10_000):
+    ...     print(row.samples, round(row.epsilon, 3), round(row.noisy_sampling**0.5, 4))
+    1 0.5 0.0198
+    2 0.954 0.0143
+    3 1.325 0.0119
+    """
+    if len(ladder) < 2:
+        raise ParameterError("noisy sampling is compared with ladders of at least two levels")
+    first, last = ladder[0] / MICRO, ladder[-1] / MICRO
+    # Solve equation 65 for the epsilon of a sample that alone costs the first level.
+    sample = log1p(expm1(first) * (1 + exp(-last)) / -expm1(first - last))
+    return compare(last, sample, range(1, len(ladder) + 1), n)
+
+
+def epsilon_for(
+    builder: Builder, reached: Callable[[LadderedMechanism], float], target: float
+) -> int | None:
+    """Return the micro-epsilon at which a measure of precision is small enough, if there is one.
+
+    Parameters
+    ----------
+    builder : callable
+        Builds the mechanism at one nominal micro-epsilon.
+    reached : callable
+        From such a mechanism to what it reaches.
+    target : float
+        What should be reached.
+
+    Returns
+    -------
+    int or None
+        Rounded up to a thousandth of epsilon; None if epsilon 16 is not enough.
+
+    Examples
+    --------
+    >>> from mechanisms.category.grr import grr_ladder
+    >>> from mechanisms.planner.precision import precision
+    >>> grr = lambda micro: grr_ladder(2, [micro], "late")
+    >>> epsilon_for(grr, lambda made: precision(made, 0).standard_error(10_000), 0.01)
+    963000
+    """
+
+    def enough(thousandths: int) -> bool:
+        try:
+            return reached(builder(thousandths * 1000)) <= target
+        except ParameterError:
+            return False
+
+    low, high = 0, MOST
+    if not enough(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high * 1000

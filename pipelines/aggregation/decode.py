@@ -1,0 +1,241 @@
+"""From messages to packed rows: which state each row belongs to, and which rows come too late.
+
+The append time of a report's own log record decides whether it is early or late. One rule is added
+here: the state of a closed period is gone, so its rows are late even if a plan that was registered
+only afterwards would still take them.
+
+The state of a budget period is cut into parts by the shards of its pseudonyms. A part costs a run
+nearly the same for one report as for a thousand, so few reports over many periods want few parts.
+Parts also bound what is in memory at once and what workers do side by side, so many chains want
+many. A period gets its number of parts when its first reports come, from the size of the run and
+the chains of earlier periods, and keeps it for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.coins import shards_of
+from pipelines.aggregation.quarantine import Rejects, rejected
+from pipelines.aggregation.rows import Rows, opens, padded_width
+from sotto.log.reader import Block
+from sotto.plan.registry import Registry
+from sotto.wire.decode import Batch, Reject, decode
+from sotto.wire.reasons import Reason
+
+
+class Arrivals(NamedTuple):
+    """What a stretch of the log holds.
+
+    Attributes
+    ----------
+    rows : list of Rows
+        Of one shard, budget period and padded width each; not countable are those that come at
+        the wrong time, and are rejects too, but of which the state must know.
+    rejects : list of Reject
+    reports : int
+        Decodable reports, whether rejected for their time or not.
+    """
+
+    rows: list[Rows]
+    rejects: list[Reject]
+    reports: int
+
+
+def arrivals(
+    block: Block, registry: Registry, first_open: int | None, parts: Parts | None = None
+) -> Arrivals:
+    """Decode a stretch of the log.
+
+    Parameters
+    ----------
+    block : Block
+        Records of a lane.
+    registry : Registry
+        The plans in force.
+    first_open : int or None
+        The first budget period that is not closed; None if none has been closed yet.
+    parts : Parts, optional
+        As in :func:`~pipelines.aggregation.rows.rows_of`.
+    """
+    decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
+    corrupt = [
+        Reject(Reason.CORRUPT_LOG, bytes(stretch.body), stretch.append) for stretch in block.corrupt
+    ]
+    timely = rows_of(decoded.batches, registry, parts=parts)
+    # Selected first: made-up event times lie in very many periods.
+    seen = [_seen(batch, registry) for batch in decoded.untimely]
+    untimely = rows_of(seen, registry, countable=False, parts=parts)
+    closed = [rows for rows in timely if _is_closed(rows, first_open)]
+    late = [reject for rows in closed for reject in rejected(_late(rows), registry)]
+    return Arrivals(
+        rows=[rows for rows in timely + untimely if not _is_closed(rows, first_open)],
+        rejects=decoded.rejects + corrupt + late,
+        reports=sum(map(len, timely)) + sum(len(batch.level) for batch in decoded.untimely),
+    )
+
+
+def _is_closed(rows: Rows, first_open: int | None) -> bool:
+    return first_open is not None and rows.period < first_open
+
+
+def _late(rows: Rows) -> Rejects:
+    return Rejects(rows, np.full(len(rows), Reason.LATE, dtype=np.uint8))
+
+
+def _seen(batch: Batch, registry: Registry) -> Batch:
+    """Return untimely rows of periods that had begun and were not over when the log took them.
+
+    Like all that is said about time here, this does not depend on where runs are cut.
+    """
+    period = batch.event // registry.period
+    first = (batch.append - registry.horizon) // registry.period
+    at = np.flatnonzero((first <= period) & (period <= batch.append // registry.period))
+    columns = {
+        each.name: getattr(batch, each.name).take(at, axis=0)
+        for each in fields(batch)
+        if each.name != "metric"
+    }
+    return replace(batch, **columns)
+
+
+#: Chains that a part is expected to have, at most.
+CHAINS = 1 << 18
+
+
+def parts_for(chains: Iterable[int], shards: int) -> int:
+    """Return the number of parts for a period of which reports come for the first time.
+
+    Parameters
+    ----------
+    chains : iterable of int
+        How many it may have: reports of the run, chains of other periods. The most counts.
+    shards : int
+        At most so many parts.
+
+    Examples
+    --------
+    >>> parts_for([0], 64), parts_for([CHAINS, 5], 64), parts_for([5 * CHAINS], 64)
+    (1, 1, 8)
+    >>> parts_for([1000 * CHAINS], 64)
+    64
+    """
+    wanted = -(-max(chains) // CHAINS)
+    return min(1 << max(wanted - 1, 0).bit_length(), shards)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The numbers of parts of budget periods.
+
+    Parameters
+    ----------
+    known : mapping
+        Period to its number.
+    new : int
+        The number of all other periods.
+    """
+
+    known: Mapping[int, int]
+    new: int
+
+    def of(self, period: int) -> int:
+        """Return how many parts a period has."""
+        return self.known.get(period, self.new)
+
+    def part_of(self, shard: int, period: int) -> int:
+        """Return the part of a period that a shard is in."""
+        return shard % self.of(period)
+
+    def place(self, shards: NDArray[np.int64], periods: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return :meth:`part_of` of each of many."""
+        numbers = np.full(len(periods), self.new, dtype=np.int64)
+        for period, number in self.known.items():
+            if number != self.new:
+                numbers[periods == period] = number
+        placed: NDArray[np.int64] = shards % numbers
+        return placed
+
+
+def rows_of(
+    batches: Sequence[Batch],
+    registry: Registry,
+    *,
+    countable: bool = True,
+    parts: Parts | None = None,
+) -> list[Rows]:
+    """Sort decoded batches into rows of one shard, budget period and padded width each.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        As decoded; of any metrics, shards and periods.
+    registry : Registry
+        Gives the number of shards and the length of a budget period.
+    countable : bool
+        False for batches that were decoded but came too late or from the future.
+    parts : Parts, optional
+        Shards that are in one part of a period come together, and the part's number takes the
+        place of theirs.
+
+    Returns
+    -------
+    list of Rows
+        Ascending by shard, then period, then padded width: one for all payloads of up to 64 B and
+        one for each width above. Rows of each keep the order of the batches.
+    """
+    alike: dict[int, list[Rows]] = {}
+    for batch in batches:
+        if len(batch.level):
+            own = alike.setdefault(padded_width(batch.payload.shape[1]), [])
+            own.append(_of_batch(batch, countable))
+    found = [
+        rows
+        for width in sorted(alike)
+        for rows in _by_place(Rows.concat(alike[width]), registry, parts)
+    ]
+    return sorted(found, key=lambda rows: (rows.shard, rows.period))
+
+
+def _by_place(everything: Rows, registry: Registry, parts: Parts | None) -> list[Rows]:
+    """Cut rows, at least one, by shard and period."""
+    shards = shards_of(everything.pseudonym, registry.shards).astype(np.int64)
+    periods = everything.event // registry.period
+    if parts is not None:
+        shards = parts.place(shards, periods)
+    first, last = int(periods.min()), int(periods.max())
+    if (last - first + 1) * registry.shards <= 2**16:
+        # Numpy sorts 16-bit integers in linear time.
+        group = shards * (last - first + 1) + (periods - first)
+        order = np.argsort(group.astype(np.uint16), kind="stable")
+    else:
+        # The product of the two may exceed 64 bits.
+        order = np.lexsort((periods, shards))
+    cuts = np.flatnonzero(opens(shards[order], periods[order]))[1:]
+    return [
+        replace(everything.select(at), shard=int(shards[at[0]]), period=int(periods[at[0]]))
+        for at in np.split(order, cuts)
+    ]
+
+
+def _of_batch(batch: Batch, countable: bool) -> Rows:
+    """Return a batch as rows whose shard and period are still to be found."""
+    n = len(batch.level)
+    return Rows(
+        shard=0,
+        period=0,
+        widths={batch.metric: batch.payload.shape[1]},
+        metric=np.full(n, batch.metric, dtype=np.uint16),
+        level=batch.level,
+        pseudonym=batch.pseudonym,
+        chain=batch.chain,
+        event=batch.event,
+        append=batch.append,
+        countable=np.full(n, countable),
+        payload=batch.payload,
+    )

@@ -1,0 +1,118 @@
+"""Quarantine: what was rejected, byte for byte, with the reason and when the log took it.
+
+One file a generation, little-endian: entries of a header of 18 B (reason u16, append time i64,
+rows u32, length u32) and the message, a complete one wherever it could be decoded, so that it
+can be looked at, or appended to a log again. Entries are in one order, whatever the order in
+which a job met them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.aggregation.rows import Rows
+from sotto.errors import FormatError
+from sotto.plan.registry import Registry
+from sotto.wire.decode import Batch, Reject, encode_rows
+from sotto.wire.reasons import Reason
+
+
+class Rejects(NamedTuple):
+    """Rows that do not count and the reason of each: ``reason`` is ``(n,)`` uint8."""
+
+    rows: Rows
+    reason: NDArray[np.uint8]
+
+
+KIND = b"rejects"
+
+_HEAD = struct.Struct("<HqII")
+
+
+def pack(rejects: Iterable[Reject]) -> bytes:
+    """Return rejects as bytes; those of several calls may be joined.
+
+    Examples
+    --------
+    >>> packed = pack([Reject(Reason.MALFORMED, b"what", 5)])
+    >>> [reject.reason.label for reject in unpack(packed)]
+    ['malformed']
+    """
+    parts: list[bytes] = []
+    for reject in rejects:
+        parts.append(_HEAD.pack(reject.reason, reject.append, reject.rows, len(reject.message)))
+        parts.append(reject.message)
+    return b"".join(parts)
+
+
+def unpack(data: bytes | memoryview) -> Iterator[Reject]:
+    """Yield the rejects of packed bytes.
+
+    Raises
+    ------
+    FormatError
+        The bytes are no rejects.
+    """
+    at = 0
+    while at < len(data):
+        if len(data) < at + _HEAD.size:
+            raise FormatError("quarantine is cut short")
+        reason, append, rows, length = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        if len(data) < at + length:
+            raise FormatError("quarantine is cut short")
+        yield Reject(Reason(reason), bytes(data[at : at + length]), append, rows)
+        at += length
+
+
+def combine(packed: Iterable[bytes]) -> bytes:
+    """Return packed rejects as one, sorted by append time."""
+    rejects = [reject for data in packed for reject in unpack(data)]
+    rejects.sort(key=lambda reject: (reject.append, *reject))
+    return pack(rejects)
+
+
+def numbers(rejects: Iterable[Reject]) -> dict[str, int]:
+    """Return how many reports are rejected by reason; what is not decodable counts as one."""
+    total: Counter[str] = Counter()
+    for reject in rejects:
+        total[reject.reason.label] += max(reject.rows, 1)
+    return dict(sorted(total.items()))
+
+
+def rejected(rejects: Rejects, registry: Registry) -> list[Reject]:
+    """Return rejected rows as messages of one row each, as they could have come.
+
+    Parameters
+    ----------
+    rejects : Rejects
+        Rows, and the reason of each.
+    registry : Registry
+        The plans by which they were decoded.
+    """
+    rows, found = rejects.rows, []
+    for metric in np.unique(rows.metric).tolist():
+        at = np.flatnonzero(rows.metric == metric)
+        messages = encode_rows(_batch(rows, metric, at), registry, rows_per_message=1)
+        reasons, appends = rejects.reason[at].tolist(), rows.append[at].tolist()
+        for message, reason, append in zip(messages, reasons, appends, strict=True):
+            found.append(Reject(Reason(reason), message, append, 1))
+    return found
+
+
+def _batch(rows: Rows, metric: int, at: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Batch:
+    return Batch(
+        metric=metric,
+        level=rows.level[at],
+        pseudonym=rows.pseudonym[at],
+        chain=rows.chain[at],
+        event=rows.event[at],
+        append=rows.append[at],
+        payload=rows.payload[at, : rows.widths[metric]],
+    )

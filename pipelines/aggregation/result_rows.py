@@ -1,0 +1,244 @@
+"""From the counts of a window to the rows of all results; estimates of few reports are withheld.
+
+Tables, documents, metrics and pages are all made of these rows, so none of them can leave the
+rule for small groups out. The formulas are elsewhere.
+
+Which rows a withheld window has does not depend on its reports: they are those of a window without
+any. A withheld row has its key, unit and method, and the numbers of reports, which are not
+protected; every field that is computed from payloads is null.
+
+Parts of a total that is published are published all or none: from the total and all parts but one,
+the last part would follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from pipelines.aggregation.counts import Matrix, Window, WindowKey
+from pipelines.aggregation.estimates import Item, design_effect, estimate, reports_by_level, widened
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.registry import Registry
+
+#: Candidates of string metrics, by plan fingerprint and metric name.
+Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
+
+
+def joined(
+    windows: Mapping[WindowKey, Window], registry: Registry
+) -> list[tuple[WindowKey, Window]]:
+    """Return windows with those of equal metrics in several versions of a plan added up.
+
+    A metric that is the same in two versions is estimated once, under the lowest of them. The
+    revision is the highest of the parts'.
+
+    Parameters
+    ----------
+    windows : mapping of WindowKey to Window
+        All that are counted of their metrics and times.
+    registry : Registry
+        Has the plans of all of them.
+    """
+    whole: dict[WindowKey, Window] = {}
+    for key, window in sorted(windows.items()):
+        first = registry.same[key.fingerprint, key.metric][0]
+        key = WindowKey(first.fingerprint, first.metric.index, key.start)
+        if (before := whole.get(key)) is not None:
+            revision = max(before.revision, window.revision)
+            window = Window(revision, before.counts + window.counts)
+        whole[key] = window
+    return sorted(whole.items(), key=lambda pair: pair[0])
+
+
+def rows_of_windows(
+    windows: Iterable[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Return the rows of the ``windows`` and ``estimates`` tables for some windows.
+
+    Of fewer reports than the plan's ``minimum_reports`` nothing is estimated: neither of a window
+    nor, within one that has more, of a vector's coordinate that fewer are about, nor of any of a
+    number's bits if fewer are about one of them.
+
+    Parameters
+    ----------
+    windows : iterable of (WindowKey, Window)
+        What is counted, as of :func:`joined`.
+    registry : Registry
+        Has the plans of all of them.
+    candidates : mapping
+        The strings to look for, by fingerprint and metric; none are found where there are none.
+    """
+    window_rows, estimate_rows = [], []
+    for key, window in windows:
+        plan = registry.by_fingerprint[key.fingerprint]
+        metric = plan.metrics[key.metric]
+        common = _common(plan, metric, key, window)
+        strings = _strings(key, registry, candidates)
+        effect = design_effect(plan, metric)
+        least = registry.minimum_reports(key.fingerprint, key.metric)
+        items = [
+            replace(item, estimate=widened(item.estimate, effect))
+            for item in estimate(metric, window.counts, strings, least)
+        ]
+        reports = reports_by_level(metric, window.counts, items)
+        why = reason(sum(reports), least)
+        window_rows.append(
+            {
+                **common,
+                "type": metric.type,
+                "mechanism": metric.mechanism.name,
+                "n": sum(reports),
+                "reports_by_level": reports,
+                "minimum_reports": least,
+                "withheld": why,
+            }
+        )
+        if why is not None:
+            rows = withheld_window(metric, window.counts, strings, reports, why)
+        else:
+            whys = reasons(items, least)
+            rows = (_row(n, *pair) for n, pair in enumerate(zip(items, whys, strict=True)))
+        estimate_rows += [{**common, **row} for row in rows]
+    return window_rows, estimate_rows
+
+
+def _strings(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:
+    """Return what to look for: the candidates of all versions, in order, each once."""
+    versions = registry.same[key.fingerprint, key.metric]
+    found = [candidates.get(each.fingerprint, {}).get(each.metric.name, ()) for each in versions]
+    return list(dict.fromkeys(string for strings in found for string in strings))
+
+
+def _common(
+    plan: CompiledPlan, metric: CompiledMetric, key: WindowKey, window: Window
+) -> dict[str, object]:
+    return {
+        "collector": plan.collector,
+        "plan": plan.plan,
+        "version": plan.version,
+        "metric": metric.name,
+        "window_start": key.start,
+        "window_end": key.start + metric.window,
+        "revision": window.revision,
+    }
+
+
+def _row(position: int, item: Item, why: str | None) -> dict[str, object]:
+    if why is not None:
+        return withheld_row(position, item, item.estimate.reports_by_level, why)
+    low, high = item.estimate.interval()
+    return {
+        "kind": item.kind,
+        "item": item.item,
+        "position": position,
+        "value": item.estimate.value,
+        "standard_error": item.estimate.standard_error,
+        "low": low,
+        "high": high,
+        "display": item.display,
+        "n": item.estimate.n,
+        "reports_by_level": list(item.estimate.reports_by_level),
+        "detection_floor": item.estimate.detection_floor,
+        "significant": item.significant,
+        "p_value": item.p_value,
+        "confounded_with": list(item.confounded_with) or None,
+        "unit": item.unit,
+        "method": item.method.value,
+        "withheld": None,
+    }
+
+
+#: Kinds of estimates that are parts of another one that is published: a number's bits, of its mean.
+#: A vector's coordinates are parts of nothing, and all others are made of all reports.
+PARTS = frozenset({"bit"})
+
+
+def reason(reports: int, least: int) -> str | None:
+    """Return why an estimate of so many reports is withheld; None if it is not.
+
+    Parameters
+    ----------
+    reports : int
+    least : int
+        The plan's ``minimum_reports``.
+
+    Examples
+    --------
+    >>> reason(7, 20), reason(1, 2), reason(20, 20)
+    ('7 reports, the plan asks for 20', '1 report, the plan asks for 2', None)
+    """
+    if reports >= least:
+        return None
+    return f"{reports:,} report{'' if reports == 1 else 's'}, the plan asks for {least:,}"
+
+
+def reasons(items: Sequence[Item], least: int) -> Iterator[str | None]:
+    """Yield why each estimate of a window is withheld; None of one that is not.
+
+    Parameters
+    ----------
+    items : sequence of Item
+        All of the window.
+    least : int
+        The plan's ``minimum_reports``.
+    """
+    # A part of no report adds nothing to the total.
+    parts = [item.estimate.n for item in items if item.kind in PARTS and item.estimate.n]
+    short = reason(min(parts, default=least), least)
+    for item in items:
+        own = reason(item.estimate.n, least)
+        yield (
+            f"another {item.kind} has {short}" if item.kind in PARTS and short and not own else own
+        )
+
+
+def withheld_window(
+    metric: CompiledMetric,
+    counts: Matrix,
+    candidates: Sequence[str],
+    by_level: Sequence[int],
+    why: str,
+) -> Iterator[dict[str, object]]:
+    """Yield the rows of a window of which everything is withheld.
+
+    Parameters
+    ----------
+    metric : CompiledMetric
+    counts : (rungs, length) int64
+        Only their shape is used.
+    candidates : sequence of str
+        For a string metric.
+    by_level : sequence of int
+        The window's reports by rung.
+    why : str
+        As of :func:`reason`.
+    """
+    for position, item in enumerate(estimate(metric, np.zeros_like(counts), candidates)):
+        yield withheld_row(position, item, by_level, why)
+
+
+def withheld_row(position: int, item: Item, by_level: Sequence[int], why: str) -> dict[str, object]:
+    """Return the row that stands for a withheld estimate."""
+    return {
+        "kind": item.kind,
+        "item": item.item,
+        "position": position,
+        "value": None,
+        "standard_error": None,
+        "low": None,
+        "high": None,
+        "display": None,
+        "n": sum(by_level),
+        "reports_by_level": list(by_level),
+        "detection_floor": None,
+        "significant": None,
+        "p_value": None,
+        "confounded_with": None,
+        "unit": item.unit,
+        "method": item.method.value,
+        "withheld": why,
+    }

@@ -1,1 +1,0 @@
-"""Estimates from the counts of a window."""

@@ -1,0 +1,303 @@
+"""What a committed generation is to databases and topics: rows, documents, and who made them.
+
+All of it is a function of the committed files. A process that is killed before it has noted how
+far it has published publishes the same documents again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.aggregation import counts
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.result_rows import Candidates, joined, rows_of_windows
+from pipelines.sinks.documents import (
+    WINDOW_KEY,
+    health_document,
+    period_document,
+    rejects_document,
+    window_document,
+)
+from pipelines.sinks.sql import Projection
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.files import dump_document, load_document
+from pipelines.storage.manifest import Manifest, Quarantined
+from sotto.errors import AggregationError, BrokerError
+from sotto.plan.registry import Registry
+
+FORMAT = 2
+#: The note of how far the topic of estimates is published.
+NOTE = "published.json"
+#: The header of records that names the generation which published them.
+STAMP = "sotto-generation"
+
+
+def projection(
+    directory: StateDirectory,
+    manifest: Manifest,
+    registry: Registry,
+    candidates: Candidates,
+    since: int,
+    *,
+    anew: bool = False,
+) -> Projection:
+    """Return what brings a database from one generation to the committed one.
+
+    Parameters
+    ----------
+    directory : StateDirectory
+        Holds the counts.
+    manifest : Manifest
+    registry, candidates
+        By which windows are estimated.
+    since : int
+        The generation that the database has; 0 for none. Windows changed after it are estimated.
+    anew : bool
+        Whether the database is emptied first.
+    """
+    return Projection(
+        state=manifest.state,
+        generation=manifest.generation,
+        clock=manifest.clock,
+        changed=(
+            _rows(windows, registry, candidates)
+            for windows in _changed(directory, manifest, registry, since)
+        ),
+        periods=list(_periods(manifest, registry)),
+        quarantine=list(_quarantine(manifest)),
+        lineage=manifest.digest(manifest.generation),
+        anew=anew,
+    )
+
+
+def _rows(
+    windows: list[tuple[WindowKey, Window]], registry: Registry, candidates: Candidates
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Return the rows of windows; no estimates of those whose reports were all taken back."""
+    full = [(key, window) for key, window in windows if window.counts.any()]
+    empty = [(key, window) for key, window in windows if not window.counts.any()]
+    rows, estimates = rows_of_windows(full, registry, candidates)
+    return rows + rows_of_windows(empty, registry, candidates)[0], estimates
+
+
+def _changed(
+    directory: StateDirectory, manifest: Manifest, registry: Registry, since: int
+) -> Iterator[list[tuple[WindowKey, Window]]]:
+    """Yield what changed after a generation, page by page."""
+    restated = manifest.restated(since)
+    for page, generation in sorted(manifest.pages.items()):
+        if generation > since or restated:
+            body = files.load(directory.page(page, generation), counts.KIND)
+            windows = manifest.stated(counts.unpack_page(body), registry)
+            whole = joined(windows, registry)
+            changed = [(key, window) for key, window in whole if window.revision > since]
+            yield changed + (manifest.renamed(changed, registry, since) if since else [])
+
+
+def _periods(manifest: Manifest, registry: Registry) -> Iterator[dict[str, object]]:
+    for period, totals in sorted(manifest.audit().items()):
+        yield {
+            "collector": registry.collector,
+            "period_start": period * registry.period,
+            "period_end": (period + 1) * registry.period,
+            "closed": manifest.first_open is not None and period < manifest.first_open,
+            **asdict(totals),
+        }
+
+
+def _quarantine(manifest: Manifest) -> Iterator[dict[str, object]]:
+    kept = [(each.generation, each.rows, _requeued(each)) for each in manifest.quarantine]
+    gone = Counter(manifest.requeued)
+    for _, _, requeued in kept:
+        gone.subtract(requeued)
+    for generation, rows, requeued in [(0, manifest.expired, gone), *kept]:
+        for reason, number in rows.items():
+            yield {
+                "generation": generation,
+                "reason": reason,
+                "rows": number,
+                "requeued": requeued[reason],
+            }
+
+
+def _requeued(entry: Quarantined) -> Counter[str]:
+    """Return how many rows of a quarantine file have been requeued, by reason."""
+    total: Counter[str] = Counter()
+    for reason, _, rows in entry.requeued:
+        total[reason] += rows
+    return total
+
+
+def documents_of(
+    projection: Projection, collector: str, before: int | None
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the documents of what has changed: windows, then periods, then rejects.
+
+    Parameters
+    ----------
+    projection : Projection
+        Its windows are iterated once.
+    collector : str
+    before : int or None
+        The log's clock as of what was published before, ms.
+    """
+    job, revision = projection.state, projection.generation
+    for windows, estimates in projection.changed:
+        of_window = defaultdict(list)
+        for row in estimates:
+            of_window[_key(row)].append(row)
+        for window in windows:
+            pane = _pane(_int(window["window_end"]), before, projection.clock)
+            found = of_window[_key(window)]
+            yield window_document(job, window, found, _int(window["revision"]), pane)
+    for row in projection.periods:
+        yield period_document(job, row, revision)
+    rejects: Counter[str] = Counter()
+    requeued: Counter[str] = Counter()
+    for entry in projection.quarantine:
+        rejects[str(entry["reason"])] += _int(entry["rows"])
+        requeued[str(entry["reason"])] += _int(entry["requeued"])
+    yield rejects_document(job, collector, rejects, revision, requeued)
+
+
+def health_of(manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
+    """Return the document of the job's health as of what is committed."""
+    held = manifest.states.values()
+    health = {
+        **manifest.tally._asdict(),
+        "chains": sum(each.totals.chains for each in held),
+        "pseudonyms": sum(each.totals.pseudonyms for each in held),
+        "state_bytes": sum(each.size for each in held),
+        "clock": manifest.clock,
+        "offsets": dict(manifest.lanes),
+    }
+    return health_document(manifest.state, collector, health, manifest.generation)
+
+
+def _key(row: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(row[name] for name in WINDOW_KEY)
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _pane(end: int, before: int | None, clock: int | None) -> str:
+    if clock is None or clock < end:
+        return "early"
+    return "on_time" if before is None or before < end else "late"
+
+
+@dataclass(frozen=True)
+class Note:
+    """How far a topic has been published.
+
+    Parameters
+    ----------
+    topic, id : str
+        Name and id of the topic.
+    generation : int
+        The last one published.
+    clock : int or None
+        The log's as of then, ms.
+    lineage : str or None
+        Digest of that generation.
+    ends : mapping
+        Partition, as text, to the offset after the last record that was sent.
+    """
+
+    topic: str
+    id: str
+    generation: int
+    clock: int | None
+    lineage: str | None
+    ends: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, directory: StateDirectory, name: str = NOTE) -> Note | None:
+        """Return a note in a state directory; None if it is missing or damaged."""
+        try:
+            value = load_document((directory.path / name).read_bytes(), name, FORMAT)
+            return cls(**{each: value[each] for each in cls.__dataclass_fields__ if each in value})
+        except (OSError, AggregationError, TypeError):
+            return None
+
+    def store(self, path: Path, name: str = NOTE) -> None:
+        """Store the note in a state directory, if the disk takes it."""
+        with suppress(OSError):
+            files.replace(path / name, dump_document({"format": FORMAT, **asdict(self)}))
+
+    def since(self, topic: str, id: str, manifest: Manifest) -> int:
+        """Return the last generation that a topic has of what is committed; 0 for none."""
+        known = manifest.digest(self.generation)
+        same = self.of_topic(topic, id) and known is not None and known == self.lineage
+        return self.generation if same else 0
+
+    def of_topic(self, topic: str, id: str) -> bool:
+        """Return whether the note is about a topic."""
+        return (self.topic, self.id) == (topic, id)
+
+
+class Stamp(NamedTuple):
+    """A generation of a state directory, and its digest: a header of what it published."""
+
+    state: str
+    generation: int
+    digest: str
+
+
+def stamp_of(manifest: Manifest) -> tuple[str, bytes]:
+    """Return the header of what is published of a manifest."""
+    digest = manifest.digest(manifest.generation)
+    return STAMP, f"{manifest.state} {manifest.generation} {digest}".encode()
+
+
+def check_stamps(records: Iterable[Any], manifest: Manifest, topic: str) -> None:
+    """Refuse to publish where a topic has a generation that a state directory has not committed.
+
+    A directory that was restored from a copy knows nothing of what was published after the copy
+    was made. Its revisions would be lower than those in the topic, or mean something else, and
+    consumers would keep what they have.
+
+    Parameters
+    ----------
+    records : iterable
+        Of the topic, as kafka-python returns them. Those of other jobs and without a valid stamp
+        are ignored.
+    manifest : Manifest
+    topic : str
+
+    Raises
+    ------
+    BrokerError
+        The message says what to do.
+    """
+    for record in records:
+        for stamp in _stamps_in(record):
+            known = manifest.digest(stamp.generation)
+            # Digests are kept of the last generations only.
+            committed = stamp.generation <= manifest.generation and known in (None, stamp.digest)
+            if stamp.state == manifest.state and not committed:
+                raise BrokerError(
+                    f"{topic} has a generation {stamp.generation} of these results that the state "
+                    f"directory, at its generation {manifest.generation}, does not know: it was "
+                    f"restored from a copy, or there are two; delete {topic}, create it again with "
+                    "sotto topics create --sinks, and start sinks once with --replace"
+                )
+
+
+def _stamps_in(record: Any) -> Iterator[Stamp]:
+    for name, value in record.headers:
+        if name == STAMP:
+            try:
+                state, generation, digest = value.decode("ascii").split(" ")
+                yield Stamp(state, int(generation), digest)
+            except (AttributeError, ValueError):
+                continue

@@ -1,0 +1,399 @@
+"""Kafka topics as sinks: of aggregation runs, which publish what they commit, and of pipelines.
+
+The topic may be out of reach: what is committed stands, and is published once it can be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.result_rows import Candidates
+from pipelines.sinks.committed import (
+    Note,
+    check_stamps,
+    documents_of,
+    health_of,
+    projection,
+    stamp_of,
+)
+from pipelines.sinks.quarantine import key_of, quarantine_record
+from pipelines.sources.kafka_reader import read_to_end
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.manifest import Manifest
+from sotto.errors import BrokerError, FormatError, ParameterError
+from sotto.kafka.admin import connected
+from sotto.kafka.brokers import Broker, require_client
+from sotto.kafka.producers import end_producer, make_producer
+from sotto.kafka.topics import MAX_DOCUMENT, FoundTopic, SinkTopic, Stay
+from sotto.plan.registry import Registry
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+#: Within which a document is acknowledged, in seconds.
+PATIENCE = 15.0
+#: Bytes sent and not acknowledged.
+_IN_FLIGHT = 16 << 20
+_BATCH = 256 << 10
+#: Bytes of a document, with its key, that a broker takes.
+LARGEST = MAX_DOCUMENT - _BATCH
+#: The note of how far the topic of quarantine is published.
+QUARANTINE_NOTE = "published-quarantine.json"
+
+_LOGGER = logging.getLogger(__name__)
+
+#: Key, value and headers.
+Content: TypeAlias = tuple[bytes, bytes, list[tuple[str, bytes]]]
+
+
+class Publish(Protocol):
+    """Publishes what is committed and has not been published."""
+
+    def __call__(
+        self,
+        directory: StateDirectory,
+        manifest: Manifest,
+        registry: Registry,
+        candidates: Candidates,
+    ) -> None:
+        """Publish, and note how far.
+
+        Raises
+        ------
+        BrokerError
+            Not all could be published; it can be tried again.
+        """
+
+
+@dataclass(frozen=True)
+class Several:
+    """Publishes to several topics, to each whether or not the others fail."""
+
+    ways: Sequence[Publish]
+
+    def __call__(
+        self,
+        directory: StateDirectory,
+        manifest: Manifest,
+        registry: Registry,
+        candidates: Candidates,
+    ) -> None:
+        """Publish to all of them."""
+        failed = []
+        for way in self.ways:
+            try:
+                way(directory, manifest, registry, candidates)
+            except BrokerError as error:
+                failed.append(str(error))
+        if failed:
+            raise BrokerError("; ".join(failed))
+
+
+@dataclass
+class EstimatesTopic:
+    """Publishes what is committed to a compacted topic of estimates.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : SinkTopic
+        Of the kind ``estimates``.
+
+    Raises
+    ------
+    ParameterError
+        It is of another kind.
+    ModuleNotFoundError
+        kafka-python is not installed.
+    """
+
+    broker: Broker
+    topic: SinkTopic
+
+    def __post_init__(self) -> None:
+        _require_kind(self.topic, "estimates")
+
+    def __call__(
+        self,
+        directory: StateDirectory,
+        manifest: Manifest,
+        registry: Registry,
+        candidates: Candidates,
+    ) -> None:
+        """Publish what has changed since the state directory's note.
+
+        The document of the job's health comes last: whoever has read it has read all that belongs
+        to its revision.
+        """
+        if manifest.generation == 0:
+            return
+        topic, found = str(self.topic), self.found()
+        note = Note.load(directory)
+        since = 0 if note is None else note.since(topic, found.id, manifest)
+        if since == manifest.generation:
+            return
+        ends = dict(note.ends) if note and note.of_topic(topic, found.id) else {}
+        with closing(self.records(found.partitions, ends)) as others:
+            check_stamps(others, manifest, topic)
+        changed = projection(directory, manifest, registry, candidates, since)
+        before = note.clock if note is not None and since else None
+        documents = documents_of(changed, registry.collector, before)
+        health = health_of(manifest, registry.collector)
+        try:
+            ends |= self.send(documents, health, [stamp_of(manifest)])
+        except FormatError as error:
+            raise BrokerError(f"a document cannot be made of the results: {error}") from error
+        generation, lineage = manifest.generation, changed.lineage
+        Note(topic, found.id, generation, manifest.clock, lineage, ends).store(directory.path)
+
+    def found(self) -> FoundTopic:
+        """Return the broker's description of the topic.
+
+        Raises
+        ------
+        BrokerError
+            It cannot be used, or the broker cannot be reached.
+        """
+        with connected(self.broker) as topics:
+            return topics.check_sink(self.topic, Stay(0, 0))
+
+    def records(self, partitions: int, begin: Mapping[str, int]) -> Generator[Any]:
+        """Yield the topic's records; see :func:`pipelines.sources.kafka_reader.read_to_end`."""
+        return read_to_end(self.broker, str(self.topic), partitions, begin=begin)
+
+    def send(
+        self,
+        documents: Iterable[tuple[bytes, bytes]],
+        last: tuple[bytes, bytes],
+        headers: list[tuple[str, bytes]],
+    ) -> dict[str, int]:
+        """Send documents, and one more once all others are acknowledged.
+
+        Returns
+        -------
+        dict of str to int
+            As of :func:`send_all`.
+        """
+        topic = str(self.topic)
+        with producer_for(self.broker) as producer:
+            ends = send_all(producer, topic, self._fitting(documents, headers))
+            return ends | send_all(producer, topic, self._fitting([last], headers))
+
+    def _fitting(
+        self, documents: Iterable[tuple[bytes, bytes]], headers: list[tuple[str, bytes]]
+    ) -> Iterator[Content]:
+        for key, value in documents:
+            if len(key) + len(value) > LARGEST:
+                raise BrokerError(
+                    f"a document has {len(value)} bytes, more than a record of {self.topic} may: "
+                    "look for fewer candidates"
+                )
+            yield key, value, headers
+
+
+@dataclass
+class QuarantineTopic:
+    """Publishes quarantine files, one after another, to a topic of quarantine.
+
+    A file never changes. One that was published in part is published again from its beginning,
+    with the same keys.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : SinkTopic
+        Of the kind ``quarantine``.
+
+    Raises
+    ------
+    ParameterError
+        It is of another kind.
+    ModuleNotFoundError
+        kafka-python is not installed.
+    """
+
+    broker: Broker
+    topic: SinkTopic
+
+    def __post_init__(self) -> None:
+        _require_kind(self.topic, "quarantine")
+
+    def __call__(
+        self,
+        directory: StateDirectory,
+        manifest: Manifest,
+        registry: Registry,
+        candidates: Candidates,
+    ) -> None:
+        """Publish the quarantine files that the state directory's note does not cover."""
+        note, topic = Note.load(directory, QUARANTINE_NOTE), str(self.topic)
+        if note is not None and note.since(topic, note.id, manifest) == manifest.generation:
+            return
+        stay = Stay(registry.horizon, min(plan.retention for plan in registry.plans))
+        with connected(self.broker) as topics:
+            id = topics.check_sink(self.topic, stay).id
+        since = 0 if note is None else note.since(topic, id, manifest)
+        new = [entry.generation for entry in manifest.quarantine if entry.generation > since]
+        if new:
+            with producer_for(self.broker) as producer:
+                for generation in new:
+                    send_all(producer, topic, _file_records(directory, manifest, generation))
+                    self._note(directory, id, manifest, generation)
+        if since < manifest.generation:
+            self._note(directory, id, manifest, manifest.generation)
+
+    def _note(
+        self, directory: StateDirectory, id: str, manifest: Manifest, generation: int
+    ) -> None:
+        note = Note(str(self.topic), id, generation, manifest.clock, manifest.digest(generation))
+        note.store(directory.path, QUARANTINE_NOTE)
+
+
+def _require_kind(topic: SinkTopic, kind: str) -> None:
+    if topic.kind != kind:
+        raise ParameterError(
+            f"topic {topic} is not a topic of {kind}: its name must end in -{kind}"
+        )
+    require_client()
+
+
+def _file_records(
+    directory: StateDirectory, manifest: Manifest, generation: int
+) -> Iterator[Content]:
+    content = files.load(directory.quarantine(generation), quarantine.KIND)
+    for number, reject in enumerate(quarantine.unpack(content)):
+        record = quarantine_record(reject, manifest.state, key_of(generation, number, reject))
+        yield record.key, record.value, list(record.headers)
+
+
+class _TopicSink:
+    """Sends items to a topic; see :class:`pipelines.sinks.base.Sink`."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._open = ExitStack()
+        self._producer: KafkaProducer | None = None
+
+    def write(self, items: Sequence[Any]) -> None:
+        """Send items and wait until the broker has acknowledged all of them."""
+        records = [record for item in items for record in self._records(item)]
+        if not records:
+            return
+        try:
+            if self._producer is None:
+                self._producer = self._open.enter_context(producer_for(self._broker))
+            send_all(self._producer, self._topic, records)
+        except BaseException:
+            # All of them are sent again, by a new producer.
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the producer."""
+        self._producer = None
+        self._open.close()
+
+    def _records(self, item: Any) -> Iterator[Content]:
+        raise NotImplementedError
+
+
+class DocumentsSink(_TopicSink):
+    """Writes a pipeline's documents, given their keys and values, to a topic of estimates."""
+
+    def _records(self, item: tuple[bytes, bytes]) -> Iterator[Content]:
+        """Leave out what no broker takes, however often it is sent."""
+        key, value = item
+        if len(key) + len(value) > LARGEST:
+            _LOGGER.warning(
+                "a document has %d bytes, more than a record of %s may, and is left out: look for "
+                "fewer candidates",
+                len(value),
+                self._topic,
+            )
+        else:
+            yield key, value, []
+
+
+class RejectsSink(_TopicSink):
+    """Writes a pipeline's packed rejects to a topic of quarantine, one record each."""
+
+    def __init__(self, broker: Broker, topic: str, job: str) -> None:
+        super().__init__(broker, topic)
+        self._job = job
+
+    def _records(self, item: bytes) -> Iterator[Content]:
+        for reject in quarantine.unpack(item):
+            record = quarantine_record(reject, self._job)
+            yield record.key, record.value, list(record.headers)
+
+
+def send_all(producer: KafkaProducer, topic: str, records: Iterable[Content]) -> dict[str, int]:
+    """Send records and return once the broker has acknowledged all of them.
+
+    Parameters
+    ----------
+    producer : KafkaProducer
+        Of :func:`producer_for`.
+    topic : str
+    records : iterable of (bytes, bytes, list)
+        Key, value and headers of each. At most 16 MiB wait for acknowledgement.
+
+    Returns
+    -------
+    dict of str to int
+        Partition, as text, to the offset after the last record sent there.
+
+    Raises
+    ------
+    KafkaError
+        The broker did not take a record, or not within ``PATIENCE`` seconds.
+    """
+    waiting: list[Any] = []
+    size = 0
+    ends: dict[str, int] = {}
+    for key, value, headers in records:
+        waiting.append(producer.send(topic, key=key, value=value, headers=headers))
+        size += len(key) + len(value)
+        if size > _IN_FLIGHT:
+            ends |= _acknowledged(waiting)
+            waiting, size = [], 0
+    return ends | _acknowledged(waiting)
+
+
+def _acknowledged(waiting: Iterable[Any]) -> dict[str, int]:
+    ends: dict[str, int] = {}
+    for future in waiting:
+        record = future.get(timeout=PATIENCE)
+        ends[str(record.partition)] = record.offset + 1
+    return ends
+
+
+@contextmanager
+def producer_for(broker: Broker) -> Iterator[KafkaProducer]:
+    """Return a producer for the duration of a block.
+
+    Raises
+    ------
+    BrokerError
+        There, or within: the broker does not take records; what it says.
+    """
+    from kafka.errors import KafkaError, KafkaTimeoutError
+
+    producer = make_producer(
+        broker, PATIENCE, compression="zstd", batch=_BATCH, largest=MAX_DOCUMENT
+    )
+    try:
+        yield producer
+    except KafkaTimeoutError as error:
+        raise BrokerError("the broker did not acknowledge in time") from error
+    except KafkaError as error:
+        raise BrokerError(f"the broker did not take a record ({type(error).__name__})") from error
+    finally:
+        end_producer(producer)

@@ -1,0 +1,220 @@
+"""From a topic of estimates to a database: ``sotto sink``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pipelines.sinks.documents import Document, parse
+from pipelines.sinks.sql import Applied, DocumentDatabase
+from pipelines.sinks.tables import Advance
+from pipelines.sources import kafka_reader
+from sotto.errors import AggregationError, BrokerError, FormatError, ParameterError
+from sotto.kafka.admin import connected
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import SinkTopic, Stay
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, TopicPartition
+
+#: How often the topic's settings and id are checked while it is followed, in seconds.
+_CHECK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """What became of a topic's records.
+
+    Parameters
+    ----------
+    applied : Applied
+        Of the documents.
+    poison : int
+        Records that are no documents, or under another's key.
+    lost : int
+        Offsets that the broker had deleted before they were read.
+    """
+
+    applied: Applied = field(default_factory=Applied)
+    poison: int = 0
+    lost: int = 0
+
+    @property
+    def records(self) -> int:
+        """How many records were read."""
+        done = self.applied
+        return done.written + done.stale + done.others + done.refused + self.poison
+
+    def plus(self, other: Transferred) -> Transferred:
+        """Return the sum."""
+        return Transferred(
+            self.applied.plus(other.applied), self.poison + other.poison, self.lost + other.lost
+        )
+
+
+class Transfer:
+    """Writes a topic of estimates to a database.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : SinkTopic
+        Of the kind ``estimates``.
+    database : DocumentDatabase
+    replace : bool
+        Whether another topic, or another job, may replace what the database holds.
+    committed : callable
+        Called after every transaction; tests stop the process there.
+
+    Raises
+    ------
+    ParameterError
+        The topic is of another kind.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        topic: SinkTopic,
+        database: DocumentDatabase,
+        *,
+        replace: bool = False,
+        committed: Callable[[], None] = lambda: None,
+    ) -> None:
+        if topic.kind != "estimates":
+            raise ParameterError(
+                f"topic {topic} is not a topic of estimates: its name must end in -estimates"
+            )
+        self._broker = broker
+        self._topic = topic
+        self._database = database
+        self._replace = replace
+        self._committed = committed
+        self._consumer: KafkaConsumer | None = None
+        self._id = ""
+        self._partitions = 0
+        self._checked = float("-inf")
+        self._next: dict[int, int] = {}
+
+    def __enter__(self) -> Transfer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._disconnect()
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Transferred:
+        """Write the topic's records up to its end of now.
+
+        Raises
+        ------
+        BrokerError
+            The topic cannot be read; what was read is in the database.
+        ProjectionError
+            The database cannot be used now.
+        AggregationError
+            Topic and database do not go together; the message says what to do.
+        """
+        try:
+            done = self._run(stop)
+            if done.applied.others and self._replace:
+                # The database has forgotten its offsets.
+                self._disconnect()
+                done = done.plus(self._run(stop))
+        except (BrokerError, AggregationError):
+            self._disconnect()
+            raise
+        return done
+
+    def _run(self, stop: Callable[[], bool]) -> Transferred:
+        self._check_topic()
+        with kafka_reader.map_kafka_errors(self._broker):
+            if self._consumer is None:
+                self._consumer = kafka_reader.make_consumer(self._broker)
+                self._consumer.assign(self._all())
+                self._next = {}
+            first, ends = kafka_reader.offsets(self._consumer, self._all())
+            done = Transferred(lost=0 if self._next else self._seek(self._consumer, first))
+            self._check_ends(ends)
+            if done.lost:
+                done = done.plus(self._write(self._consumer, []))
+            if stop():
+                return done
+            for records in kafka_reader.read_until(self._consumer, ends):
+                done = done.plus(self._write(self._consumer, records))
+                if stop():
+                    break
+        return done
+
+    def _check_topic(self) -> None:
+        """Check, now and then, that the topic is still the one it was."""
+        if time.monotonic() - self._checked < _CHECK_SECONDS:
+            return
+        with connected(self._broker) as topics:
+            found = topics.check_sink(self._topic, Stay(0, 0))
+        if found.id != self._id or found.partitions != self._partitions:
+            self._disconnect()
+        self._id, self._partitions = found.id, found.partitions
+        self._checked = time.monotonic()
+
+    def _seek(self, consumer: KafkaConsumer, first: Any) -> int:
+        """Seek to where the database is; return how many offsets have been deleted since."""
+        taken = self._database.offsets(str(self._topic), self._id, replace=self._replace)
+        lost = 0
+        for each in self._all():
+            at = taken.get(each.partition, 0)
+            lost += max(first[each] - at, 0) if each.partition in taken else 0
+            consumer.seek(each, max(at, first[each]))
+            self._next[each.partition] = at
+        return lost
+
+    def _check_ends(self, ends: Any) -> None:
+        for each, end in ends.items():
+            if end < self._next[each.partition]:
+                self._checked = float("-inf")
+                raise AggregationError(
+                    f"{self._topic} partition {each.partition} ends at offset {end}, but "
+                    f"{self._next[each.partition]} are written: the broker has lost what it had "
+                    "confirmed, or the topic was created again; give another database, or --replace"
+                )
+
+    def _write(self, consumer: KafkaConsumer, records: Iterable[Any]) -> Transferred:
+        """Write the records of one request, and the offsets after them."""
+        read = []
+        for each in self._all():
+            reached, before = consumer.position(each), self._next[each.partition]
+            if reached is not None and reached > before:
+                read.append(Advance(each.partition, before, reached))
+        documents, poison = _documents(records)
+        applied = self._database.apply(str(self._topic), self._id, read, documents)
+        self._next |= {part.partition: part.end for part in read}
+        self._committed()
+        return Transferred(applied, poison)
+
+    def _all(self) -> list[TopicPartition]:
+        from kafka import TopicPartition
+
+        return [TopicPartition(str(self._topic), at) for at in range(self._partitions)]
+
+    def _disconnect(self) -> None:
+        consumer, self._consumer, self._next = self._consumer, None, {}
+        if consumer is not None:
+            kafka_reader.close_consumer(consumer)
+
+
+def _documents(records: Iterable[Any]) -> tuple[list[Document], int]:
+    """Return the documents of records, and how many records are none."""
+    documents, poison = [], 0
+    for record in records:
+        try:
+            documents.append(parse(record.key, record.value))
+        except FormatError:
+            poison += 1
+    return documents, poison

@@ -1,0 +1,453 @@
+"""Kafka topics as sources: of aggregation runs, and of streaming jobs.
+
+Offsets are positions. How far each partition has been read is committed with what was counted,
+never in Kafka. A partition's name contains the topic's id, ``TOPIC@ID/NUMBER``, so that a topic
+that was deleted and created again is not taken for the one it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.sources.base import TRUST, GoneError, MissingError, Partition
+from pipelines.sources.kafka_reader import PartitionId, Piece, Reader, reader_of
+from pipelines.storage.intent import Intent, Mark
+from sotto.clocks import now_ms
+from sotto.errors import AggregationError, BrokerError, ParameterError
+from sotto.kafka.admin import connected
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import FoundTopic, ReportTopic, SinkTopic
+from sotto.log.reader import Block, Corrupt
+from sotto.plan.registry import Registry
+
+_NAME = re.compile(r"(?P<topic>[^/@]+)@(?P<id>[^/@]+)/(?P<number>\d+)")
+#: Decoding reads the first bytes of a message even if it has none.
+_PADDING = bytes(8)
+
+
+class PartitionName(NamedTuple):
+    """A partition's topic, the topic's id, and the partition's number."""
+
+    topic: str
+    id: str
+    number: int
+
+    @classmethod
+    def parse(cls, name: str) -> PartitionName:
+        """Return the parts of a name.
+
+        Raises
+        ------
+        AggregationError
+            It is not the name of a topic's partition.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise AggregationError(
+                f"partition {name!r} is not of a topic: this state is of an embedded log"
+            )
+        return cls(match["topic"], match["id"], int(match["number"]))
+
+    @classmethod
+    def of(cls, topic: str, found: FoundTopic) -> list[PartitionName]:
+        """Return the names of all partitions that a broker has of a topic."""
+        return [cls(topic, found.id, number) for number in range(found.partitions)]
+
+    @property
+    def partition(self) -> PartitionId:
+        """The partition as the reader names it."""
+        return PartitionId(self.topic, self.number)
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.id}/{self.number}"
+
+
+@dataclass(frozen=True, eq=False)
+class TopicBlock(Block):
+    """Records of a partition; between two of them offsets may be missing.
+
+    Attributes
+    ----------
+    positions : ndarray, shape (n,), int64
+        The records' offsets.
+    """
+
+    positions: NDArray[np.int64]
+
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        """The offset of each record."""
+        return self.positions
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """The offset after each record."""
+        return self.positions + 1
+
+
+class KafkaPartition:
+    """A partition of a topic; see :class:`pipelines.sources.base.Partition`.
+
+    Parameters
+    ----------
+    name : PartitionName
+    reader : Reader
+    accept_loss : bool
+        Whether to go on where records have been deleted that were never read.
+    frozen : (int, int), optional
+        Its bounds, if it was frozen; then what is read is kept to be read again.
+    requeued : bool
+        As of :class:`pipelines.sources.base.Source`.
+    """
+
+    def __init__(
+        self,
+        name: PartitionName,
+        reader: Reader,
+        accept_loss: bool = False,
+        frozen: tuple[int, int] | None = None,
+        requeued: bool = False,
+    ) -> None:
+        self.name = str(name)
+        self._partition = name.partition
+        self._reader = reader
+        self._accept_loss = accept_loss
+        self._frozen = frozen
+        self._block = requeued_block if requeued else timed_block
+
+    def bounds(self, taken: int = 0) -> tuple[int, int]:
+        """Return its bounds: those at which it was frozen, or those of now."""
+        return self._frozen or self._reader.bounds([self._partition])[self._partition]
+
+    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
+        """Yield the records of a range."""
+        at, keep = start, self._frozen is not None
+        while at < end:
+            for piece in self._reader.pieces(self._partition, at, end, keep=keep):
+                block = self._gap(at, end, clock) if piece is None else self._block(piece, clock)
+                yield block
+                at, clock = block.end, block.clock
+
+    def poll(self, start: int, stop: int, clock: int) -> Block | None:
+        """Return the records that one request gives."""
+        piece = self._reader.poll(self._partition, start)
+        if piece is None:
+            return None
+        if piece.start > start:
+            raise AggregationError(_lost(self.name, start, piece.start))
+        return self._block(piece.cut(start, stop), clock)
+
+    def header(self, position: int) -> bytes | None:
+        """Return bytes that identify the record at an offset; None if it does not exist."""
+        pieces = self._reader.pieces(self._partition, position, position + 1, keep=True)
+        piece = next(pieces, None)
+        return None if piece is None else piece.header(position)
+
+    def close(self) -> None:
+        """Disconnect the reader."""
+        self._reader.close()
+
+    def _gap(self, start: int, end: int, clock: int) -> Block:
+        """Return a block that stands for deleted records, if that loss is accepted."""
+        first, _ = self._reader.bounds([self._partition])[self._partition]
+        if not self._accept_loss or first <= start:
+            raise AggregationError(_lost(self.name, start, first))
+        none = np.zeros(0, dtype=np.int64)
+        gone = (Corrupt(start, clock, b""),)
+        return TopicBlock(start, b"", none, none, none, gone, min(first, end), clock, none)
+
+
+def timed_block(piece: Piece, clock: int) -> Block:
+    """Return a piece with monotone append times; records without the broker's time are damage."""
+    times = np.where(piece.appended, piece.times, clock)
+    if len(times):
+        times[0] = max(clock, int(times[0]))
+        times = np.maximum.accumulate(times)
+    return _block(piece, times, piece.appended, int(times[-1]) if len(times) else clock)
+
+
+def requeued_block(piece: Piece, clock: int) -> Block:
+    """Return a piece with the append times that its sender restored.
+
+    Records with the broker's time, or one in the future, are damage: their period would never end.
+    """
+    sound = ~piece.appended & (piece.times <= now_ms() + TRUST)
+    return _block(piece, np.where(sound, piece.times, clock), sound, clock)
+
+
+def _block(
+    piece: Piece, times: NDArray[np.int64], sound: NDArray[np.bool_], clock: int
+) -> TopicBlock:
+    corrupt = tuple(
+        Corrupt(int(piece.offsets[at]), int(times[at]), piece.data[piece.at[at] : piece.at[at + 1]])
+        for at in np.flatnonzero(~sound).tolist()
+    )
+    return TopicBlock(
+        position=piece.start,
+        buffer=piece.data + _PADDING,
+        offsets=piece.at[:-1][sound],
+        lengths=np.diff(piece.at)[sound],
+        append=times[sound],
+        corrupt=corrupt,
+        end=piece.end,
+        clock=clock,
+        positions=piece.offsets[sound],
+    )
+
+
+def _lost(name: str, taken: int, first: int) -> str:
+    return (
+        f"{name} begins at offset {first}, and {taken} is the next to be counted: records have "
+        "been deleted uncounted, because retention is too short or nothing was counted for too "
+        "long; restore them if you can, or go on without them with --accept-loss"
+    )
+
+
+class KafkaTopics:
+    """Topics of reports as a source of aggregation runs; see :class:`BoundedSource`.
+
+    Parameters
+    ----------
+    broker : Broker
+    topics : sequence of ReportTopic
+        At least one; several if they are epochs of one name whose older ones still get messages.
+    accept_loss : bool
+        Whether to go on where the broker has deleted records that were never read. What is
+        missing is quarantined as one entry without bytes.
+
+    Raises
+    ------
+    ParameterError
+        No topic, or topics of several names.
+    """
+
+    unit = "messages"
+    requeued = False
+
+    def __init__(
+        self, broker: Broker, topics: Sequence[ReportTopic], accept_loss: bool = False
+    ) -> None:
+        if len({topic.name for topic in topics}) != 1:
+            raise ParameterError("topics must be epochs of one name")
+        self.broker = broker
+        self.topics = tuple(sorted(set(topics), key=lambda topic: (topic.epoch, topic.partitions)))
+        self.accept_loss = accept_loss
+        self._found: dict[str, FoundTopic] = {}
+        self._others: tuple[ReportTopic, ...] = ()
+
+    def open(self, registry: Registry | None) -> None:
+        """Check that all topics can be used for reports of these plans."""
+        if registry is None:
+            raise MissingError("nothing has been counted yet, so the plans are not known")
+        with connected(self.broker) as topics:
+            self._found = {
+                str(topic): topics.check(topic, registry.horizon, reading=True)
+                for topic in self.topics
+            }
+            epochs = topics.epochs(self.topics[0].name)
+            self._others = tuple(topic for topic in epochs if str(topic) not in self._found)
+        if not all(found.id for found in self._found.values()):
+            raise BrokerError("the broker does not give its topics' ids: it is too old; upgrade it")
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all partitions, those of the oldest epoch first."""
+        return [str(name) for name in self._names()]
+
+    def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
+        """Return all partitions, frozen at one moment."""
+        names = self._names()
+        bounds = self._reader.bounds([name.partition for name in names])
+        known = {PartitionName.parse(name).topic for name in taken}
+        frozen = []
+        for name in names:
+            first, end = bounds[name.partition]
+            # If anything of a topic was read, then everything from 0 on, or it was written down.
+            start = 0 if name.topic in known else first
+            frozen.append(self._partition(name, (start, end)))
+        return frozen
+
+    def partition(self, name: str) -> Partition:
+        """Return a partition to read a range of."""
+        return self._partition(PartitionName.parse(name))
+
+    def check(self, ends: Mapping[str, int], marks: Mapping[str, Mark]) -> None:
+        """Refuse topics that cannot be those whose partitions were read.
+
+        Raises
+        ------
+        AggregationError
+            A topic was created again, was cut, or has lost records that were never read; or an
+            older epoch has records left.
+        """
+        names = {each: PartitionName.parse(each) for each in ends}
+        for name in names.values():
+            self._check_topic(name)
+        current = {each: name for each, name in names.items() if name.topic in self._found}
+        bounds = self._reader.bounds([name.partition for name in current.values()])
+        for each, name in current.items():
+            first, end = bounds[name.partition]
+            self._check_range(each, first, end, ends[each])
+            self._check_mark(name, first, marks.get(each))
+        self._check_others(ends, {name.topic: name.id for name in names.values()})
+
+    def make_durable(self, intent: Intent) -> None:
+        """Do nothing: what can be read is on as many brokers as the topic asks for."""
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._reader.close()
+
+    @property
+    def _reader(self) -> Reader:
+        return reader_of(self.broker)
+
+    def _names(self) -> list[PartitionName]:
+        # Reports are sent to as many partitions as the name says, whatever were added.
+        return [
+            PartitionName(str(topic), self._found[str(topic)].id, number)
+            for topic in self.topics
+            for number in range(topic.partitions)
+        ]
+
+    def _partition(
+        self, name: PartitionName, frozen: tuple[int, int] | None = None
+    ) -> KafkaPartition:
+        return KafkaPartition(name, self._reader, self.accept_loss, frozen)
+
+    def _check_topic(self, name: PartitionName) -> None:
+        if ReportTopic.parse(name.topic).name != self.topics[0].name:
+            raise AggregationError(
+                f"reports of topic {name.topic} have been counted here, and {self.topics[0]} is "
+                "another one: give that, or another state directory"
+            )
+        found = self._found.get(name.topic)
+        if found is not None and found.id != name.id:
+            raise AggregationError(
+                f"topic {name.topic} was deleted and created again since its reports were counted: "
+                "its offsets now mean others; create the next epoch and have it sent to, or begin "
+                "with a new state directory"
+            )
+
+    def _check_others(self, ends: Mapping[str, int], ids: Mapping[str, str]) -> None:
+        """Refuse to go on while another epoch that was read once has records left."""
+        older = [
+            PartitionName(str(topic), ids[str(topic)], number)
+            for topic in self._others
+            if str(topic) in ids
+            for number in range(topic.partitions)
+        ]
+        bounds = self._reader.bounds([name.partition for name in older])
+        for name in older:
+            left = bounds[name.partition][1] - ends.get(str(name), 0)
+            if left > 0:
+                raise AggregationError(
+                    f"{name} has {left} messages that have not been counted: "
+                    f"give --topic {name.topic} too"
+                )
+
+    def _check_range(self, name: str, first: int, end: int, taken: int) -> None:
+        if end < taken:
+            raise AggregationError(
+                f"{name} ends at offset {end}, but {taken} have been counted: the broker has lost "
+                "what it had confirmed; create the next epoch and have it sent to"
+            )
+        if first > taken and not self.accept_loss:
+            raise AggregationError(_lost(name, taken, first))
+
+    def _check_mark(self, name: PartitionName, first: int, mark: Mark | None) -> None:
+        if mark is None or mark.position < first:
+            return
+        if self._partition(name).header(mark.position) not in (None, mark.header):
+            raise AggregationError(
+                f"{name} has another record at offset {mark.position} than the one that was "
+                "counted: the broker has lost what it had confirmed; create the next epoch and "
+                "have it sent to"
+            )
+
+
+@dataclass(frozen=True)
+class ReportEpochs:
+    """All epochs of a name, later ones included, as a source of a streaming job.
+
+    Parameters
+    ----------
+    broker : Broker
+    name : str
+    first : int
+        The first epoch that is read.
+    """
+
+    broker: Broker
+    name: str
+    first: int
+    requeued = False
+
+    def names(self) -> Sequence[str]:
+        """Return the names of the partitions that exist now."""
+        with connected(self.broker) as topics:
+            epochs = [topic for topic in topics.epochs(self.name) if topic.epoch >= self.first]
+            return [
+                str(n) for topic in epochs for n in PartitionName.of(str(topic), topics.find(topic))
+            ]
+
+    def partition(self, name: str) -> Partition:
+        """Return a partition with a connection of its own."""
+        return _streamed(self.broker, name, self.requeued)
+
+
+@dataclass(frozen=True)
+class RequeueTopic:
+    """The requeue topic, once it exists, as a source of a streaming job.
+
+    Parameters
+    ----------
+    broker : Broker
+    topic : str
+    """
+
+    broker: Broker
+    topic: str
+    requeued = True
+
+    def names(self) -> Sequence[str]:
+        """Return the names of the partitions; none while there is no such topic."""
+        with connected(self.broker) as topics:
+            try:
+                found = topics.find_sink(SinkTopic.parse(self.topic))
+            except BrokerError:
+                return ()
+        return [str(name) for name in PartitionName.of(self.topic, found)]
+
+    def partition(self, name: str) -> Partition:
+        """Return a partition with a connection of its own."""
+        return _streamed(self.broker, name, self.requeued)
+
+
+def _streamed(broker: Broker, name: str, requeued: bool) -> KafkaPartition:
+    parsed = PartitionName.parse(name)
+    _check_id(broker, parsed.topic, parsed.id)
+    return KafkaPartition(parsed, Reader(broker), requeued=requeued)
+
+
+@lru_cache(maxsize=1024)
+def _check_id(broker: Broker, topic: str, id: str) -> None:
+    """Refuse a topic that was deleted and created again: its offsets mean other records."""
+    with connected(broker) as topics:
+        found = topics.id_of(topic)
+    if not found:
+        raise GoneError(
+            f"topic {topic} does not exist any more, and was not read to its end: the records left "
+            "in it are lost; start the pipeline anew, which counts what exists"
+        )
+    if found != id:
+        raise AggregationError(
+            f"topic {topic} was deleted and created again since the pipeline read it: the pipeline "
+            "would go on after records that it has never read; start it anew"
+        )

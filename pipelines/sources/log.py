@@ -1,0 +1,126 @@
+"""The embedded log (:mod:`sotto.log.writer`) as a source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.sources.base import LATEST, BoundedSource, MissingError, Partition
+from pipelines.storage import files
+from pipelines.storage.intent import Intent, Mark
+from sotto.errors import AggregationError
+from sotto.log.frames import FRAME
+from sotto.log.reader import Block, LogReader, partitions, segments
+from sotto.plan.registry import Registry
+
+
+class _LogPartition:
+    """A partition of the embedded log."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self._reader = LogReader(path)
+
+    def bounds(self, taken: int = 0) -> tuple[int, int]:
+        return 0, self._reader.end(taken)
+
+    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
+        return self._reader.blocks(start, end, clock)
+
+    def poll(self, start: int, stop: int, clock: int) -> Block | None:
+        end = min(self._reader.end(start), stop)
+        return next(self.blocks(start, end, clock), None) if end > start else None
+
+    def header(self, position: int) -> bytes | None:
+        """Return the frame header at a position; None if its segment has been removed."""
+        found = [segment for segment in segments(self._reader.path) if segment.base <= position]
+        if not found:
+            return None
+        with open(found[-1].path, "rb") as segment:
+            segment.seek(position - found[-1].base)
+            return segment.read(FRAME.size)
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+
+@dataclass(frozen=True)
+class EmbeddedLog:
+    """The embedded log as a source; see :class:`pipelines.sources.base.BoundedSource`.
+
+    Parameters
+    ----------
+    path : Path
+        The log's directory, which all workers reach.
+    """
+
+    path: Path
+    unit = "bytes"
+    requeued = False
+
+    def __reduce__(self) -> tuple[type[EmbeddedLog], tuple[Path]]:
+        """Cross Beam with a path that does not depend on where a process was started."""
+        return EmbeddedLog, (self.path.absolute(),)
+
+    def open(self, registry: Registry | None) -> None:
+        """Check that there is a log."""
+        if not self.path.is_dir():
+            raise MissingError(f"there is no log in {self.path}")
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all partitions, sorted."""
+        return [path.name for path in partitions(self.path)]
+
+    def partitions(self, taken: Mapping[str, int]) -> Sequence[Partition]:
+        """Return all partitions, sorted by name."""
+        return [self.partition(name) for name in self.names()]
+
+    def partition(self, name: str) -> Partition:
+        """Return the partition of a name."""
+        return _LogPartition(self.path / name)
+
+    def check(self, ends: Mapping[str, int], marks: Mapping[str, Mark]) -> None:
+        """Refuse another log, or one that was cut.
+
+        Old segments may be removed, the first ones first, but neither a partition nor its last
+        segment.
+        """
+        for name, end in ends.items():
+            found = segments(self.path / name)
+            size = found[-1].base + found[-1].path.stat().st_size if found else 0
+            if size < end:
+                raise AggregationError(
+                    f"partition {name!r} ends at {size}, but {end} bytes of it have been read: "
+                    "this is another log, or it was cut"
+                )
+            mark = marks.get(name)
+            if mark and self.partition(name).header(mark.position) not in (None, mark.header):
+                raise AggregationError(
+                    f"partition {name!r} has another record at {mark.position} than the one that "
+                    "was read: this is another log, or it was cut and written again"
+                )
+
+    def make_durable(self, intent: Intent) -> None:
+        """Sync the segments that an intent reads to disk."""
+        starts: dict[str, int] = {}
+        for item in intent.items:
+            starts.setdefault(item.lane, item.start)
+        for name, end in intent.ends.items():
+            found = segments(self.path / name)
+            bases = [segment.base for segment in found[1:]] + [LATEST]
+            files.sync(
+                segment.path
+                for segment, following in zip(found, bases, strict=True)
+                if segment.base < end and starts[name] < following
+            )
+        files.sync_directory(self.path)
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+
+def source_of(log: str | os.PathLike[str] | BoundedSource) -> BoundedSource:
+    """Return a source; a path is an embedded log's."""
+    return EmbeddedLog(Path(log)) if isinstance(log, str | os.PathLike) else log

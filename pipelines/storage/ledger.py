@@ -1,0 +1,199 @@
+"""The aggregator's own ledger: what it has of one pseudonym, and of all in a budget period.
+
+It is read from a state directory without its lock, beside a run under way. A pseudonym lives in
+one budget period; once that is closed its state is gone, and only the period's totals remain.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from mechanisms.coins import shard_of
+from pipelines.aggregation.audit import Totals, chains_of
+from pipelines.aggregation.audit import audit as audited
+from pipelines.aggregation.state import State
+from pipelines.storage.directory import StateDirectory
+from pipelines.storage.manifest import Manifest
+from pipelines.storage.states import StoredStates
+from sotto.errors import ParameterError
+from sotto.plan.registry import Registry
+from sotto.wire.reasons import Reason
+
+T = TypeVar("T")
+
+#: A commit between reading the manifest and reading a state makes both be read again.
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True)
+class ChainLine:
+    """One chain of a pseudonym, as the aggregator has it.
+
+    Attributes
+    ----------
+    chain : str
+        Hexadecimal.
+    plan, version, metric
+        What it is of.
+    event : int
+        Truncated time of the recording, ms.
+    counted : int or None
+        The rung that counts, 0 the weakest.
+    accepted : int
+        Certified micro-epsilon of that rung; 0 where none counts.
+    payloads : tuple of int
+        How many different payloads came at each rung; more than one is an equivocation.
+    """
+
+    chain: str
+    plan: str
+    version: int
+    metric: str
+    event: int
+    counted: int | None
+    accepted: int
+    payloads: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PseudonymLedger:
+    """What an aggregator has of one pseudonym in one budget period.
+
+    Attributes
+    ----------
+    pseudonym : str
+        Hexadecimal.
+    period_start, period_end : int
+        Milliseconds.
+    accepted, observed : int
+        Micro-epsilon: of what counts, and of every payload seen.
+    budget : int
+        Micro-epsilon above which a pseudonym is revoked.
+    revoked : str or None
+        Why nothing of it counts.
+    chains : tuple of ChainLine
+    """
+
+    pseudonym: str
+    period_start: int
+    period_end: int
+    accepted: int
+    observed: int
+    budget: int
+    revoked: str | None
+    chains: tuple[ChainLine, ...]
+
+
+def pseudonym_ledger(
+    state_dir: str | os.PathLike[str], pseudonym_hex: str
+) -> tuple[PseudonymLedger, ...]:
+    """Return what a state directory has of a pseudonym, by budget period; mostly one, or none.
+
+    Parameters
+    ----------
+    state_dir : path
+        Of ``sotto aggregate``.
+    pseudonym_hex : str
+        32 hexadecimal digits.
+
+    Raises
+    ------
+    ParameterError
+        That is no pseudonym.
+    AggregationError
+        There is no such state, or it is damaged.
+    """
+    try:
+        pseudonym = bytes.fromhex(pseudonym_hex)
+    except ValueError:
+        pseudonym = b""
+    if len(pseudonym) != 16:
+        raise ParameterError("a pseudonym is written as 32 hexadecimal digits")
+    directory = StateDirectory(state_dir)
+    return _undisturbed(directory, lambda manifest: _ledgers(directory, manifest, pseudonym))
+
+
+def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
+    """Return the audit of every budget period, open or closed, by the period's start in ms.
+
+    Raises
+    ------
+    AggregationError
+        There is no such state, or it is damaged.
+    """
+    directory = StateDirectory(state_dir)
+    manifest = directory.manifest()
+    length = _registry(directory, manifest).period if manifest.plans else 0
+    return {period * length: totals for period, totals in sorted(manifest.audit().items())}
+
+
+def _undisturbed(directory: StateDirectory, read: Callable[[Manifest], T]) -> T:
+    """Read by the manifest, again if a commit removes what it names."""
+    for _ in range(_ATTEMPTS - 1):
+        manifest = directory.manifest()
+        try:
+            return read(manifest)
+        except FileNotFoundError:
+            if directory.manifest().generation == manifest.generation:
+                raise
+    return read(directory.manifest())
+
+
+def _ledgers(
+    directory: StateDirectory, manifest: Manifest, pseudonym: bytes
+) -> tuple[PseudonymLedger, ...]:
+    if not manifest.plans:
+        return ()
+    registry = _registry(directory, manifest)
+    shard = shard_of(pseudonym, registry.shards)
+    states, found = StoredStates(directory.files, registry, manifest.key), []
+    for (period, part), held in sorted(manifest.states.items()):
+        if part == shard % manifest.parts[period]:
+            found += _of_state(states.read(period, part, held), pseudonym)
+    return tuple(found)
+
+
+def _registry(directory: StateDirectory, manifest: Manifest) -> Registry:
+    return Registry([directory.plans.load(fingerprint) for fingerprint in manifest.plans])
+
+
+def _of_state(state: State, pseudonym: bytes) -> list[PseudonymLedger]:
+    found = audited(state)
+    wanted = np.frombuffer(pseudonym, dtype="<u8")
+    at = np.flatnonzero((found.pseudonym == wanted).all(axis=1))
+    if not at.size:
+        return []
+    registry, reason = state.registry, int(found.reason[at[0]])
+    lines = []
+    for record in chains_of(state, pseudonym):
+        _, _, plan, metric = registry.metrics[record.metric]
+        cost = 0 if record.counted is None else metric.mechanism.certified(record.counted)
+        lines.append(
+            ChainLine(
+                chain=record.chain.hex(),
+                plan=plan.plan,
+                version=plan.version,
+                metric=metric.name,
+                event=record.event,
+                counted=record.counted,
+                accepted=cost,
+                payloads=record.payloads,
+            )
+        )
+    return [
+        PseudonymLedger(
+            pseudonym=pseudonym.hex(),
+            period_start=state.period * registry.period,
+            period_end=(state.period + 1) * registry.period,
+            accepted=int(found.accepted[at[0]]),
+            observed=int(found.observed[at[0]]),
+            budget=registry.budget,
+            revoked=Reason(reason).label if reason else None,
+            chains=tuple(lines),
+        )
+    ]

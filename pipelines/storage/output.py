@@ -1,0 +1,138 @@
+"""What a job has written and counted: partial results that add up.
+
+Every bundle of a job reports what it did as one :class:`JobOutput`; their sum is all that comes
+back from a job to its driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pipelines.aggregation.audit import Totals
+from pipelines.aggregation.step import Tally
+
+
+class StoredFile(NamedTuple):
+    """A file of a state: the generation that wrote it, and its bytes."""
+
+    generation: int
+    size: int
+
+
+class StoredState(NamedTuple):
+    """What keeps a part of a budget period's state.
+
+    Attributes
+    ----------
+    totals : Totals
+        Its audit.
+    snapshot : StoredFile or None
+        None where all is in the logs.
+    logs : tuple of StoredFile
+        Rows taken since the snapshot, oldest first.
+    """
+
+    totals: Totals
+    snapshot: StoredFile | None
+    logs: tuple[StoredFile, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(file.size for file in (*filter(None, [self.snapshot]), *self.logs))
+
+    def to_list(self) -> list[Any]:
+        """Return this as JSON has it."""
+        return [self.snapshot, self.logs, *self.totals.numbers]
+
+    @classmethod
+    def of(
+        cls, snapshot: Sequence[int] | None, logs: Iterable[Sequence[int]], *totals: int
+    ) -> StoredState:
+        """Return what :meth:`to_list` made JSON of."""
+        files = tuple(StoredFile(*each) for each in logs)
+        return cls(Totals(*totals), None if snapshot is None else StoredFile(*snapshot), files)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """What a job, or a part of one, has written.
+
+    Parameters
+    ----------
+    states : mapping
+        (period, part) to what keeps the state written for it.
+    pages : frozenset of int
+        The pages of counts written.
+    rejects : mapping
+        Reason to entries in the generation's quarantine file; there is none where this is empty.
+    tally : Tally
+        What became of the reports read.
+    files : mapping
+        Folder and name at which a file is to count, to its name in the attempt's folder. Of a
+        part of a job that ran twice, either file is whole and says the same.
+    failed : str
+        Why a part of the job could not do its work and never can; empty if it did.
+    """
+
+    states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
+    pages: frozenset[int] = frozenset()
+    rejects: Mapping[str, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    files: Mapping[str, str] = field(default_factory=dict)
+    failed: str = ""
+
+    def to_json(self) -> bytes:
+        """Return this as bytes: equal values, equal bytes."""
+        value = {
+            "states": [[*key, *state.to_list()] for key, state in sorted(self.states.items())],
+            "pages": sorted(self.pages),
+            "rejects": dict(self.rejects),
+            "tally": self.tally,
+            "files": dict(self.files),
+            "failed": self.failed,
+        }
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> JobOutput:
+        """Return what :meth:`to_json` stored."""
+        value = json.loads(content)
+        return cls(
+            states={(at, part): StoredState.of(*rest) for at, part, *rest in value["states"]},
+            pages=frozenset(value["pages"]),
+            rejects=value["rejects"],
+            tally=Tally(*value["tally"]),
+            files=value["files"],
+            failed=value["failed"],
+        )
+
+    @staticmethod
+    def sum(parts: Iterable[JobOutput]) -> JobOutput:
+        """Return what several parts of a job have written; no state is written by two of them.
+
+        Examples
+        --------
+        >>> part = JobOutput(rejects={"late": 2}, tally=Tally(reports=5))
+        >>> whole = JobOutput.sum([part, part])
+        >>> whole.rejects, whole.tally.reports
+        ({'late': 4}, 10)
+        """
+        states: dict[tuple[int, int], StoredState] = {}
+        pages: set[int] = set()
+        rejects: Counter[str] = Counter()
+        tally, failed = Tally(), ""
+        files: dict[str, str] = {}
+        for part in parts:
+            states.update(part.states)
+            pages |= part.pages
+            rejects.update(part.rejects)
+            tally = tally.plus(part.tally)
+            files.update(part.files)
+            failed = max(failed, part.failed)
+        ordered = dict(sorted(rejects.items()))
+        return JobOutput(states, frozenset(pages), ordered, tally, files, failed)

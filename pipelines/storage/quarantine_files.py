@@ -1,0 +1,135 @@
+"""The quarantine files of a state directory: what waits there, and its way back into a job.
+
+A message is taken again from the file in which it was committed, with the append time by which it
+was judged first. No record of a log is made of it: the clock of no partition moves, and nobody but
+who may write the state directory can say when a report arrived.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipelines.aggregation import quarantine
+from pipelines.sinks.quarantine import plan_of
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory, StateFiles
+from pipelines.storage.intent import Requeue, WorkItem
+from pipelines.storage.manifest import Manifest
+from sotto.errors import AggregationError
+from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
+from sotto.wire.decode import Reject
+from sotto.wire.reasons import Reason
+
+#: Decoding looks at the first bytes of a message even if it has none.
+_PADDING = bytes(8)
+
+
+def waiting(
+    directory: StateDirectory, manifest: Manifest, reasons: Collection[Reason]
+) -> Iterator[Requeue]:
+    """Yield what is in quarantine for some reasons and has not been taken again, oldest first.
+
+    Raises
+    ------
+    AggregationError
+        A file is missing.
+    FormatError
+        A file is damaged.
+    """
+    labels = {reason.label for reason in reasons}
+    for entry in manifest.quarantine:
+        if not labels & entry.rows.keys():
+            continue
+        found: Counter[tuple[str, str]] = Counter()
+        for reject, plan in _rejects(directory.files, entry.generation):
+            if reject.reason.label in labels:
+                found[reject.reason.label, plan] += max(reject.rows, 1)
+        taken = {(reason, plan) for reason, plan, _ in entry.requeued}
+        for (reason, plan), rows in sorted(found.items()):
+            if (reason, plan) not in taken:
+                yield Requeue(entry.generation, reason, plan, rows)
+
+
+def _rejects(state: StateFiles, generation: int) -> Iterator[tuple[Reject, str]]:
+    """Yield the messages in a file that name a plan, with its fingerprint in hexadecimal."""
+    try:
+        content = files.load(state.quarantine(generation), quarantine.KIND)
+    except FileNotFoundError as error:
+        raise AggregationError(
+            f"the quarantine of generation {generation} is gone: a run has removed it meanwhile, "
+            "as its retention is over; try again"
+        ) from error
+    for reject in quarantine.unpack(content):
+        plan = plan_of(reject.message)
+        if plan is not None:
+            yield reject, plan.hex()
+
+
+@dataclass(frozen=True)
+class QuarantineFiles:
+    """What a requeue takes, as a job reads it: every quarantine file is a range.
+
+    Parameters
+    ----------
+    files : StateFiles
+        Where the state has them.
+    requeue : tuple of Requeue
+    """
+
+    files: StateFiles
+    requeue: tuple[Requeue, ...]
+
+    @property
+    def items(self) -> tuple[WorkItem, ...]:
+        """The files."""
+        generations = sorted({each.generation for each in self.requeue})
+        return tuple(WorkItem(str(generation), 0, 1, EARLIEST) for generation in generations)
+
+    def partition(self, name: str) -> _File:
+        """Return the file of a work item."""
+        generation = int(name)
+        chosen = {(r.reason, r.plan) for r in self.requeue if r.generation == generation}
+        return _File(self.files, generation, chosen)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A quarantine file of which some messages are taken."""
+
+    files: StateFiles
+    generation: int
+    chosen: Collection[tuple[str, str]]
+
+    def blocks(self, start: int, end: int, clock: int) -> Iterator[Block]:
+        """Yield the messages, each with the append time by which it was judged."""
+        held: list[Reject] = []
+        size = 0
+        for reject, plan in _rejects(self.files, self.generation):
+            if (reject.reason.label, plan) not in self.chosen:
+                continue
+            held.append(reject)
+            size += len(reject.message)
+            if size >= BLOCK_BYTES:
+                yield _block(held)
+                held, size = [], 0
+        if held:
+            yield _block(held)
+
+
+def _block(rejects: list[Reject]) -> Block:
+    lengths = np.array([len(reject.message) for reject in rejects], dtype=np.int64)
+    append = np.array([reject.append for reject in rejects], dtype=np.int64)
+    return Block(
+        position=0,
+        buffer=b"".join(reject.message for reject in rejects) + _PADDING,
+        offsets=np.cumsum(lengths) - lengths,
+        lengths=lengths,
+        append=append,
+        corrupt=(),
+        end=1,
+        clock=int(append[-1]),
+    )

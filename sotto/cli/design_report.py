@@ -1,0 +1,303 @@
+"""What ``sotto design`` prints and draws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from mechanisms.exact import MICRO
+from mechanisms.planner.targets import MEASURES
+from sotto.cli.format import epsilon, number, table
+from sotto.design.spending import figure
+from sotto.plan.durations import duration_text
+
+if TYPE_CHECKING:
+    from sotto.design.metric import Design
+    from sotto.design.spending import Budget
+
+#: Points of a curve.
+_POINTS = 49
+#: What the errors of mechanisms are compared of, where that is not what stands above the table.
+_RANKED = {
+    "category": " of a share, all being alike",
+    "boolean": " of a share, both being alike",
+    "string": " of a share, all being alike, as if candidates were categories known in advance",
+}
+#: Sentences are broken after so many characters.
+_WIDTH = 100
+
+
+def lines(answers: Sequence[Design], refused: Mapping[str, str], budget: Budget) -> list[str]:
+    """Return what was found as text, and why nothing can be said of some metrics."""
+    found: list[str] = []
+    for answer in answers:
+        found += [*_one(answer), ""]
+    for name, why in refused.items():
+        found += [*wrap(f"{name}: {why}.", _WIDTH), ""]
+    return [*found, *_budget(budget)]
+
+
+def _one(found: Design) -> list[str]:
+    question, goal = found.question, found.goal
+    unit = f" ({question.unit})" if question.unit else ""
+    each = "" if question.per_user == 1 else f", {question.per_user:g} reports each in a window"
+    out = [
+        f"{question.name}: {question.kind}, {mechanism_text(question.spec)}",
+        *wrap(
+            f"Of {found.what}{unit}, with {found.users:,} users{each}; assumed: {found.data}.",
+            _WIDTH,
+        ),
+        "",
+        *table(_head(found), _level_rows(found)),
+    ]
+    if found.missed:
+        out += ["", _instead(found)]
+    if question.sent > 1:
+        out += [
+            "",
+            "Relaxed beside fresh reports of the same total, each with its own best parameters:",
+        ]
+        out += table(
+            ["level", "total", "relaxed", "fresh", "error of fresh over relaxed"],
+            [
+                [
+                    str(step.level + 1),
+                    epsilon(step.certified),
+                    number(step.relaxed),
+                    "" if step.fresh is None else number(step.fresh),
+                    "" if step.fresh is None else f"{step.fresh / step.relaxed:.2f}",
+                ]
+                for step in found.steps
+            ],
+        )
+        out += ["", "One yes or no, relaxed beside noisy samples of a permanent response:"]
+        out += table(
+            ["reports", "total", "relaxed", "sampled", "error of sampled over relaxed"],
+            [
+                [
+                    str(row.samples),
+                    f"{row.epsilon:.3f}",
+                    number(row.relaxation**0.5),
+                    number(row.noisy_sampling**0.5),
+                    f"{(row.noisy_sampling / row.relaxation) ** 0.5:.2f}",
+                ]
+                for row in found.sampled
+            ],
+        )
+    if found.others:
+        ranked = _RANKED.get(question.kind, "")
+        out += ["", f"Mechanisms at the last level, by predicted error{ranked}:"]
+        out += table(
+            ["mechanism", "error", "more than the best", "bytes"],
+            [
+                [
+                    mechanism_text(each.spec),
+                    number(each.error),
+                    f"{100 * each.excess:.1f} %",
+                    str(each.payload),
+                ]
+                for each in found.others
+            ],
+        )
+    if found.panels:
+        out += ["", *_panel_lines(found)]
+    if goal.target is not None and (found.levels[-1].needed or 0) * question.per_user < 200:
+        out += ["", "Below 200 reports intervals are wider than this normal approximation."]
+    return out
+
+
+def _panel_lines(found: Design) -> list[str]:
+    """Return what panels are worth: a table, and what its columns mean."""
+    goal = found.goal
+    head = ["panel", "turns a year", "loss a year", "lasts years", "reports", "standard error"]
+    head += ["of all users", "split instead"]
+    if found.levels[-1].floor is not None:
+        head.append("floor")
+    if goal.target is not None:
+        head.append(f"users for {goal.measure} {goal.target:g}")
+    rows = []
+    for row in found.panels:
+        cells = [
+            f"1/{row.panel}" if row.panel > 1 else "every period",
+            figure(row.turns),
+            figure(row.yearly / MICRO),
+            "" if row.years is None else figure(row.years),
+            f"{row.reports:,}",
+            number(row.error),
+            number(row.of_all),
+            "" if row.split is None else number(row.split),
+        ]
+        if row.floor is not None:
+            cells.append(number(row.floor))
+        if row.needed is not None:
+            cells.append(f"{row.needed:,}")
+        rows.append(cells)
+    return [
+        f"A device answers in one budget period of N; {found.users:,} users, the last level:",
+        *table(head, rows),
+        "",
+        *wrap(
+            "'Of all users' adds that those who answered are a random part of them; the other "
+            "errors are of the truth of those who did. 'Split instead' is the error where the "
+            "same yearly loss is spread over all periods.",
+            _WIDTH,
+        ),
+    ]
+
+
+def mechanism_text(spec: Mapping[str, object]) -> str:
+    """Return a mechanism and its parameters.
+
+    >>> mechanism_text({"name": "hybrid", "points": 65, "missing": False})
+    'hybrid (points 65)'
+    """
+    shown = [
+        f"{key} {value}" for key, value in spec.items() if key != "name" and value is not False
+    ]
+    return f"{spec['name']} ({', '.join(shown)})" if shown else str(spec["name"])
+
+
+def _head(found: Design) -> list[str]:
+    goal = found.goal
+    head = [
+        "level",
+        "nominal",
+        "certified",
+        "standard error",
+        f"width of {100 * goal.confidence:g} %",
+    ]
+    if found.question.after:
+        head.insert(1, "sent after")
+    if found.levels[-1].floor is not None:
+        head.append("floor")
+    if goal.target is not None:
+        head.append(f"users for {goal.measure} {goal.target:g}")
+    return head
+
+
+def _level_rows(found: Design) -> list[list[str]]:
+    rows = []
+    for level in found.levels:
+        row = [
+            str(level.number),
+            epsilon(level.nominal),
+            epsilon(level.certified),
+            number(level.error),
+            number(level.width),
+        ]
+        if level.after is not None:
+            row.insert(1, duration_text(level.after))
+        if level.floor is not None:
+            row.append(number(level.floor))
+        if level.needed is not None:
+            row.append(f"{level.needed:,}")
+        rows.append(row)
+    return rows
+
+
+def _instead(found: Design) -> str:
+    """Return what would do, where the users miss the target."""
+    last, goal = found.levels[-1], found.goal
+    text = f"{found.users:,} users miss {goal.measure} {goal.target:g}: it takes {last.needed:,}"
+    return f"{text}, or epsilon {epsilon(found.enough)}." if found.enough else f"{text}."
+
+
+def _budget(budget: Budget) -> list[str]:
+    whole = "" if budget.period_length is None else " of the plan"
+    text = f"A period{whole} costs {epsilon(budget.period)}"
+    if budget.period_ceiling is not None:
+        text += f" of {epsilon(budget.period_ceiling)}"
+    if budget.permanent:
+        text += f", permanent responses {epsilon(budget.permanent)} once"
+    if budget.lifetime is not None and budget.periods is None:
+        text += f"; the lifetime's {epsilon(budget.lifetime)} are never used up"
+    elif budget.lifetime is not None and budget.periods is not None:
+        length = budget.period_length
+        lasts = "" if length is None else f" ({duration_text(budget.periods * length)})"
+        text += f"; the lifetime's {epsilon(budget.lifetime)} pay for {budget.periods:,} periods"
+        text += lasts
+    return [f"{text}. Amounts are epsilon."]
+
+
+def json_lines(answers: Sequence[Design], refused: Mapping[str, str], budget: Budget) -> list[str]:
+    """Return what was found as JSON; amounts are micro-epsilon, all else in the value's unit."""
+    document = {
+        "metrics": [_document(answer) for answer in answers],
+        "refused": dict(refused),
+        "budget": vars(budget),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
+
+
+def _document(found: Design) -> dict[str, object]:
+    question, goal = found.question, found.goal
+    return {
+        "name": question.name,
+        "type": question.kind,
+        "mechanism": dict(question.spec),
+        "estimate": found.what,
+        "assumed": found.data,
+        "unit": question.unit or None,
+        "users": found.users,
+        "reports_per_user": question.per_user,
+        "goal": {
+            "measure": goal.measure,
+            "target": goal.target,
+            "confidence": goal.confidence,
+            "reached": None if goal.target is None else not found.missed,
+            "epsilon": found.enough,
+        },
+        "levels": [vars(level) for level in found.levels],
+        "fresh": [step._asdict() for step in found.steps] if question.sent > 1 else [],
+        "panels": [vars(row) for row in found.panels],
+        "noisy_sampling": [
+            {
+                "reports": row.samples,
+                "epsilon": row.epsilon,
+                "relaxed": row.relaxation**0.5,
+                "sampled": row.noisy_sampling**0.5,
+            }
+            for row in found.sampled
+        ],
+        "mechanisms": [{**vars(other), "spec": dict(other.spec)} for other in found.others],
+    }
+
+
+def plot(found: Design, path: Path) -> None:
+    """Draw what was asked against the number of users, a curve a level, into an SVG file."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    question, goal = found.question, found.goal
+    span = [found.users, *(level.needed for level in found.levels if level.needed is not None)]
+    low, high = max(min(span) / 10, 20.0), max(span) * 10.0
+    users = [low * (high / low) ** (place / (_POINTS - 1)) for place in range(_POINTS)]
+    figure = Figure(figsize=(7.6, 4.6), layout="constrained")
+    axes = figure.subplots()
+    for index, micro in enumerate(question.ladder[: question.sent]):
+        precision = question.precision(index)
+        heights = [
+            precision.measure(goal.measure, question.reports(round(n)), goal.confidence)
+            for n in users
+        ]
+        shade = 1 - 0.6 * (1 - (index + 1) / question.sent)
+        axes.loglog(users, heights, color=(0.09, 0.34, 0.56, shade), label=f"ε {micro / MICRO:g}")
+    axes.axvline(found.users, color="0.5", linestyle="--", label=f"{found.users:,} users")
+    if goal.target is not None:
+        axes.axhline(goal.target, color="C3", linestyle="--", label=f"target: {goal.target:g}")
+        needed = [level.needed for level in found.levels if level.needed is not None]
+        axes.plot(needed, [goal.target] * len(needed), "o", color="C3")
+    measure = MEASURES[goal.measure]
+    measure += f" of {100 * goal.confidence:g} %" if goal.measure == "width" else ""
+    unit = question.unit or ("parts of one" if question.scale == 1 else "unit of the value")
+    axes.set(xlabel="users in a window", ylabel=f"{measure} ({unit})", xlim=(low, high))
+    axes.set_title(f"{question.name}: {measure} of {found.what} ({question.spec['name']})")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "sotto"}):
+        figure.savefig(path, format="svg", metadata={"Date": None})

@@ -1,0 +1,57 @@
+"""Text in columns, and numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from mechanisms.exact import MICRO
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lay out rows in columns: text to the left, columns of numbers to the right.
+
+    Examples
+    --------
+    >>> table(["metric", "epsilon"], [["carrier", "0.5"], ["late", "12.25"]])
+    ['metric   epsilon', 'carrier      0.5', 'late       12.25']
+    """
+    cells = [list(head), *map(list, rows)]
+    right = [all(_is_number(row[column]) for row in cells[1:]) for column in range(len(head))]
+    return aligned(cells, right)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
+    """Lay out rows in columns, those of numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or cell[0].isdigit() or cell == "infinite"
+
+
+def epsilon(micro: int) -> str:
+    """Return micro-epsilon as epsilon: exactly, with six decimals if it has many.
+
+    >>> epsilon(1_500_000), epsilon(2_000_000), epsilon(1_098_613)
+    ('1.5', '2', '1.098613')
+    """
+    return f"{micro / MICRO:g}" if micro % 1000 == 0 else f"{micro / MICRO:.6f}"
+
+
+def number(value: float) -> str:
+    """Return three significant digits.
+
+    >>> number(0.012345), number(1234.5), number(0.00001)
+    ('0.0123', '1,234', '1e-05')
+    """
+    if value >= 100 or (value and math.isclose(value, round(value), rel_tol=1e-12)):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

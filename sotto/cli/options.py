@@ -1,0 +1,234 @@
+"""What several commands share: their options, the plans they read, signals and progress."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from sotto.errors import ParameterError
+from sotto.plan.durations import parse_duration, parse_time
+
+if TYPE_CHECKING:
+    from sotto.kafka.brokers import Broker
+    from sotto.kafka.topics import ReportTopic
+    from sotto.plan.compiled import CompiledPlan
+
+#: Candidate strings by plan's fingerprint and metric's name.
+Candidates: TypeAlias = dict[bytes, dict[str, tuple[str, ...]]]
+
+
+def duration(text: str) -> int:
+    """Return milliseconds: the type of an option such as ``--every 10s``."""
+    try:
+        return parse_duration(text)
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def moment(text: str) -> int:
+    """Return milliseconds since the epoch: the type of an option such as ``--until 2013-06-01``."""
+    try:
+        return parse_time(text)
+    except ParameterError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be a time such as 2013-06-01T12:00Z"
+        ) from None
+
+
+def numbers(text: str) -> list[float]:
+    """Return numbers: the type of an option such as ``--ladder 0.5,1,2``."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be numbers with commas between them"
+        ) from None
+
+
+def whole(least: int, most: float = float("inf")) -> Callable[[str], int]:
+    """Return the type of an option that is a whole number in a range."""
+
+    def read(text: str) -> int:
+        if not text.removeprefix("-").isdecimal() or not least <= int(text) <= most:
+            allowed = f"at least {least}" if most == float("inf") else f"in [{least}, {most:.0f}]"
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, {allowed}")
+        return int(text)
+
+    return read
+
+
+def above_zero(text: str) -> float:
+    """Return a number: the type of an option that is a finite number above 0."""
+    try:
+        if 0 < (number := float(text)) < float("inf"):
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0")
+
+
+def add_plans(parser: argparse.ArgumentParser, which: str, *, required: bool = True) -> None:
+    """Declare ``--plan``; ``which`` says which ones are expected."""
+    parser.add_argument(
+        "--plan",
+        type=Path,
+        action="append",
+        default=None if required else [],
+        required=required,
+        metavar="FILE",
+        help=f"a plan (YAML), or a compiled one (.json); {which}",
+    )
+
+
+def add_plan_folder(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--plans``."""
+    parser.add_argument(
+        "--plans",
+        type=Path,
+        metavar="DIR",
+        help="a folder of such files, read again before each run: a new plan needs no restart",
+    )
+
+
+def add_broker(
+    where: argparse._MutuallyExclusiveGroup, *others: str, help: tuple[str, str] | None = None
+) -> None:
+    """Declare ``--kafka`` (and other names of it) and ``--broker``, of which one is given."""
+    plain, file = help or ("brokers, unencrypted, without a user", "how to reach brokers (JSON)")
+    where.add_argument("--kafka", *others, metavar="HOST:PORT", help=plain)
+    where.add_argument("--broker", type=Path, metavar="FILE", help=file)
+
+
+def add_topics(parser: argparse.ArgumentParser, which: str) -> None:
+    """Declare ``--topic``, which may be repeated."""
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help=which)
+
+
+def broker_of(args: argparse.Namespace) -> Broker:
+    """Return how to reach the brokers that ``--kafka`` or ``--broker`` names."""
+    from sotto.kafka.brokers import Broker, require_client
+
+    require_client()
+    return Broker(args.kafka) if args.broker is None else Broker.from_file(args.broker)
+
+
+def topics_of(names: Sequence[str]) -> list[ReportTopic]:
+    """Return the topics of reports that ``--topic`` names.
+
+    Raises
+    ------
+    ParameterError
+        None is named.
+    """
+    from sotto.kafka.topics import ReportTopic
+
+    if not names:
+        raise ParameterError("--topic is missing: sotto topics list shows what there is")
+    return [ReportTopic.parse(name) for name in names]
+
+
+class LoadedPlan(NamedTuple):
+    """A plan, compiled; candidates by string metric; and why mechanisms were chosen, by metric."""
+
+    plan: CompiledPlan
+    candidates: dict[str, tuple[str, ...]]
+    chosen: dict[str, str]
+
+
+def load(path: Path) -> LoadedPlan:
+    """Read a plan: a compiled one if the file's name ends in ``.json``."""
+    if path.suffix == ".json":
+        from sotto.plan.compiled import CompiledPlan
+
+        return LoadedPlan(CompiledPlan.from_file(path), {}, {})
+    from sotto.plan.compile import load_plan
+
+    plan = load_plan(path)
+    return LoadedPlan(plan.compile(), dict(plan.candidates), dict(plan.chosen))
+
+
+def plans_of(paths: Sequence[Path]) -> tuple[list[CompiledPlan], Candidates]:
+    """Return the plans of files, and the candidates of their string metrics."""
+    loaded = [load(path) for path in paths]
+    return [each.plan for each in loaded], {
+        each.plan.fingerprint: each.candidates for each in loaded
+    }
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    print(f"sotto: warning: {text}", file=sys.stderr, flush=True)
+
+
+def warn_unsigned(plans: Sequence[CompiledPlan]) -> None:
+    """Warn of plans without signatures where others of the collector have them.
+
+    Raises
+    ------
+    PlanError
+        The plans are not of one collector.
+    """
+    from sotto.plan.registry import Registry
+
+    unsigned = Registry(plans).unsigned
+    if unsigned:
+        warn(
+            f"{', '.join(unsigned)} of {plans[0].collector} has no signatures and other plans "
+            "have: a device with both has two pseudonyms and two budgets in a period, and its "
+            "unsigned one can be framed"
+        )
+
+
+def quiet_libraries() -> None:
+    """Keep log lines of Beam and kafka-python off the terminal; the command prints what fails."""
+    import logging
+
+    from sotto.kafka import client_logs
+
+    logging.basicConfig(level=logging.ERROR)
+    client_logs.quiet()
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Let the first interrupt or SIGTERM set an event and the next one end the process."""
+    stopped = threading.Event()
+
+    def stop(number: int, frame: object) -> None:
+        stopped.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def progress_bar(unit: str, what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show on standard error, if that is a terminal, how much of how much is done."""
+    from tqdm import tqdm
+
+    with tqdm(
+        unit="B" if unit == "bytes" else f" {unit}",
+        unit_scale=True,
+        desc=what,
+        disable=None,
+        file=sys.stderr,
+        leave=False,
+    ) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show

@@ -1,0 +1,180 @@
+"""Play a table back as devices with the real SDK in them, into an embedded log.
+
+Every distinct value of --device-column is one device, with the SDK, a store in memory and a
+clock of its own that follows --time-column. Each row is recorded when its time comes: for every
+metric of the plan, the cell in the column of that name (or in the one that --map gives it).
+Values are randomized, held back and released as the plan says, and what devices send arrives in
+the log at the simulated times. Of a top item a row is one occurrence; of a constant metric the
+first row is what a device says in every period in which it has one. After its last row a device's
+clock runs on until its last level is delivered, or to --until. Where the plan has panels a device
+records in its turns alone, as a real one; with --every-period it records always.
+
+Times are ISO 8601 (UTC unless they have an offset) or whole milliseconds since 1970; a Parquet
+timestamp is what it says. A row without a device, or without a time that can be read, is skipped.
+An empty cell is a missing value where the plan has "missing: true"; where it has not, and where a
+cell is of the wrong type, nothing is recorded. All of that is counted and printed. Randomness is
+the operating system's: no two replays are alike.
+
+What --devices writes joins each device of the table with its pseudonyms, and so with every report
+of it in the log. It re-identifies: keep it as the table itself is kept, or do not ask for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sotto.cli import options
+from sotto.errors import ParameterError
+
+if TYPE_CHECKING:
+    from sotto.cli.replay.devices import Played
+    from sotto.cli.replay.table import Recordings
+    from sotto.plan.compiled import CompiledPlan
+
+HELP = "play a CSV or Parquet table back as devices, into an embedded log"
+
+EXAMPLES = """\
+examples:
+  sotto replay --plan plan.yaml --input flights.csv.gz --device-column tailnum \\
+               --time-column scheduled --out build/log --devices build/devices.csv
+"""
+
+
+_REIDENTIFIES = (
+    "warning: {} joins each device of the input with its pseudonyms, and so with all its reports "
+    "in the log. It re-identifies: keep it as the input is kept."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``sotto replay``."""
+    add = parser.add_argument
+    add("--plan", type=Path, required=True, help="the collection plan (YAML, or compiled JSON)")
+    add("--input", type=Path, required=True, metavar="FILE", help=".csv, .csv.gz or .parquet")
+    add("--device-column", required=True, metavar="COLUMN", help="what tells devices apart")
+    add("--time-column", required=True, metavar="COLUMN", help="when a row was recorded")
+    add("--out", type=Path, required=True, metavar="DIR", help="the log; empty or new")
+    add(
+        "--map",
+        type=_renamed,
+        action="append",
+        default=[],
+        metavar="METRIC=COLUMN",
+        help="a metric's column, where it has another name (may be repeated)",
+    )
+    add(
+        "--null",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="cells of this text count as empty, such as NA (may be repeated)",
+    )
+    add("--processes", type=options.whole(1), default=2, metavar="N", help="default: 2")
+    add(
+        "--send-every",
+        type=options.duration,
+        default="1d",
+        metavar="DURATION",
+        help="a device wakes to send once in each slot of this length (default: 1d)",
+    )
+    add(
+        "--every-period",
+        action="store_true",
+        help="devices answer in every period, whatever the plan's panels: to try a plan out",
+    )
+    add(
+        "--until",
+        type=options.moment,
+        metavar="TIME",
+        help="stop all clocks then, delivered or not",
+    )
+    add(
+        "--devices",
+        type=Path,
+        metavar="OUT.csv",
+        help="write the devices' own ledgers, to compare with the aggregator's audit; it "
+        "re-identifies, so keep it as the input is kept",
+    )
+    add("--quiet", action="store_true", help="no progress bar")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play the table back; return the exit status."""
+    from sotto.cli.replay.devices import Schedule
+    from sotto.cli.replay.playback import Replay, write_audit
+    from sotto.cli.replay.table import Columns, read_recordings
+
+    started = time.perf_counter()
+    plan = options.load(args.plan).plan
+    columns = Columns.of_plan(plan, args.device_column, args.time_column, dict(args.map), args.null)
+    if not args.send_every > 0:
+        raise ParameterError("--send-every must be above 0")
+    schedule = Schedule(args.send_every, args.until, args.every_period)
+    recordings = read_recordings(args.input, plan, columns)
+    replay = Replay(args.out, schedule, args.processes)
+    with _progress_bar(recordings.devices, args.quiet) as advance:
+        played = replay.run(plan, recordings, advance)
+    if args.devices:
+        write_audit(args.devices, played.audit)
+        print(_REIDENTIFIES.format(args.devices), file=sys.stderr)
+    print("\n".join(summary(plan, recordings, played)))
+    print(f"{args.out}: done in {time.perf_counter() - started:.1f} s")
+    return 0
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    """Return metric and column: the type of ``--map``."""
+    metric, equals, column = text.partition("=")
+    if not (metric and equals and column):
+        raise argparse.ArgumentTypeError(f"{text!r} must be METRIC=COLUMN")
+    return metric, column
+
+
+@contextmanager
+def _progress_bar(devices: int, quiet: bool = False) -> Iterator[Any]:
+    """Show devices done on standard error; yields what to call with their number."""
+    from tqdm import tqdm
+
+    with tqdm(
+        total=devices, unit=" devices", desc="replay", disable=quiet or None, file=sys.stderr
+    ) as bar:
+        yield bar.update
+
+
+def summary(plan: CompiledPlan, recordings: Recordings, played: Played) -> list[str]:
+    """Return what was played back, in lines."""
+    skipped = sum(recordings.skipped.values())
+    lines = [
+        f"{recordings.rows:,} rows, {recordings.devices:,} devices, {skipped:,} rows skipped",
+        *(f"  {count:>11,}  {reason}" for reason, count in recordings.skipped.most_common()),
+    ]
+    heads = sorted({outcome for _, outcome in played.outcomes})
+    if heads:
+        width = max(len(metric.name) for metric in plan.metrics)
+        lines.append("recorded" + " " * (width - 6) + "".join(f"{head:>14}" for head in heads))
+        lines += [
+            f"  {metric.name:<{width}}"
+            + "".join(f"{played.outcomes[metric.name, head]:>14,}" for head in heads)
+            for metric in plan.metrics
+        ]
+    cells = Counter(played.skipped)
+    if cells:
+        lines.append(f"{sum(cells.values()):,} cells skipped")
+        lines += [
+            f"  {count:>11,}  {metric}: {reason}" for (metric, reason), count in cells.most_common()
+        ]
+    spent = sum(line.spent for line in played.audit)
+    reserved = sum(line.reserved for line in played.audit)
+    lines += [
+        f"{played.messages:,} messages, {played.written / 1e6:,.1f} MB; "
+        f"{played.unsent:,} chains not wholly delivered",
+        f"devices reserved epsilon {reserved / 1e6:,.3f} and spent {spent / 1e6:,.3f}",
+    ]
+    return lines

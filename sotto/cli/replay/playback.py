@@ -1,0 +1,177 @@
+"""Plays a table's devices back in several processes, each writing partitions of its own."""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, wait
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sotto.cli.replay.devices import (
+    BUFFER_BYTES,
+    AuditLine,
+    Faithful,
+    Fleet,
+    Network,
+    Played,
+    Schedule,
+    SortedLog,
+)
+from sotto.cli.replay.table import Recordings
+from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledPlan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+AUDIT_HEAD = ("device", "period", "pseudonym", "spent", "reserved")
+_progress: Any = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How a table is played back.
+
+    Attributes
+    ----------
+    out : Path
+        The log. It must not hold anything yet.
+    schedule : Schedule
+    processes : int
+        At least 1.
+    network : Network
+        Each process works on a copy of its own; ``Played.networks`` returns them.
+    witness : bool
+        Note which rows were kept; see :class:`sotto.cli.replay.devices.Kept`.
+    buffer_bytes : int
+        Memory for messages, in each process.
+    """
+
+    out: Path
+    schedule: Schedule = field(default_factory=Schedule)
+    processes: int = 2
+    network: Network = field(default_factory=Faithful)
+    witness: bool = False
+    buffer_bytes: int = BUFFER_BYTES
+
+    def run(
+        self,
+        plan: CompiledPlan,
+        recordings: Recordings,
+        progress: Callable[[int], object] = lambda devices: None,
+    ) -> Played:
+        """Play all devices back.
+
+        Parameters
+        ----------
+        plan : CompiledPlan
+        recordings : Recordings
+        progress : callable
+            Called with the number of devices finished since its last call.
+
+        Raises
+        ------
+        ParameterError
+            The log is not empty.
+        PublishError
+            The log takes nothing: the disk is full, for example.
+        """
+        if self.out.exists() and any(self.out.iterdir()):
+            raise ParameterError(
+                f"{self.out} is not empty: every replay makes new devices, so it needs a new log"
+            )
+        self.out.mkdir(parents=True, exist_ok=True)
+        shares = recordings.deal(self.processes)
+        if len(shares) > 1:
+            parts = self._in_processes(plan, recordings, shares, progress)
+        else:
+            parts = [_play(self, plan, recordings, share, 0, progress) for share in shares]
+        whole = Played()
+        for part in parts:
+            whole.merge(part)
+        whole.audit.sort(key=lambda line: (line.device, line.period))
+        whole.kept.sort(key=lambda kept: (kept.device, kept.row))
+        return whole
+
+    def _in_processes(
+        self,
+        plan: CompiledPlan,
+        recordings: Recordings,
+        shares: list[NDArray[np.int64]],
+        progress: Callable[[int], object],
+    ) -> list[Played]:
+        # Spawned, not forked: Arrow has threads, and a forked thread pool hangs.
+        context = multiprocessing.get_context("spawn")
+        queue = context.Queue()
+        with ProcessPoolExecutor(
+            len(shares), mp_context=context, initializer=_start, initargs=(queue,)
+        ) as pool:
+            running = [
+                pool.submit(_work, self, plan.to_json(), recordings.subset(share), share, part)
+                for part, share in enumerate(shares)
+            ]
+            while True:
+                done, waiting = wait(running, timeout=0.2)
+                _report(queue, progress)
+                if not waiting or any(future.exception() for future in done):
+                    break
+            return [future.result() for future in running]
+
+
+def _play(
+    replay: Replay,
+    plan: CompiledPlan,
+    recordings: Recordings,
+    numbers: NDArray[np.int64],
+    part: int,
+    progress: Callable[[int], object],
+) -> Played:
+    """Play back a share of the devices, the ``i``-th of which is known as ``numbers[i]``."""
+    with SortedLog(replay.out, f"replay-{part:02d}", replay.buffer_bytes) as log:
+        network = deepcopy(replay.network)
+        fleet = Fleet(plan, recordings, replay.schedule, log, network, replay.witness)
+        for device, number in enumerate(numbers.tolist()):
+            fleet.play(device, number)
+            progress(1)
+    fleet.played.messages, fleet.played.written = log.messages, log.written
+    return fleet.played
+
+
+def _start(queue: Any) -> None:
+    global _progress
+    _progress = queue
+
+
+def _work(
+    replay: Replay,
+    plan: bytes,
+    recordings: Recordings,
+    numbers: NDArray[np.int64],
+    part: int,
+) -> Played:
+    """Play a share back in a process of its own."""
+    return _play(replay, CompiledPlan.from_json(plan), recordings, numbers, part, _progress.put)
+
+
+def _report(queue: Any, progress: Callable[[int], object]) -> None:
+    while True:
+        try:
+            progress(queue.get_nowait())
+        except Empty:
+            return
+
+
+def write_audit(path: Path, lines: Iterable[AuditLine]) -> None:
+    """Write the devices' own ledgers as CSV: by device number and period, in micro-epsilon."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(AUDIT_HEAD)
+        for line in lines:
+            writer.writerow((line.device, line.period, line.pseudonym, line.spent, line.reserved))

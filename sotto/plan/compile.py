@@ -1,0 +1,192 @@
+"""Collection plans: what is collected, how it is hidden, and what that may cost.
+
+A plan is a YAML file (``docs/plan.md``). :func:`load_plan` reads it, makes every choice that
+it leaves open, and refuses it unless it can be honoured; :meth:`Plan.compile` returns what
+devices and aggregators read. Needs the extra ``plan``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sotto.errors import ParameterError, PlanError
+from sotto.plan.checks import MAX_OPEN_COUNTS, open_windows
+from sotto.plan.choice import Asked, Choice, choose, spec_of
+from sotto.plan.compiled import FORMAT, CompiledPlan, check
+from sotto.plan.document import LevelFile, MetricFile, PlanFile, StringFile, read_plan
+from sotto.plan.metric import Parameter
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan that can be honoured.
+
+    Attributes
+    ----------
+    compiled : CompiledPlan
+    candidates : mapping of str to tuple of str
+        Of each string metric that names a file of them: the strings that its reports are tested
+        for. No part of the compiled plan: devices do not need them.
+    chosen : mapping of str to str
+        Of each metric whose mechanism was left open: why it has the one that it has.
+    """
+
+    compiled: CompiledPlan
+    candidates: Mapping[str, tuple[str, ...]]
+    chosen: Mapping[str, str]
+
+    def compile(self) -> CompiledPlan:
+        """Return the plan as devices and aggregators read it."""
+        return self.compiled
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a plan file and check that the plan can be honoured.
+
+    Parameters
+    ----------
+    path : path
+        A YAML file. Files of candidates are relative to it.
+
+    Raises
+    ------
+    PlanError
+        A line for every problem: the metric, the level, what was found and what is allowed.
+    OSError
+        The file cannot be read.
+    """
+    return parse_plan(_read_text(Path(path)), Path(path).parent)
+
+
+def parse_plan(text: str, folder: str | os.PathLike[str] = ".") -> Plan:
+    """Do the same as :func:`load_plan` for the text of a plan file.
+
+    Examples
+    --------
+    >>> plan = parse_plan('''
+    ... collector: fleet.example
+    ... plan: departures
+    ... version: 1
+    ... owner: telemetry@fleet.example
+    ... expires: 2027-06-30
+    ... period: 7d
+    ... ceilings: {period: 2, lifetime: 104}
+    ... resolution: 1h
+    ... metrics:
+    ...   late: {type: boolean, window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 2, after: 7d}]}
+    ... ''')
+    >>> plan.compile().metric("late").mechanism.name
+    'grr'
+    """
+    file = read_plan(text)
+    candidates: dict[str, tuple[str, ...]] = {}
+    chosen: dict[str, str] = {}
+    metrics = []
+    for name, metric in file.metrics.items():
+        spec, why = _mechanism(file, metric, name)
+        if why:
+            chosen[name] = why
+        metrics.append(_metric_document(name, metric, spec, metric.panel or file.panel))
+        if isinstance(metric, StringFile) and metric.candidates is not None:
+            candidates[name] = _read_candidates(Path(folder) / metric.candidates, name)
+    compiled = CompiledPlan.of_document(_plan_document(file, metrics))
+    check(compiled)
+    return Plan(compiled, candidates, chosen)
+
+
+def _plan_document(file: PlanFile, metrics: list[dict[str, object]]) -> dict[str, object]:
+    try:
+        end = datetime.combine(file.expires, datetime.min.time(), UTC) + timedelta(days=1)
+    except OverflowError:
+        raise PlanError(f"expires {file.expires} must be before the year 9999 ends") from None
+    return {
+        **file.model_dump(exclude={"metrics", "panel"}),
+        "format": FORMAT,
+        # The plan is valid through the end of that day.
+        "expires": (end - _EPOCH) // timedelta(milliseconds=1),
+        "metrics": metrics,
+    }
+
+
+def _metric_document(
+    name: str, metric: MetricFile, spec: dict[str, Parameter], panel: int
+) -> dict[str, object]:
+    return {
+        "name": name,
+        "type": metric.type,
+        "mechanism": {
+            key: list(value) if isinstance(value, tuple) else value for key, value in spec.items()
+        },
+        "missing": metric.missing,
+        "window": metric.window,
+        "repeat": {"kind": metric.repeat.kind, "limit": metric.repeat.limit},
+        "ladder": [level.model_dump() for level in _ladder(metric)],
+        **({"panel": panel} if panel > 1 else {}),
+        **{key: value for key, value in metric.details.items() if value is not None},
+    }
+
+
+def _ladder(metric: MetricFile) -> tuple[LevelFile, ...]:
+    """Return the levels; a permanent response without a delay has that of the level before it."""
+    *others, last = metric.ladder or (None,)
+    if last is None or not others or metric.repeat.kind != "constant" or last.after:
+        return metric.ladder
+    return (*metric.ladder[:-1], last.model_copy(update={"after": metric.ladder[-2].after}))
+
+
+def _mechanism(file: PlanFile, metric: MetricFile, name: str) -> Choice:
+    """Return the mechanism that a metric names, or the one chosen for it and why."""
+    ladder = tuple(level.epsilon for level in metric.ladder)
+    constant = metric.repeat.kind == "constant"
+    counts = _counts(file, metric)
+    asked = Asked(metric.type, metric.given, ladder, name, constant, counts)
+    try:
+        if metric.mechanism is None:
+            return choose(asked)
+        return Choice(spec_of(metric.mechanism.name, asked, metric.mechanism.parameters), "")
+    except ParameterError as error:
+        raise PlanError(f"metric {name!r}: {error}") from None
+
+
+def _counts(file: PlanFile, metric: MetricFile) -> int | None:
+    """Return how long a count vector may be for those that are open at a time to fit."""
+    if not (metric.ladder and metric.window > 0):
+        return None
+    horizon = metric.ladder[-1].after + file.period + file.grace
+    return MAX_OPEN_COUNTS // (open_windows(horizon, metric.window) * len(metric.ladder))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise PlanError(f"{path.name} is not text in UTF-8") from None
+
+
+def _read_candidates(path: Path, metric: str) -> tuple[str, ...]:
+    """Read candidates: one a line, empty lines and those that begin with ``#`` left out."""
+    try:
+        text = _read_text(path)
+    except OSError as error:
+        raise PlanError(
+            f"metric {metric!r}: candidates {path.name!r} cannot be read: {error.strerror}"
+        ) from None
+    lines = [line.strip() for line in text.splitlines()]
+    candidates = [line for line in lines if line and not line.startswith("#")]
+    if "\0" in text:
+        raise PlanError(
+            f"metric {metric!r}: {path.name} has a NUL character, which text cannot have"
+        )
+    (most, times), *_ = Counter(candidates).most_common(1) or [("", 0)]
+    if times > 1:
+        raise PlanError(f"metric {metric!r}: candidate {most!r} is repeated in {path.name}")
+    if not candidates:
+        raise PlanError(f"metric {metric!r}: {path.name} has no candidates")
+    return tuple(candidates)

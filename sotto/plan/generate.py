@@ -1,0 +1,256 @@
+"""A Python module for a plan: its metrics as attributes, their values typed, the plan inside.
+
+The same plan gives the same bytes. What comes out passes mypy's strict mode, and ruff's formatter
+leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import textwrap
+from typing import TYPE_CHECKING, NamedTuple
+
+from sotto.errors import PlanError
+from sotto.plan.checks import amount
+from sotto.plan.durations import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: With more values than these a type checker would be slow, and its errors of no use.
+MOST_LITERALS = 64
+_WIDTH = 100
+#: Bytes of the plan a line.
+_CHUNK = 72
+#: Characters of an attribute: at most, and so that a class may have its name too.
+_LONGEST = 48
+_LONG = 24
+
+
+class _Names(NamedTuple):
+    """A metric, and what its parts are called in the module."""
+
+    metric: CompiledMetric
+    attribute: str
+    stem: str
+
+
+def module_text(plan: CompiledPlan) -> str:
+    """Return the text of the module.
+
+    Raises
+    ------
+    PlanError
+        Two metrics would have one name in Python, or one a very long one.
+    """
+    named = _named(plan)
+    literals = [each for each in named if _values(each.metric)]
+    parts = [_header(plan, bool(literals), any(m.type == "vector" for m in plan.metrics))]
+    parts += [_alias(each) for each in literals]
+    classes = [_class(plan, each) for each in named] + [_together(named)]
+    return "\n\n".join(parts) + "\n\n\n" + "\n\n\n".join(classes) + "\n"
+
+
+def identifier(name: str) -> str:
+    """Return the attribute that a metric's name becomes.
+
+    >>> identifier("startup-ms"), identifier("class"), identifier("3d.scenes")
+    ('startup_ms', 'class_', 'm3d_scenes')
+    """
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    text = f"m{text}" if text[0].isdigit() else text
+    return f"{text}_" if keyword.iskeyword(text) or keyword.issoftkeyword(text) else text
+
+
+def _named(plan: CompiledPlan) -> list[_Names]:
+    named = []
+    taken: dict[str, str] = {}
+    stems: set[str] = set()
+    for metric in plan.metrics:
+        attribute = identifier(metric.name)
+        if len(attribute) > _LONGEST:
+            raise PlanError(
+                f"metric {metric.name!r}: of {len(attribute)} characters; attributes have at most "
+                f"{_LONGEST}: record it by its name, or shorten that"
+            )
+        if attribute in taken:
+            raise PlanError(
+                f"metrics {taken[attribute]!r} and {metric.name!r} would both be {attribute} in "
+                f"Python: rename one"
+            )
+        taken[attribute] = metric.name
+        stem = "".join(part[:1].upper() + part[1:] for part in attribute.split("_"))
+        if stem in stems or len(attribute) > _LONG:
+            stem = f"Number{metric.index + 1}"
+        stems.add(stem)
+        named.append(_Names(metric, attribute, stem))
+    return named
+
+
+def _header(plan: CompiledPlan, literals: bool, vectors: bool) -> str:
+    title = f"Metrics of plan {plan.plan}, version {plan.version}, of collector {plan.collector}."
+    lines = ['"""' + "\n".join(textwrap.wrap(title, _WIDTH - 3)), ""]
+    lines += ["Made by `sotto plan generate`: change the plan and make it anew.", ""]
+    lines += [f"Fingerprint: {plan.fingerprint_hex}", '"""', ""]
+    lines += ["from __future__ import annotations", ""]
+    if vectors:
+        lines += ["from collections.abc import Sequence"]
+    lines += [f"from typing import {'Final, Literal' if literals else 'Final'}", ""]
+    lines += ["from clientsdk import Client", "from clientsdk.typed import Metric, check_plan", ""]
+    data = plan.to_json()
+    chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
+    lines += ["#: The compiled plan, for the client.", "PLAN: Final[bytes] = ("]
+    lines += [f"    {line}" for chunk in chunks for line in _bytes_lines(chunk)]
+    return "\n".join([*lines, ")"])
+
+
+def _bytes_lines(chunk: bytes) -> Iterable[str]:
+    """Yield literals that fit on a line each: what is not ASCII takes four times its size."""
+    text = "b" + _quoted_as(repr(chunk)[1:], chunk.decode("latin-1"))
+    if len(text) + 4 <= _WIDTH:
+        yield text
+    else:
+        middle = len(chunk) // 2
+        yield from _bytes_lines(chunk[:middle])
+        yield from _bytes_lines(chunk[middle:])
+
+
+def _quoted(text: str) -> str:
+    """Return a literal with the quotes that formatters prefer.
+
+    >>> _quoted("dark"), _quoted('a "b"')
+    ('"dark"', '\\'a "b"\\'')
+    """
+    return _quoted_as(repr(text), text)
+
+
+def _quoted_as(literal: str, text: str) -> str:
+    body = literal[1:-1]
+    singles, doubles = text.count("'"), text.count('"')
+    body = body.replace("\\'", "'")
+    if doubles > singles:
+        return "'" + body.replace("'", "\\'") + "'"
+    return '"' + body.replace('"', '\\"') + '"'
+
+
+def _values(metric: CompiledMetric) -> tuple[str, ...]:
+    """Return the strings that may be recorded, nothing where these are not listed."""
+    if metric.domain is None:
+        return ()
+    names = metric.labels if metric.type != "ordinal" else metric.domain
+    if metric.missing and metric.type != "ordinal":
+        names = names[:-1]
+    return names if len(names) <= MOST_LITERALS else ()
+
+
+def _alias(named: _Names) -> str:
+    items = [f"    {_quoted(value)}," for value in _values(named.metric)]
+    lines = [line if len(line) <= _WIDTH else f"{line}  # noqa: E501" for line in items]
+    return "\n".join([f"{named.stem}Value = Literal[", *lines, "]"])
+
+
+_TYPES = {
+    "boolean": "bool",
+    "survey": "bool",
+    "number": "float",
+    "vector": "Sequence[float]",
+    "string": "str",
+}
+
+
+def _type(named: _Names) -> str:
+    metric = named.metric
+    if _values(metric):
+        text = f"{named.stem}Value"
+    elif metric.type == "ordinal" and metric.range is not None:
+        text = "float"
+    else:
+        text = _TYPES.get(metric.type, "str")
+    return f"{text} | None" if metric.missing else text
+
+
+def _class(plan: CompiledPlan, named: _Names) -> str:
+    said = [
+        line
+        for paragraph in (_what(named.metric), _cost(plan, named.metric))
+        for line in ("", *textwrap.wrap(paragraph, 84))
+    ][1:]
+    said = [line.replace("\\", "\\\\").replace('"', '\\"') for line in said]
+    heading = f"class {named.stem}Metric(Metric[{_type(named)}]):"
+    lines = [heading, f'    """{said[0]}', *(f"    {line}".rstrip() for line in said[1:])]
+    name = f'    name = "{named.metric.name}"'
+    name = name if len(name) <= _WIDTH else f"{name}  # noqa: E501"
+    return "\n".join([*lines, '    """', "", "    __slots__ = ()", name])
+
+
+def _what(metric: CompiledMetric) -> str:
+    """Say what may be recorded, in a sentence or two."""
+    unit = f" {metric.unit}" if metric.unit else ""
+    limits = "" if metric.range is None else f"[{metric.range[0]:g}, {metric.range[1]:g}]{unit}"
+    size = len(metric.domain or ())
+    text = {
+        "category": f"One of {size} values",
+        "boolean": "True or false",
+        "string": "A string",
+        "number": f"A number in {limits}",
+        "ordinal": f"A number in {limits}" if limits else f"One of {size} values, in order",
+        "survey": f"The answer to {metric.question!r}",
+        "vector": f"{metric.spec.get('dimensions')} numbers in {limits}",
+        "top_item": f"One occurrence of one of {size} items",
+    }[metric.type]
+    if metric.outside == "clip":
+        text += "; what lies outside is clipped"
+    elif metric.domain is not None and metric.type != "ordinal":
+        text += f"; any other counts as {metric.outside or 'other'!r}"
+    return f"{text}.{' None where there is none.' if metric.missing else ''}"
+
+
+def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
+    """Say how often it is reported, when, and at what cost."""
+    how_often = {
+        "first": "the first value",
+        "reservoir": "one value, each as likely as any other",
+        "every": f"the first {metric.limit} values",
+        "constant": "what the first value ever was",
+    }[metric.kind]
+    if metric.type == "top_item":
+        how_often = "the most frequent item"
+    delays = [f"after {duration_text(each)}" if each else "soon after" for each in metric.delays]
+    *levels, last = (
+        f"{amount(level.epsilon)} {delay}"
+        for level, delay in zip(metric.ladder, delays, strict=False)
+    )
+    when = f"{', '.join(levels)} and {last}" if levels else last
+    text = (
+        f"Reported of each period of {duration_text(plan.period)}: {how_often}, at epsilon "
+        f"{when}. That costs at most epsilon {amount(metric.cost)} a period"
+    )
+    if metric.permanent:
+        text += f", and {amount(metric.permanent)} once in a device's life for all periods"
+    return f"{text}."
+
+
+def _together(named: list[_Names]) -> str:
+    lines = [
+        "class Metrics:",
+        '    """All metrics of the plan.',
+        "",
+        "    Parameters",
+        "    ----------",
+        "    client : Client",
+        "        Made with PLAN.",
+        "",
+        "    Raises",
+        "    ------",
+        "    PlanError",
+        "        The client has another plan.",
+        '    """',
+        "",
+        "    def __init__(self, client: Client) -> None:",
+        "        check_plan(client, PLAN)",
+    ]
+    lines += [f"        self.{each.attribute}: Final = {each.stem}Metric(client)" for each in named]
+    return "\n".join(lines)

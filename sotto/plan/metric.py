@@ -1,0 +1,441 @@
+"""One metric of a compiled plan: its fields, and the symbol that a value becomes.
+
+Only a value of the wrong *type* is refused, never a value: whether a report is sent must not
+depend on it. What lies outside a range is clipped, what is not listed becomes what ``outside``
+says. Needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from mechanisms.frozen import frozen
+from sotto.errors import PlanError, ValueTypeError
+
+if TYPE_CHECKING:
+    from mechanisms.registry import LadderedMechanism
+
+T = TypeVar("T")
+
+#: A parameter of a mechanism; a tuple is a list of whole numbers.
+Parameter: TypeAlias = str | int | bool | tuple[int, ...]
+#: What a mechanism randomizes: the number of a category, answer, point or item; a string's UTF-8;
+#: a number scaled to ``[0, 1]``, None where it is missing; a vector of such numbers.
+Symbol: TypeAlias = int | bytes | float | tuple[float, ...] | None
+
+_CATEGORY = ("grr", "sue", "oue", "local_hashing", "subset", "hadamard")
+#: The mechanisms that each type of metric may use, in the order in which an error lists them.
+MECHANISMS: Mapping[str, tuple[str, ...]] = {
+    "category": _CATEGORY,
+    "boolean": _CATEGORY,
+    "string": ("rappor",),
+    "number": (
+        *("threshold", "duchi", "piecewise", "hybrid", "square_wave"),
+        *("sampled_bit", "sampled_bits", "split_bits"),
+    ),
+    "ordinal": ("brr", "grr"),
+    "survey": ("warner", "simmons", "christofides"),
+    "vector": ("sampled_vector", "sampled_hybrid"),
+    "top_item": ("permute_and_flip", "top_response"),
+}
+#: Stands for a missing string, as a candidate like any other.
+MISSING_STRING = "\0"
+#: Python types that each type of metric expects; an ordinal has those of its domain or range.
+_EXPECTED = {
+    "category": "str",
+    "boolean": "bool",
+    "string": "str",
+    "number": "int or float",
+    "survey": "bool",
+    "top_item": "str",
+}
+#: Far beyond every range that is checked later, and still a float.
+_LARGEST = 10**100
+_REQUIRED: Any = object()
+
+
+@frozen
+class Level:
+    """A level of a ladder: nominal micro-epsilon, and the delay in ms after which it is sent."""
+
+    epsilon: int
+    after: int
+
+
+@frozen
+class CompiledMetric:
+    """One thing collected.
+
+    Attributes
+    ----------
+    index : int
+        Its number in the plan, as on the wire.
+    name, type : str
+        The type is one of :data:`MECHANISMS`.
+    parameters : tuple of (str, value)
+        The mechanism's name and parameters, sorted; see :attr:`spec`.
+    domain : tuple of str, or None
+        The values of a category, of an ordinal metric without a range, or a top item's items.
+    outside : str or None
+        What becomes of a value outside the domain or range: ``other`` or a value of the domain
+        for a category or item, ``missing`` or a value of the domain for an ordinal metric,
+        ``clip`` where there is a range.
+    missing : bool
+        Whether None may be recorded.
+    range : (float, float) or None
+        Lowest and highest value of a number, of a vector's coordinates, of an ordinal's points.
+    unit : str or None
+    window : int
+        Milliseconds over which an estimate is made.
+    kind : str
+        ``first`` or ``reservoir`` (one value a period), ``every`` (the first ``limit``) or
+        ``constant`` (one value for the device's life).
+    limit : int
+        Values a period.
+    ladder : tuple of Level
+        Weakest first. The last level of a constant metric is its permanent response, which never
+        leaves the device.
+    horizon : int
+        Milliseconds after an event until which its reports are accepted: last delay, one budget
+        period, grace.
+    question : str or None
+        Of a survey.
+    panel : int
+        A device answers in one of so many budget periods; 1 is every period.
+    """
+
+    index: int
+    name: str
+    type: str
+    parameters: tuple[tuple[str, Parameter], ...]
+    domain: tuple[str, ...] | None
+    outside: str | None
+    missing: bool
+    range: tuple[float, float] | None
+    unit: str | None
+    window: int
+    kind: str
+    limit: int
+    ladder: tuple[Level, ...]
+    horizon: int
+    question: str | None = None
+    panel: int = 1
+
+    @classmethod
+    def of_document(cls, document: object, index: int, lateness: int) -> CompiledMetric:
+        """Return the metric that a JSON document describes, its fields not yet checked.
+
+        Parameters
+        ----------
+        document : object
+        index : int
+        lateness : int
+            Milliseconds that reports of its last level may be late.
+
+        Raises
+        ------
+        PlanError
+            A field is missing or has the wrong type.
+        """
+        name = Fields(document, f"metric {index + 1}").take("name", str)
+        where = f"metric {name!r}"
+        fields = Fields(document, where)
+        repeat = Fields(fields.take("repeat", dict), f"{where}, repeat")
+        levels = [
+            Fields(item, f"{where}, level {number}")
+            for number, item in enumerate(fields.take("ladder", list), start=1)
+        ]
+        ladder = tuple(Level(each.take("epsilon", int), each.take("after", int)) for each in levels)
+        kind = repeat.take("kind", str)
+        # The last level of a constant metric is never sent.
+        sent = ladder[:-1] if kind == "constant" else ladder
+        panel = fields.take("panel", int, None)
+        limits = fields.items("range", (int, float))
+        if limits is not None and len(limits) != 2:
+            raise PlanError(f"{where}: range must be two numbers, low and high")
+        mechanism = fields.take("mechanism", dict)
+        return cls(
+            index=index,
+            name=name,
+            type=fields.take("type", str),
+            parameters=tuple((key, _parameter(where, key, mechanism)) for key in sorted(mechanism)),
+            domain=fields.items("domain", (str,)),
+            outside=fields.take("outside", str, None),
+            missing=fields.take("missing", bool),
+            range=None if limits is None else (_float(limits[0]), _float(limits[1])),
+            unit=fields.take("unit", str, None),
+            window=fields.take("window", int),
+            kind=kind,
+            limit=repeat.take("limit", int),
+            ladder=ladder,
+            horizon=(sent[-1].after if sent else 0) + lateness,
+            question=fields.take("question", str, None),
+            panel=1 if panel is None else panel,
+        )
+
+    def document(self) -> dict[str, object]:
+        """Return the metric as it is in its plan's JSON document."""
+        optional = {
+            "domain": None if self.domain is None else list(self.domain),
+            "outside": self.outside,
+            "range": None if self.range is None else list(self.range),
+            "unit": self.unit,
+            "question": self.question,
+            "panel": self.panel if self.panel > 1 else None,
+        }
+        return {
+            "name": self.name,
+            "type": self.type,
+            "mechanism": {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in self.parameters
+            },
+            "missing": self.missing,
+            "window": self.window,
+            "repeat": {"kind": self.kind, "limit": self.limit},
+            "ladder": [{"epsilon": level.epsilon, "after": level.after} for level in self.ladder],
+            **{key: value for key, value in optional.items() if value is not None},
+        }
+
+    @property
+    def spec(self) -> dict[str, Parameter]:
+        """The mechanism's name and parameters, as :func:`mechanisms.registry.build` takes them."""
+        return dict(self.parameters)
+
+    @cached_property
+    def mechanism(self) -> LadderedMechanism:
+        """The mechanism with its whole ladder, built at first use."""
+        from mechanisms.registry import build
+
+        return build(self.spec, [level.epsilon for level in self.ladder], self.name)
+
+    @property
+    def sent(self) -> int:
+        """The number of levels that leave the device: all but a permanent response."""
+        return len(self.ladder) - (self.kind == "constant")
+
+    @property
+    def delays(self) -> tuple[int, ...]:
+        """Milliseconds after which each level that is sent is released, weakest first."""
+        return tuple(level.after for level in self.ladder[: self.sent])
+
+    @cached_property
+    def cost(self) -> int:
+        """Micro-epsilon that this metric can spend in a period: limit times the last level sent."""
+        return self.limit * self.mechanism.certified(self.sent - 1)
+
+    @cached_property
+    def permanent(self) -> int:
+        """Micro-epsilon that it costs once in a device's life, instead of in every period.
+
+        All periods of a constant metric together cost no more than its permanent response, since
+        they are drawn from that alone; 0 for all others.
+        """
+        return self.mechanism.certified(len(self.ladder) - 1) if self.kind == "constant" else 0
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the symbols, by number; empty for a string, a number and a vector."""
+        gone = ("missing",) if self.missing else ()
+        if self.type == "boolean":
+            return ("false", "true", *gone)
+        if self.type == "survey":
+            return ("no", "yes")
+        if self.type == "ordinal" and self.range is not None:
+            return tuple(f"{point:.12g}" for point in self.points) + gone
+        if self.domain is None:
+            return ()
+        other = self.type != "ordinal" and self.outside not in self.domain
+        return self.domain + (("other",) if other else ()) + gone
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """The equidistant points of an ordinal metric that has a range.
+
+        Raises
+        ------
+        TypeError, KeyError
+            It has no range, or its mechanism no ``domain_size``.
+        """
+        low, high = cast(tuple[float, float], self.range)
+        steps = cast(int, self.spec["domain_size"]) - self.missing - 1
+        return tuple(low + (high - low) * (step / max(steps, 1)) for step in range(steps + 1))
+
+    @cached_property
+    def symbols(self) -> dict[str, int]:
+        """The number of each listed value, and of ``missing``."""
+        listed = {label: number for number, label in enumerate(self.domain or ())}
+        if self.missing and self.outside == "missing":
+            listed.setdefault("missing", len(listed))
+        return listed
+
+    @cached_property
+    def plain(self) -> frozenset[object]:
+        """Types of which every value has a symbol, whatever it is: no proof need be made."""
+        if self.type in ("boolean", "survey"):
+            return frozenset({bool})
+        if self.type == "number" or (self.type == "ordinal" and self.domain is None):
+            return frozenset({int, float})
+        return frozenset() if self.type == "vector" else frozenset({str})
+
+    def encode(self, value: object) -> Symbol:
+        """Return the symbol of a value: what the mechanism randomizes.
+
+        Only a wrong type is refused, never a value: numbers are clipped to the range, values
+        that are not listed become what ``outside`` says. Where missing values are allowed, None
+        and NaN are missing; where they are not, NaN counts as the lowest value. Of an ordinal
+        metric with a range the symbol is the nearest point; of a top item it is that of one
+        event, of which the device counts a period's.
+
+        Raises
+        ------
+        ValueTypeError
+            The value has the wrong type (of a vector also the wrong length). The message never
+            contains the value.
+
+        Privacy
+        -------
+        Whether a report is sent must not depend on the value; so this is total on each type.
+        """
+        if value is None and self.missing:
+            return self._missing_symbol
+        if self.type == "vector":
+            return self._vector(value)
+        if self.type == "ordinal":
+            return self._ordinal(value)
+        if self.type in ("category", "top_item") and isinstance(value, str):
+            return self._listed(value)
+        if self.type in ("boolean", "survey") and isinstance(value, bool):
+            return int(value)
+        if self.type == "string" and isinstance(value, str):
+            return value.encode("utf-8", "surrogatepass")
+        if self.type == "number" and _is_number(value):
+            scaled = self._scaled(cast(float, value))
+            return None if scaled is None and self.missing else scaled or 0.0
+        raise self._refused(_EXPECTED[self.type], value)
+
+    @property
+    def _missing_symbol(self) -> Symbol:
+        if self.type == "number":
+            return None
+        return MISSING_STRING.encode() if self.type == "string" else len(self.labels) - 1
+
+    def _listed(self, value: str) -> int:
+        symbol = self.symbols.get(value)
+        if symbol is None:
+            symbol = self.symbols.get(str(self.outside), len(self.symbols))
+        return symbol
+
+    def _ordinal(self, value: object) -> int:
+        """Return the number of a listed value, or of the nearest point (of two, the lower one)."""
+        if self.domain is not None:
+            if not isinstance(value, str):
+                raise self._refused("str", value)
+            # Of a plan that names no other place, what is not listed is missing.
+            return self._listed(value)
+        if not _is_number(value):
+            raise self._refused("int or float", value)
+        last = len(self.labels) - self.missing - 1
+        scaled = self._scaled(cast(float, value))
+        if scaled is None:
+            return last + 1 if self.missing else 0
+        return math.ceil(scaled * last - 0.5)
+
+    def _vector(self, value: object) -> tuple[float, ...]:
+        dimensions = self.spec["dimensions"]
+        expected = f"a sequence of {dimensions} numbers"
+        numbers = value
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
+            # What numpy's arrays and others like them have, whether or not numpy is installed.
+            listed = cast(Callable[[], object] | None, getattr(value, "tolist", None))
+            numbers = listed() if callable(listed) else None
+        if not (isinstance(numbers, Sequence) and all(map(_is_number, numbers))):
+            raise self._refused(expected, value)
+        if len(numbers) != dimensions:
+            raise ValueTypeError(f"metric {self.name!r} expects {expected}; got {len(numbers)}")
+        # Not a number counts as the lowest.
+        return tuple([self._scaled(number) or 0.0 for number in numbers])
+
+    def _scaled(self, value: float) -> float | None:
+        """Return a number clipped to the range and scaled to [0, 1]; None for NaN."""
+        assert self.range is not None
+        low, high = self.range
+        try:
+            # Narrow numpy floats would overflow, and warn, for some values and not for others.
+            value = float(value)
+        except OverflowError:
+            value = math.inf if value > 0 else -math.inf
+        except (TypeError, ValueError, ArithmeticError):
+            # Of an app's own type of number; what it raises may say which number it is.
+            raise self._refused("a number that float() takes", value) from None
+        if value >= high:
+            return 1.0
+        if value > low:
+            return (value - low) / (high - low)
+        # NaN compares false with everything.
+        return 0.0 if value <= low else None
+
+    def _refused(self, expected: str, value: object) -> ValueTypeError:
+        if self.missing:
+            expected = f"{expected.replace(' or ', ', ')} or None"
+        return ValueTypeError(
+            f"metric {self.name!r} expects {expected}; got {type(value).__name__}"
+        )
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a real number; a bool is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _float(number: int | float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _parameter(where: str, key: str, mechanism: Mapping[str, object]) -> Parameter:
+    value = mechanism[key]
+    if isinstance(value, list) and all(
+        type(each) is int and -_LARGEST <= each <= _LARGEST for each in value
+    ):
+        return tuple(value)
+    if isinstance(value, str) or (isinstance(value, int) and -_LARGEST <= value <= _LARGEST):
+        return value
+    raise PlanError(f"{where}: mechanism parameter {key!r} has the wrong type")
+
+
+class Fields:
+    """A JSON object whose fields are taken by name and exact type."""
+
+    def __init__(self, document: object, where: str) -> None:
+        if not isinstance(document, dict):
+            raise PlanError(f"{where}: a JSON object was expected")
+        self._document = document
+        self._where = where
+
+    def take(self, name: str, kind: type[T], default: Any = _REQUIRED) -> T:
+        """Return a field; raises PlanError if it is missing or of another type."""
+        value = self._document.get(name, default)
+        if value is _REQUIRED:
+            raise PlanError(f"{self._where}: {name!r} is missing")
+        # A JSON true is no number, though Python's bool is an int.
+        if type(value) is not kind and not (value is None and default is None):
+            raise PlanError(f"{self._where}: {name!r} must be {kind.__name__}")
+        if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+            raise PlanError(f"{self._where}: {name!r} is too large")
+        return cast(T, value)
+
+    def items(self, name: str, kinds: tuple[type, ...]) -> tuple[Any, ...] | None:
+        """Return a list's items, which are of these types, or None where there is no list."""
+        values = self._document.get(name)
+        if values is None:
+            return None
+        if not (isinstance(values, list) and all(type(value) in kinds for value in values)):
+            raise PlanError(f"{self._where}: {name!r} must be a list of {kinds[-1].__name__}")
+        return tuple(values)

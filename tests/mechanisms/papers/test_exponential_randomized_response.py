@@ -1,0 +1,171 @@
+"""Exponential randomized response as published, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+
+import pytest
+from statistical import check_counts
+
+from mechanisms.errors import ParameterError
+from mechanisms.papers.exponential_randomized_response import (
+    ExponentialRandomizedResponse,
+    disclosure_risk,
+    published_risk_bound,
+    staircase,
+    worst_case_errors,
+)
+from mechanisms.testing import SeededSource
+from mechanisms.top_item.exponential import exponential_pmf
+from mechanisms.top_item.mechanism import expected_error
+from mechanisms.top_item.permute_and_flip import permute_and_flip_pmf
+
+SEED = 22360679
+
+
+def test_the_smallest_counterexample() -> None:
+    published = ExponentialRandomizedResponse(0.5, 0.1)
+    assert round(published.pmf([2, 0])[1], 4) == 0.2375
+    assert round(published.pmf([1, 0])[1], 4) == 0.4938
+    assert round(published.loss([2, 0], [1, 0]), 3) == 0.732
+    assert published.candidates([2, 0]) == {0}
+    assert published.candidates([1, 0]) == {0, 1}
+
+
+WORST = {
+    (0.1, 0.1): (0.160, 0.232, 0.314),
+    (0.1, 1.0): (0.922, 1.056, 1.176),
+    (0.5, 0.1): (0.758, 0.975, 1.150),
+    (0.5, 1.0): (1.571, 1.900, 2.176),
+    (0.9, 0.1): (2.378, 2.728, 2.986),
+    (0.9, 1.0): (3.286, 3.714, 4.076),
+}
+
+
+@pytest.mark.parametrize(("p", "epsilon"), WORST)
+def test_the_worst_losses_of_small_domains(p: float, epsilon: float) -> None:
+    published = ExponentialRandomizedResponse(p, epsilon)
+    for items, known in zip((2, 3, 4), WORST[p, epsilon], strict=True):
+        worst = published.worst_loss(items, 6)
+        assert abs(worst.loss - known) <= 6e-4
+        assert worst.loss > epsilon or (p, items) == (0.1, 2)
+        assert math.isclose(published.loss(worst.scores, worst.others), worst.loss)
+        assert max(abs(a - b) for a, b in zip(worst.scores, worst.others, strict=True)) <= 1
+
+
+def test_the_loss_grows_along_a_staircase() -> None:
+    published = ExponentialRandomizedResponse(0.5, 1.0)
+    known = {2: 1.18, 10: 3.40, 20: 7.67, 50: 21.7, 100: 46.1, 200: 95.4}
+    for items, loss in known.items():
+        assert abs(published.loss(*staircase(items)) / loss - 1) < 3e-3
+    assert abs(published.loss(*staircase(2_000)) / 1_000 - 1) < 0.01
+    tiny = ExponentialRandomizedResponse(1e-6, 1.0)
+    assert (published.certified_epsilon, tiny.certified_epsilon) == (math.inf, math.inf)
+    assert ExponentialRandomizedResponse(0.0, 1.0).certified_epsilon == 1.0
+    assert min(n for n in range(2, 60) if tiny.loss(*staircase(n)) > 1) == 35
+
+
+def test_more_score_can_mean_less_probability() -> None:
+    """Lemma 2 says that it cannot: here the score of a competitor falls."""
+    published = ExponentialRandomizedResponse(0.5, 0.1)
+    before, after = published.pmf([10, 10, 8])[0], published.pmf([10, 9, 8])[0]
+    assert (round(before, 4), round(after, 4)) == (0.4221, 0.3417)
+
+
+def test_the_disclosure_risk_exceeds_its_bound() -> None:
+    published = ExponentialRandomizedResponse(0.9, 0.1)
+    risk = disclosure_risk([published.pmf([2, 0]), published.pmf([1, 0])])
+    assert (round(risk, 3), round(published_risk_bound(2, 0.1), 3)) == (0.913, 0.525)
+
+
+def by_enumeration(published: ExponentialRandomizedResponse, scores: list[int]) -> list[float]:
+    """Algorithm 3 line by line: its first phase over all orders, its second by its law."""
+    near = sorted(published.candidates(scores))
+    law = [0.0] * len(scores)
+    orders = list(itertools.permutations(near))
+    missed = 0.0
+    for order in orders:
+        left = 1 / len(orders)
+        for place in order:
+            law[place] += left * published.p / len(near)
+            left *= 1 - published.p / len(near)
+        missed += left
+    second = exponential_pmf(scores, published.epsilon, published.sensitivity)
+    return [one + missed * two for one, two in zip(law, second, strict=True)]
+
+
+@pytest.mark.parametrize("scores", [[5, 4, 1], [3, 3, 3, 3], [9, 1], [4, 3, 2, 1, 0]])
+@pytest.mark.parametrize("p", [0.0, 0.3, 0.9])
+def test_algorithm_3_is_not_lemma_1(scores: list[int], p: float) -> None:
+    published = ExponentialRandomizedResponse(p, 0.5)
+    law = published.algorithm_pmf(scores)
+    assert law == pytest.approx(by_enumeration(published, scores), rel=1e-13)
+    assert math.isclose(math.fsum(law), 1, rel_tol=1e-13)
+    several = len(published.candidates(scores)) > 1
+    differs = max(abs(a - b) for a, b in zip(law, published.pmf(scores), strict=True)) > 1e-3
+    # Where all scores are equal both laws are uniform.
+    assert differs == (several and p > 0 and len(set(scores)) > 1)
+
+
+def test_algorithm_3_may_never_end() -> None:
+    published = ExponentialRandomizedResponse(1.0, 0.5)
+    assert published.endless([5, 4, 1]) == 0.25
+    assert math.isclose(math.fsum(published.algorithm_pmf([5, 4, 1])), 0.75)
+    assert published.endless([5, 1]) == 0
+    assert published.algorithm_pmf([5, 1]) == [1, 0]
+    assert published.loss([5, 1], [4, 3]) == math.inf
+
+
+def test_the_sampler_is_algorithm_3() -> None:
+    published, scores, source = (
+        ExponentialRandomizedResponse(0.5, 0.1),
+        [5, 4, 1],
+        SeededSource(SEED),
+    )
+    seen = Counter(published.select(scores, source) for _ in range(60_000))
+    counts = [seen[place] for place in range(3)]
+    check_counts(counts, published.algorithm_pmf(scores), label=SEED)
+    with pytest.raises(AssertionError):
+        check_counts(counts, published.pmf(scores), label=SEED)
+    with pytest.raises(ParameterError, match="below 1"):
+        ExponentialRandomizedResponse(1.0, 0.1).select(scores, source)
+
+
+def test_theorem_3_holds_where_one_item_is_near_the_best() -> None:
+    generator = random.Random(SEED)
+    for _ in range(200):
+        scores = [20, *(generator.randrange(19) for _ in range(6))]
+        epsilon, p = generator.uniform(0.01, 3), generator.random()
+        published = ExponentialRandomizedResponse(p, epsilon)
+        law = exponential_pmf(scores, epsilon)
+        assert expected_error(scores, published.pmf(scores)) <= expected_error(scores, law)
+
+
+def test_parameters_outside_their_range_are_refused() -> None:
+    for p, epsilon in ((math.nan, 1.0), (1.1, 1.0), (0.5, math.nan), (0.5, -1.0)):
+        with pytest.raises(ParameterError):
+            ExponentialRandomizedResponse(p, epsilon)
+    with pytest.raises(ParameterError, match="compare"):
+        ExponentialRandomizedResponse(0.5, 1.0).loss([1], [1, 2])
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40, 1_000])
+@pytest.mark.parametrize("v", [0.0, -1e-9, -0.5, -1.0, -1.0000001, -3.0, -60.0, -5_000.0])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 20.0])
+def test_closed_forms_are_the_means_of_the_laws(n: int, v: float, epsilon: float) -> None:
+    scores, p = [v] * (n - 1) + [0.0], 0.3
+    errors = worst_case_errors(n, v, p, epsilon)
+    published = ExponentialRandomizedResponse(p, epsilon)
+    flips = expected_error(scores, permute_and_flip_pmf(scores, epsilon))
+    assert math.isclose(errors.permute_and_flip, flips, rel_tol=1e-11, abs_tol=1e-300)
+    random = expected_error(scores, published.pmf(scores))
+    assert math.isclose(errors.randomized_response, random, rel_tol=1e-11, abs_tol=1e-300)
+
+
+@pytest.mark.parametrize(("n", "v"), [(0, -1.0), (3, 1.0), (3, math.nan), (3, -math.inf)])
+def test_scores_without_closed_forms_are_refused(n: int, v: float) -> None:
+    with pytest.raises(ParameterError):
+        worst_case_errors(n, v, 0.5, 1.0)

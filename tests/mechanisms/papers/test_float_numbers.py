@@ -1,0 +1,213 @@
+"""The published variances: verified values, stability, the table of errors, the crossover."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from statistical import check_normal, check_variance
+
+from mechanisms.errors import ParameterError
+from mechanisms.exact import exp_bounds
+from mechanisms.number.allocation import bit_weights, split_epsilon
+from mechanisms.papers.float_numbers import (
+    HYBRID_FROM,
+    DuchiOriginal,
+    HybridOriginal,
+    LaplaceOriginal,
+    PiecewiseOriginal,
+    SquareWaveOriginal,
+    SubtractiveDithering,
+    dithering_variance,
+    duchi_variance,
+    hybrid_variance,
+    laplace_variance,
+    piecewise_variance,
+    random_threshold_variance,
+)
+from mechanisms.planner.comparison import bit_noise
+
+SEED = 20261123
+#: Root mean squared errors times 10**4 at n = 10,000, uniform values, as printed.
+PRINTED = {
+    0.5: {"duchi": 404, "piecewise": 435, "hybrid": 404, "laplace": 566, "dither": 400, "thr": 400},
+    1: {"duchi": 209, "piecewise": 205, "hybrid": 207, "laplace": 283, "dither": 200, "thr": 200},
+    2: {"duchi": 118, "piecewise": 92, "hybrid": 102, "laplace": 141, "dither": 103, "thr": 103},
+    4: {"duchi": 86, "piecewise": 37, "hybrid": 47, "laplace": 71, "dither": 64, "thr": 64},
+    8: {"duchi": 82, "piecewise": 11, "hybrid": 16, "laplace": 35, "dither": 58, "thr": 58},
+}
+
+
+#: Uniform values have 1/3; the printed digits are those of a sample with a little more.
+SECOND_MOMENT = 0.335
+
+
+@pytest.mark.parametrize("epsilon", PRINTED)
+def test_table_of_errors(epsilon: float) -> None:
+    at = SECOND_MOMENT**0.5
+    variances = {
+        "duchi": duchi_variance(at, epsilon),
+        "piecewise": piecewise_variance(at, epsilon),
+        "hybrid": hybrid_variance(at, epsilon),
+        "laplace": laplace_variance(epsilon),
+        "dither": dithering_variance(epsilon),
+        "thr": 4 * bit_noise(epsilon) + 2 / 3 - 1 / 3,
+    }
+    rmse = {name: round(1e4 * (value / 1e4) ** 0.5) for name, value in variances.items()}
+    assert rmse == PRINTED[epsilon]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "duchi", "piecewise", "threshold"),
+    [
+        (0.5, 400, 448, 397),
+        (1, 200, 218, 195),
+        (2, 102, 102, 92),
+        (4, 63, 44, 44),
+        (8, 56, 14, 34),
+    ],
+)
+def test_table_of_errors_of_skewed_values(
+    epsilon: float, duchi: int, piecewise: int, threshold: int
+) -> None:
+    """Beta(2, 20), moved to [-1, 1]: E|X − X'| is four times the integral of F (1 − F)."""
+    law = stats.beta(2, 20)
+    at = (4 * law.moment(2) - 4 * law.mean() + 1) ** 0.5
+    apart = 4 * quad(lambda u: law.cdf(u) * (1 - law.cdf(u)), 0, 1)[0]
+    variances = (
+        duchi_variance(at, epsilon),
+        piecewise_variance(at, epsilon),
+        4 * bit_noise(epsilon) + apart - 4 * law.var(),
+    )
+    assert [round(100 * float(each) ** 0.5) for each in variances] == [duchi, piecewise, threshold]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "split4", "split8", "push8"),
+    [
+        (0.5, 732, 858, 404),
+        (1, 365, 428, 209),
+        (2, 180, 212, 118),
+        (4, 86, 103, 86),
+        (8, 36, 46, 82),
+    ],
+)
+def test_table_of_errors_of_bits(epsilon: float, split4: int, split8: int, push8: int) -> None:
+    """Rounding to the grid of the bits adds at most a quarter of a squared step.
+
+    The best probabilities of sampled bits are their weights where values are uniform.
+    """
+    for bits, printed in ((4, split4), (8, split8)):
+        shares = split_epsilon(Fraction(epsilon), bit_weights(bits))
+        variance = 1 / (2**bits - 1) ** 2
+        for weight, share in zip(bit_weights(bits), shares, strict=True):
+            variance += 4 * float(weight) ** 2 * bit_noise(float(share))
+        assert round(100 * variance**0.5) == printed
+    weights = [float(weight) for weight in bit_weights(8)]
+    variance = sum(4 * weight * (0.25 + bit_noise(epsilon)) for weight in weights)
+    variance -= SECOND_MOMENT
+    assert round(100 * variance**0.5) == push8
+
+
+def test_the_crossover_of_threshold_and_hybrid() -> None:
+    """4f + 1/3 meets the published Hybrid's constant at epsilon 1.901."""
+
+    def excess(epsilon: float) -> float:
+        return dithering_variance(epsilon) - hybrid_variance(1.0, epsilon)
+
+    assert brentq(excess, 1, 4, xtol=1e-12) == pytest.approx(1.901, abs=5e-4)
+
+
+def test_the_hybrid_begins_where_both_parts_are_equal() -> None:
+    assert pytest.approx(0.61, abs=1e-3) == HYBRID_FROM
+    assert piecewise_variance(0, HYBRID_FROM) == pytest.approx(duchi_variance(0, HYBRID_FROM))
+    for epsilon in (0.7, 2, 9):
+        values = [hybrid_variance(x, epsilon) for x in (-1, -0.3, 0, 0.8)]
+        assert values == pytest.approx([values[0]] * 4, rel=1e-13)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-4, 0.01, 0.3, 3, 20, 100, 700])
+def test_stable(epsilon: float) -> None:
+    exp, half = exp_bounds(Fraction(epsilon))[0], exp_bounds(Fraction(epsilon) / 2)[0]
+    x = Fraction(3, 4)
+    noise = exp / (exp - 1) ** 2
+    piecewise = x**2 / (half - 1) + (half + 3) / (3 * (half - 1) ** 2)
+    duchi = ((exp + 1) / (exp - 1)) ** 2 - x**2
+    hybrid = (1 - 1 / half) * piecewise + duchi / half if epsilon > HYBRID_FROM else duchi
+    got = (
+        bit_noise(epsilon),
+        piecewise_variance(0.75, epsilon),
+        duchi_variance(0.75, epsilon),
+        hybrid_variance(0.75, epsilon),
+    )
+    for one, true in zip(got, (noise, piecewise, duchi, hybrid), strict=True):
+        assert one == pytest.approx(float(true), rel=1e-13)
+
+
+def test_thresholds_of_equal_values_keep_the_noise() -> None:
+    assert random_threshold_variance([0.2] * 7, 30.0) == pytest.approx(4 * math.exp(-30), rel=1e-9)
+    uniform = random_threshold_variance(np.linspace(-1, 1, 2001).tolist(), 1.0)
+    assert uniform == pytest.approx(dithering_variance(1.0), abs=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, 701])
+def test_bad_epsilon(epsilon: float) -> None:
+    for variance in (laplace_variance, dithering_variance, *ORIGINALS):
+        with pytest.raises(ParameterError, match="epsilon"):
+            variance(epsilon)
+
+
+def test_bad_values_are_not_repeated() -> None:
+    for value in (1.5, -1.01, math.nan):
+        with pytest.raises(ParameterError, match=r"\[-1, 1\]") as caught:
+            piecewise_variance(value, 1.0)
+        assert str(value) not in str(caught.value)
+    with pytest.raises(ParameterError, match="at least one"):
+        random_threshold_variance([], 1.0)
+
+
+ORIGINALS = (
+    DuchiOriginal,
+    HybridOriginal,
+    LaplaceOriginal,
+    PiecewiseOriginal,
+    SquareWaveOriginal,
+    SubtractiveDithering,
+)
+
+
+@pytest.mark.parametrize("original", ORIGINALS)
+@pytest.mark.parametrize("epsilon", [0.5, 1, 4])
+def test_variances(original: type, epsilon: float) -> None:
+    """Means of a hundred estimates are normal enough for the chi-square law."""
+    generator = np.random.default_rng(SEED)
+    mechanism = original(epsilon)
+    assert mechanism.certified_epsilon == math.inf
+    for x in (-1.0, 0.0, 0.6):
+        drawn = mechanism.simulate(np.full(100_000, x), generator).reshape(1000, 100).mean(axis=1)
+        stated, label = mechanism.variance(x) / 100, f"{mechanism} {x} seed {SEED}"
+        check_normal(drawn.mean(), x, (stated / 1000) ** 0.5, label=label)
+        check_variance(drawn, stated, label=label)
+
+
+def test_a_wrong_variance_is_caught() -> None:
+    mechanism = LaplaceOriginal(1.0)
+    values = np.zeros(100_000)
+    drawn = mechanism.simulate(values, np.random.default_rng(SEED)).reshape(1000, 100).mean(axis=1)
+    with pytest.raises(AssertionError):
+        check_variance(drawn, LaplaceOriginal(0.8).variance(0) / 100)
+
+
+def test_the_square_waves_width() -> None:
+    assert SquareWaveOriginal(1.0).half_width == pytest.approx(0.256083, abs=1e-6)
+    exact = (1e-3 * math.exp(1e-3) - math.expm1(1e-3)) / (
+        2 * math.exp(1e-3) * (math.expm1(1e-3) - 1e-3)
+    )
+    assert SquareWaveOriginal(1e-3).half_width == pytest.approx(exact, rel=1e-6)
+    assert SquareWaveOriginal(9.9e-4).half_width == pytest.approx(exact, rel=1e-4)
+    assert SquareWaveOriginal(100.0).half_width < 1e-40

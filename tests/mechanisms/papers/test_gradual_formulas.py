@@ -1,0 +1,270 @@
+"""The closed forms of relaxation, against the papers' values and against 60 digits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from decimal import Context, Decimal, localcontext
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mechanisms.errors import ParameterError, UnrelatedRungsError
+from mechanisms.papers.gradual_release.formulas import (
+    bit_degradation,
+    chain_log_ratio,
+    chain_probability,
+    degradation_probabilities,
+    mixed_count,
+    relaxation,
+    response_mean,
+    response_share_variance,
+    response_shares,
+)
+from mechanisms.planner.comparison import bit_noise
+
+
+def test_the_ratio_of_a_chain_is_known_where_its_probability_underflows() -> None:
+    assert chain_log_ratio(5, [100.0, 300.0, 700.0], [0, 1, 2], 3, 2) == -700
+    assert chain_log_ratio(5, [100.0, 300.0, 700.0], [0, 1, 2], 3, 4) == 0
+
+
+def precise(m: int, one: float, two: float) -> dict[str, Decimal]:
+    """The printed equations, with so many digits that nothing they lose is seen."""
+    with localcontext(Context(prec=700)):
+        low, high = Decimal(one).exp(), Decimal(two).exp()
+        c1, c2 = 1 / (low + m - 1), 1 / (high + m - 1)
+        other = (high - low) / ((low + m - 1) * (high - 1))
+        same = 1 - (m - 1) * other
+        return {
+            "p_aa": c2 * high * same / (c1 * low),
+            "p_ba": c2 * high * other / c1,
+            "p_bb": c2 * same / c1,
+            "p_ac": c2 * other / (c1 * low),
+            "p_bc": c2 * other / c1,
+            "same": same,
+            "other": other,
+        }
+
+
+EPSILONS = st.one_of(
+    st.floats(1e-12, 1e-6), st.floats(1e-6, 1), st.floats(1, 40), st.floats(40, 700)
+)
+
+
+def worst_error(got: dict[str, float], expected: dict[str, Decimal]) -> float:
+    return max(
+        abs(float((Decimal(value) - expected[name]) / expected[name]))
+        for name, value in got.items()
+        if expected[name] > Decimal("1e-290")
+    )
+
+
+@given(st.one_of(st.integers(2, 1000), st.integers(2, 10**6)), EPSILONS, EPSILONS)
+def test_nothing_is_lost_from_tiny_to_huge(m: int, first: float, second: float) -> None:
+    one, two = sorted((first, second))
+    if one == two:
+        return
+    got = relaxation(m, one, two)._asdict() | degradation_probabilities(m, one, two)._asdict()
+    # A sum one + two in an exponent is itself rounded: up to 1400 * 2**-53.
+    assert worst_error(got, precise(m, one, two)) <= 2e-15 + (one + two) * 3e-16
+
+
+@pytest.mark.slow
+@given(st.integers(2, 10**6), st.lists(EPSILONS, min_size=1, max_size=6, unique=True), st.data())
+def test_chains_lose_nothing(m: int, epsilons: list[float], data: st.DataObject) -> None:
+    epsilons = sorted(epsilons)
+    outputs = [data.draw(st.integers(0, 1)) for _ in epsilons]
+    with localcontext(Context(prec=700)):
+        last = Decimal(epsilons[-1]).exp()
+        expected = (last if outputs[-1] == 1 else 1) / (last + m - 1)
+        for k, (one, two) in enumerate(itertools.pairwise(epsilons)):
+            step = precise(m, one, two)
+            expected *= step["same" if outputs[k] == outputs[k + 1] else "other"]
+    got = chain_probability(m, epsilons, outputs, 1)
+    if expected > Decimal("1e-290"):
+        assert worst_error({"p": got}, {"p": expected}) <= 1e-12
+
+
+def test_the_printed_form_would_be_caught() -> None:
+    m, one, two = 5, 1e-9, 2e-9
+    low, high = math.exp(one), math.exp(two)
+    other = (high - low) / ((low + m - 1) * (high - 1))
+    assert worst_error({"other": other}, precise(m, one, two)) > 1e-9
+
+
+def test_equal_levels_change_nothing() -> None:
+    assert relaxation(7, 2.5, 2.5) == (1, 0, 1, 0, 0)
+    assert degradation_probabilities(7, 2.5, 2.5).same == 1
+
+
+@given(st.integers(2, 50), st.floats(1e-6, 40), st.floats(1e-6, 40))
+def test_probabilities_sum_to_one(m: int, first: float, second: float) -> None:
+    one, two = sorted((first, second))
+    law = relaxation(m, one, two)
+    assert law.p_aa + (m - 1) * law.p_ac == pytest.approx(1, abs=1e-12)
+    assert law.p_ba + law.p_bb + (m - 2) * law.p_bc == pytest.approx(1, abs=1e-12)
+    step = degradation_probabilities(m, one, two)
+    assert step.same + (m - 1) * step.other == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("m", "one", "two"),
+    [(1, 1, 2), (2, 2, 1), (2, 0, 1), (2, math.nan, 1), (2, 1, math.nan), (2, 1, 701), (2, -1, 1)],
+)
+def test_parameters_outside_their_range_are_refused(m: int, one: float, two: float) -> None:
+    for function in (relaxation, degradation_probabilities):
+        with pytest.raises(ParameterError):
+            function(m, one, two)
+
+
+def test_more_parameters_outside_their_range() -> None:
+    for function in (
+        lambda epsilons, outputs: chain_probability(3, epsilons, outputs, 0),
+        lambda epsilons, outputs: chain_log_ratio(3, epsilons, outputs, 0, 1),
+    ):
+        with pytest.raises(ParameterError, match="outputs"):
+            function([1.0], [0, 1])
+    with pytest.raises(ParameterError, match="epsilons"):
+        chain_log_ratio(3, [2.0, 1.0], [0, 1], 0, 1)
+
+
+DIGITS = Context(prec=400)
+
+
+def close(got: float, expected: Decimal, scale: Decimal | float = 0) -> bool:
+    """Within 1e-14 of the result, or of the larger terms that cancel in it."""
+    return abs(Decimal(got) - expected) <= Decimal("1e-14") * max(abs(expected), Decimal(scale))
+
+
+@given(EPSILONS, st.lists(st.integers(0, 10**7), min_size=2, max_size=40).filter(any))
+@example(1e-12, [500, 500])
+@example(700.0, [1, 0])
+def test_shares_lose_nothing(epsilon: float, counts: list[int]) -> None:
+    n, m = sum(counts), len(counts)
+    got = response_shares(epsilon, counts)
+    with localcontext(DIGITS):
+        power = Decimal(epsilon).exp()
+        p, q = power / (power + m - 1), 1 / (power + m - 1)
+        for count, share in zip(counts, got, strict=True):
+            assert close(share, (Decimal(count) / n - q) / (p - q), 1)
+            true = Decimal(count) / n
+            noise = (true * p * (1 - p) + (1 - true) * q * (1 - q)) / (p - q) ** 2 / n
+            assert close(response_share_variance(m, epsilon, count / n, n), noise)
+        assert close(bit_noise(epsilon), power / (power - 1) ** 2)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 1), EPSILONS), min_size=1, max_size=30))
+@example([(1, 1e-12), (0, 1e-12)])
+@example([(1, 700.0), (0, 1e-12)])
+def test_mixed_counts_lose_nothing(pairs: list[tuple[int, float]]) -> None:
+    got = mixed_count([report for report, _ in pairs], [epsilon for _, epsilon in pairs])
+    with localcontext(DIGITS):
+        powers = [Decimal(epsilon).exp() for _, epsilon in pairs]
+        bits = [(o * (e + 1) - 1) / (e - 1) for (o, _), e in zip(pairs, powers, strict=True)]
+        noise = [e / (e - 1) ** 2 for e in powers]
+        total = sum(1 / f for f in noise)
+        weighted = sum(b / f for b, f in zip(bits, noise, strict=True)) / total
+        assert close(got.count, Decimal(sum(bits)), max(abs(bit) for bit in bits))
+        assert close(got.count_noise, Decimal(sum(noise)))
+        size = max(abs(b / f) for b, f in zip(bits, noise, strict=True)) / total
+        assert close(got.weighted_mean, weighted, size * len(pairs))
+        assert close(got.weighted_noise, 1 / total)
+
+
+def test_a_level_whose_halves_cancel_is_exact() -> None:
+    assert mixed_count([1, 0], [1e-12, 1e-12]).count == 1
+
+
+def test_the_variance_of_shares_is_exact_by_enumeration() -> None:
+    epsilon, values = 0.7, [0, 2, 2]
+    p, q = (x / (math.exp(epsilon) + 2) for x in (math.exp(epsilon), 1))
+    moments = [[0.0, 0.0] for _ in range(3)]
+    for answers in itertools.product(range(3), repeat=3):
+        chance = math.prod(p if a == x else q for a, x in zip(answers, values, strict=True))
+        shares = response_shares(epsilon, [answers.count(j) for j in range(3)])
+        for moment, share in zip(moments, shares, strict=True):
+            moment[0] += chance * share
+            moment[1] += chance * share**2
+    for j, (mean, square) in enumerate(moments):
+        true = values.count(j) / 3
+        assert mean == pytest.approx(true, abs=1e-12)
+        expected = response_share_variance(3, epsilon, true, 3)
+        assert square - mean**2 == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 701.0])
+def test_epsilons_outside_their_range_are_refused(epsilon: float) -> None:
+    for call in (
+        lambda: bit_noise(epsilon),
+        lambda: response_shares(epsilon, [1, 2]),
+        lambda: response_share_variance(3, epsilon, 0.5, 10),
+        lambda: response_mean(0.0, 1.0, epsilon, 0.5),
+        lambda: mixed_count([1], [epsilon]),
+    ):
+        with pytest.raises(ParameterError, match="epsilon"):
+            call()
+
+
+def test_other_parameters_outside_their_range_are_refused() -> None:
+    for counts in ([], [3], [0, 0], [5, -1]):
+        with pytest.raises(ParameterError, match="counts"):
+            response_shares(1.0, counts)
+    with pytest.raises(ParameterError):
+        response_mean(1.0, 1.0, 1.0, 0.5)
+    with pytest.raises(ParameterError):
+        response_share_variance(3, 1.0, math.nan, 10)
+    for reports, epsilons in (([], []), ([2], [1.0]), ([1], [1.0, 1.0])):
+        with pytest.raises(ParameterError, match="report"):
+            mixed_count(reports, epsilons)
+
+
+def test_the_corrected_mean_is_unbiased_by_enumeration() -> None:
+    """Three values, every rounding and every answer; the printed equation is off."""
+    low, high, epsilon, values = 2.0, 5.0, 1.0, [2.0, 3.2, 4.7]
+    right = 1 / (1 + math.exp(-epsilon))
+    mean = printed = 0.0
+    for answers in itertools.product((0, 1), repeat=3):
+        chance = 1.0
+        for answer, value in zip(answers, values, strict=True):
+            up = (value - low) / (high - low)
+            says_high = up * right + (1 - up) * (1 - right)
+            chance *= says_high if answer else 1 - says_high
+        estimate = response_mean(low, high, epsilon, sum(answers) / 3)
+        mean += chance * estimate
+        printed += chance * (low + high * (estimate - low) / (high - low))
+    assert mean == pytest.approx(sum(values) / 3, abs=1e-12)
+    assert abs(printed - sum(values) / 3) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("weak", "strong", "expected"),
+    [
+        ((0.3, 0.1), (0.9, 0.3), (0.0, 1 / 3)),
+        ((0.7, 0.2), (0.7, 0.2), (0.0, 1.0)),
+        ((0.2, 0.7), (0.7, 0.2), None),
+        ((0.3, 0.7), (0.7, 0.3), (1.0, 0.0)),
+        ((0.4, 0.4), (0.6, 0.6), (0.4, 0.4)),
+        ((0.4, 0.5), (0.6, 0.6), None),
+        ((0.5, 0.5), (1.0, 0.0), (0.5, 0.5)),
+    ],
+)
+def test_bits_at_the_edge_of_being_related(
+    weak: tuple[float, float], strong: tuple[float, float], expected: tuple[float, float] | None
+) -> None:
+    """Rounding of the decimals does not decide; a difference that can be seen does."""
+    if expected is None:
+        with pytest.raises(UnrelatedRungsError):
+            bit_degradation(weak, strong)
+        return
+    assert bit_degradation(weak, strong) == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(UnrelatedRungsError):
+        bit_degradation((1.0, 1e-9), (1 - 1e-9, 1e-9))
+
+
+@pytest.mark.parametrize("weak", [(1.1, 0.5), (math.nan, 0.5)])
+def test_bits_that_are_no_probabilities_are_refused(weak: tuple[float, float]) -> None:
+    with pytest.raises(ParameterError):
+        bit_degradation(weak, (1.0, 0.0))

@@ -1,0 +1,200 @@
+"""The deck without replacement: its variance is right, and it is not private."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mechanisms.errors import ParameterError
+from mechanisms.papers.improved_christofides import (
+    ImprovedChristofides,
+    census_size,
+    deck_epsilon,
+    deck_variance,
+    interval_table,
+    sample_size_table,
+    worse_interval,
+)
+from mechanisms.survey.christofides import Christofides
+
+SEED = 24494897
+
+
+def hands(deck: tuple[int, ...], n: int) -> list[tuple[int, ...]]:
+    """All equally likely ways in which n respondents draw cards, 1 to L."""
+    cards = [number for number, count in enumerate(deck, start=1) for _ in range(count)]
+    return list(itertools.permutations(cards, n))
+
+
+@pytest.mark.parametrize("deck", [(2, 1, 3), (1, 0, 3), (1, 1, 2, 1), (1, 2)])
+@pytest.mark.parametrize("truths", [(1, 0, 0), (1, 1, 0, 0), (0, 0, 0)])
+def test_mean_and_variance_over_all_samples_and_hands(
+    deck: tuple[int, ...], truths: tuple[int, ...]
+) -> None:
+    mechanism, share = ImprovedChristofides(deck), Fraction(sum(truths), len(truths))
+    no, yes = mechanism.design.means()
+    for n in range(1, min(3, len(truths), sum(deck)) + 1):
+        every = []
+        for sample in itertools.combinations(truths, n):
+            for hand in hands(deck, n):
+                answers = [
+                    len(deck) + 1 - card if truth else card
+                    for truth, card in zip(sample, hand, strict=True)
+                ]
+                every.append((Fraction(sum(answers), n) - no) / (yes - no))
+        assert sum(every) / len(every) == share
+        variance = sum((value - share) ** 2 for value in every) / len(every)
+        assert variance == mechanism.variance(share, n, len(truths))
+
+
+def brute_force(deck: tuple[int, ...], n: int) -> float:
+    """The loss of the first respondent, over all values of the others and all reports."""
+    every, worst = hands(deck, n), 0.0
+    for others in itertools.product((0, 1), repeat=n - 1):
+        seen = []
+        for truth in (0, 1):
+            counts: dict[tuple[int, ...], int] = {}
+            for hand in every:
+                reports = tuple(
+                    len(deck) + 1 - card if value else card
+                    for value, card in zip((truth, *others), hand, strict=True)
+                )
+                counts[reports] = counts.get(reports, 0) + 1
+            seen.append(counts)
+        for reports in seen[0].keys() | seen[1].keys():
+            one, two = seen[0].get(reports, 0), seen[1].get(reports, 0)
+            worst = max(worst, abs(math.log(one / two)) if one and two else math.inf)
+    return worst
+
+
+DECKS = [
+    ((3, 1, 4), 3),
+    ((3, 1, 4), 2),
+    ((3, 1, 4), 4),
+    ((2, 1, 3), 3),
+    ((4, 0, 3), 2),
+    ((1, 2, 2, 1), 2),
+    ((2, 3, 1, 2), 2),
+    ((2, 4), 2),
+    ((1, 1, 3), 1),
+    ((0, 3, 0), 2),
+]
+
+
+@pytest.mark.parametrize(("deck", "n"), DECKS)
+def test_the_true_epsilon_is_what_an_informed_adversary_sees(deck: tuple[int, ...], n: int) -> None:
+    assert deck_epsilon(deck, n) == pytest.approx(brute_force(deck, n), rel=1e-13)
+
+
+def test_the_true_epsilons_of_larger_decks() -> None:
+    """Nominal one half, 1000 respondents, 1 % middle cards, by cards a respondent."""
+    known = {1: math.inf, 1.1: math.inf, 2: math.inf, 5: 1.26, 10: 0.811, 100: 0.527, 1000: 0.503}
+    for ratio, epsilon in known.items():
+        size = int(1_000 * ratio)
+        shares = Christofides.of(0.5, 0.01).probabilities
+        low, middle = round(size * shares[0]), round(size * shares[1])
+        got = deck_epsilon((low, middle, size - low - middle), 1_000)
+        assert got == pytest.approx(epsilon, rel=4e-3)
+
+
+def test_a_census_reveals_all_but_the_middle_cards() -> None:
+    deck = (2, 1, 2)
+    mechanism = ImprovedChristofides((2, 1, 3))
+    certain = sum(hand[0] != 2 for hand in hands((2, 1, 3), 6))
+    assert mechanism.revealed == Fraction(certain, math.factorial(6))
+    assert deck_epsilon(deck, 5) == math.inf
+    assert float(ImprovedChristofides((400, 10, 590)).revealed) == 0.99
+
+
+def test_the_typical_loss_of_two_cards_a_respondent() -> None:
+    n, (low, middle, _) = 1_000, Christofides.of(0.5, 0.01).probabilities
+    deck = np.array([round(2_000 * low), round(2_000 * middle), 0])
+    deck[2] = 2_000 - deck.sum()
+    generator = np.random.default_rng(SEED)
+    left = deck - generator.multivariate_hypergeometric(deck, n - 1, size=20_000)
+    losses = np.log(left[:, 2] / left[:, 0])
+    assert np.quantile(losses, 0.99) == pytest.approx(0.608, abs=0.01)
+
+
+def test_what_a_private_deck_saves_and_what_it_costs() -> None:
+    n, share = 100_000, Fraction(1, 10)
+    half, whole = Christofides.of(0.5, 0.01), Christofides.of(1.0, 0.01)
+    low, _, high = half.probabilities
+    # The size at which ln(M p_3/(M p_1 − (n−1))) is 1.
+    size = (n - 1) * math.e / (math.e * float(low) - float(high))
+    assert size / n == pytest.approx(6.8, abs=0.01)
+    ratio = deck_variance(half, int(size), share, n, n) / half.variance(share, n, n)
+    assert 1 - ratio == pytest.approx(0.094, abs=5e-4)
+    assert half.noise(0) / whole.noise(0) * ratio == pytest.approx(3.8, abs=0.05)
+
+
+@pytest.mark.parametrize("n", [4, 25, 100])
+@pytest.mark.parametrize("cards", [1, 3])
+def test_it_is_worse_only_around_one_half(n: int, cards: int) -> None:
+    """Theorem 4.2, of a census, whatever the size of the deck."""
+    design = Christofides((40, 1, 59))
+    for tenths in range(1001):
+        share = Fraction(tenths, 1000)
+        deck = deck_variance(design, cards * n, share, n, n)
+        plain = design.variance(share, n, n)
+        assert (deck > plain) == (abs(share - Fraction(1, 2)) < Fraction(1, 2) / math.isqrt(n))
+
+
+def test_the_published_gain() -> None:
+    """28.7 % of the variance is 4π(1−π) at a share of 7.78 %."""
+    design, n = Christofides((40, 1, 59)), 10**6
+    share = Fraction(778, 10_000)
+    ratio = deck_variance(design, n, share, n, n) / design.variance(share, n, n)
+    assert float(ratio) == pytest.approx(0.287, abs=5e-5)
+
+
+def test_census_sizes_are_the_smallest() -> None:
+    design = Christofides((40, 1, 59))
+    for share in (Fraction(0), Fraction(1, 10), Fraction(1, 2)):
+        for variance in (Fraction(1, 10), Fraction(1, 1000)):
+            least = census_size(design, share, variance)
+            assert deck_variance(design, least, share, least, least) <= variance
+            if least > 2:
+                fewer = least - 1
+                assert deck_variance(design, fewer, share, fewer, fewer) > variance
+
+
+def test_parameters_outside_their_range_are_refused() -> None:
+    for deck in ((1,), (1, 5, 1), (0, 0), (-1, 3), (1.5, 2), (True, 2)):
+        with pytest.raises(ParameterError):
+            ImprovedChristofides(deck)  # type: ignore[arg-type]
+    mechanism = ImprovedChristofides((3, 1, 4))
+    for n in (0, 9):
+        with pytest.raises(ParameterError):
+            mechanism.certified_epsilon(n)
+    with pytest.raises(ParameterError, match="deck"):
+        mechanism.variance(0.1, 9, 20)
+    with pytest.raises(ParameterError):
+        mechanism.sample_size(0.1, 0)
+
+
+def test_table_1() -> None:
+    printed = ((0.100, 0.101, 0.101, 0.104), (0.224, 0.224, 0.225, 0.230))
+    got = tuple(tuple(round(length, 3) for length in row) for row in interval_table())
+    assert got == ((0.100, 0.101, 0.101, 0.104), (0.224, 0.224, 0.225, 0.230)) == printed
+    for n in (9_900, 10_500):
+        rows = interval_table(n)
+        assert (
+            max(abs(a - b) for a, b in zip(rows[0] + rows[1], sum(printed, ()), strict=True)) < 6e-4
+        )
+    off = interval_table(5_000)
+    assert round(off[0][0], 3) != 0.100
+    assert math.isclose(worse_interval(1.0, 0, 400), 1 / 20)
+
+
+def test_table_2() -> None:
+    assert sample_size_table() == {
+        "warner": (100_000, 4_000, 160, 40),
+        # The paper prints 101,011 for the first.
+        "christofides": (101_010, 4_040, 161, 40),
+        "improved": (36_365, 1_456, 59, 16),
+    }

@@ -1,0 +1,116 @@
+"""LOLOHA's memoization: exact, by enumeration; and what other histories cost."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from statistical import check_counts
+
+from mechanisms.audit.guessing import fair_bits, key_of
+from mechanisms.papers.loloha import BinaryLoloha, claims
+from mechanisms.testing import SeededSource
+
+SEED = 20_260_703
+BINARY = BinaryLoloha(2.0, 1.0)
+
+
+def likelihood(history: tuple[int, ...], reports: tuple[int, ...]) -> Fraction:
+    """Add up over all pairs of permanent responses."""
+    right, report = map(Fraction, BINARY.kept)
+    total = Fraction(0)
+    for responses in itertools.product((0, 1), repeat=2):
+        chance = Fraction(1)
+        for cell, response in enumerate(responses):
+            chance *= right if response == cell else 1 - right
+        for cell, said in zip(history, reports, strict=True):
+            chance *= report if said == responses[cell] else 1 - report
+        total += chance
+    return total
+
+
+def loss(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    ratios = [
+        likelihood(other, reports) / likelihood(one, reports)
+        for reports in itertools.product((0, 1), repeat=len(one))
+    ]
+    return max(abs(math.log(ratio)) for ratio in ratios)
+
+
+def test_a_first_report_costs_what_is_claimed() -> None:
+    assert loss((0,), (1,)) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_a_value_that_never_changes_costs_less_than_a_permanent_response() -> None:
+    assert loss((0,) * 8, (1,) * 8) < 2.0
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (2, 2), (3, 3), (4, 2)])
+def test_the_loss_of_one_change_is_that_of_all_reports(before: int, after: int) -> None:
+    constant, changed = (1,) * (before + after), (1,) * before + (0,) * after
+    assert BINARY.loss(before, after) == pytest.approx(loss(constant, changed), rel=1e-12)
+
+
+def test_likelihoods_add_up() -> None:
+    for table in BINARY.laws(5, 3):
+        total = sum(
+            share * math.comb(5, ones) * math.comb(3, then)
+            for ones, row in enumerate(table)
+            for then, share in enumerate(row)
+        )
+        assert total == 1
+
+
+def test_one_change_half_way_through_52_collections() -> None:
+    """Where both halves say the truth of their own cell, the ratio is (p/q)^26 times 0.88²."""
+    right, report = BINARY.kept
+    assert BINARY.loss(26, 26) >= 36.3
+    near = 26 * math.log(report / (1 - report)) + 2 * math.log(right)
+    assert BINARY.loss(26, 26) == pytest.approx(near, abs=1e-6)
+    [case] = claims()
+    assert case.true == BINARY.loss(26, 26) > 9 * case.claimed
+
+
+def test_more_collections_cost_more() -> None:
+    """There is no bound but that of the number of reports."""
+    losses = [BINARY.loss(size, size) for size in (1, 2, 4, 8, 16, 26)]
+    assert losses == sorted(losses)
+    assert losses[-1] - losses[-2] == pytest.approx(10 * BINARY.instantaneous, rel=1e-6)
+
+
+def test_the_worst_pair_of_histories() -> None:
+    """Reports of the same cell in both histories count together; ones less zeros are all."""
+    right, _ = BINARY.kept
+    half, periods = BINARY.instantaneous / 2, 52
+
+    def log_likelihood(surplus: np.ndarray) -> np.ndarray:
+        up, down = math.log(right) + surplus * half, math.log(1 - right) - surplus * half
+        return np.asarray(np.logaddexp(up, down))
+
+    span = np.arange(-periods, periods + 1)
+    # Surplus of cells 1 and 0 in the second history, and of cell 1 in the first; the rest is
+    # that of cell 0. One number is free, and is chosen so that the fewest reports are needed.
+    one, zero, first = np.meshgrid(span, span, span, indexing="ij", sparse=True)
+    rest = one + zero - first
+    ends = np.sort(np.stack(np.broadcast_arrays(0 * rest, one, first, first - zero)), axis=0)
+    needed = ends[3] + ends[2] - ends[1] - ends[0]
+    ratio = (
+        log_likelihood(one) + log_likelihood(-zero) - log_likelihood(first) - log_likelihood(-rest)
+    )
+    possible = (needed <= periods) & ((one + zero) % 2 == 0)
+    assert np.where(possible, ratio, 0).max() == pytest.approx(37.125, abs=1e-3)
+
+
+def test_the_sampler_draws_from_these_laws() -> None:
+    n, source = 40_000, SeededSource(SEED)
+    secrets = fair_bits(n, source)
+    keys = BINARY.release(2, 1)(secrets, source)["the counts"]
+    rows = [(ones, then) for ones in range(3) for then in range(2)]
+    cells = key_of(np.array(rows, dtype=np.int64))
+    for secret, table in enumerate(BINARY.laws(2, 1)):
+        counts = [int((keys[secrets == secret] == cell).sum()) for cell in cells]
+        shares = [math.comb(2, ones) * table[ones][then] for ones, then in rows]
+        check_counts(counts, shares, label=f"seed {SEED}")

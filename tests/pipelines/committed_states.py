@@ -1,0 +1,49 @@
+"""What is in a state directory and its database, to be compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipelines.aggregation import counts
+from pipelines.aggregation.counts import WindowKey
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.tables import ESTIMATES, META, PERIODS, QUARANTINE, WINDOWS
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+
+TABLES = (META, WINDOWS, ESTIMATES, PERIODS, QUARANTINE)
+
+
+def committed(state: Path) -> dict[str, bytes]:
+    """Return every file but the lock, the database and the last run's note, with its content."""
+    return {
+        str(path.relative_to(state)): path.read_bytes()
+        for path in sorted(state.rglob("*"))
+        if path.is_file()
+        and path.name not in ("LOCK", "last_run.json")
+        and not path.name.startswith("results.db")
+    }
+
+
+def counted(state: Path) -> dict[WindowKey, list[list[int]]]:
+    """Return all counts that are not zero."""
+    directory = StateDirectory(state)
+    found = {}
+    for page, generation in directory.manifest().pages.items():
+        body = files.load(directory.page(page, generation), counts.KIND)
+        for key, window in counts.unpack_page(body).items():
+            if window.counts.any():
+                found[key] = window.counts.tolist()
+    return found
+
+
+def projected(
+    url: str | Path, *, without: tuple[str, ...] = ()
+) -> dict[str, list[dict[str, object]]]:
+    """Return the content of a database, or of a state directory's own, without some columns."""
+    with Results(of_state(url) if isinstance(url, Path) else url, create=False) as results:
+        tables = {table.name: results.table(table) for table in TABLES}
+    return {
+        name: [{k: v for k, v in row.items() if k not in without} for row in rows]
+        for name, rows in tables.items()
+    }
