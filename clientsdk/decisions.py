@@ -82,13 +82,7 @@ Place: TypeAlias = int | Entry | Repetition | Occurrence
 
 
 class Decisions:
-    """Decides what becomes of recordings under the plan that a store was opened with.
-
-    Attributes
-    ----------
-    terms : dict of str to Terms
-        By metric.
-    """
+    """Decides what becomes of recordings under the plan that a store was opened with."""
 
     def __init__(
         self, store: Store, plan: CompiledPlan, source: Source, counter: ItemCounter

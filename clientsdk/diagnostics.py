@@ -26,15 +26,8 @@ _last_logged: dict[str, float] = {}
 def warn(cause: str, text: str, *details: str, quiet: float = QUIET) -> None:
     """Log a warning unless a client of this process has lately logged its cause.
 
-    Parameters
-    ----------
-    cause : str
-        One of a few names.
-    text, details : str
-        A format and what fills it: no value and no payload. Never an exception: a handler may keep
-        it, and its frames hold values.
-    quiet : float
-        Seconds, at least :data:`QUIET`.
+    ``cause`` is one of a few names. ``text`` and ``details``, a format and what fills it, hold no
+    value and no payload; and no exception is passed, since a handler may keep it with its frames.
     """
     now = time.monotonic()
     if now - _last_logged.get(cause, -math.inf) >= quiet:

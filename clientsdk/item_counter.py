@@ -105,11 +105,6 @@ class Count:
 class ItemCounter:
     """What one client has counted, under the plan its store was opened with, and not yet drawn.
 
-    Attributes
-    ----------
-    begun : list of Count
-        In a process that was forked these are the parent's until ``bool`` of this object is taken.
-
     Privacy
     -------
     Counts are in memory alone. A process that was forked has none of its parent's.
@@ -120,6 +115,7 @@ class ItemCounter:
         self._plan = plan
         self._source = source
         self._process = os.getpid()
+        #: In a process that was forked, the parent's until ``bool`` of this object is taken.
         self.begun: list[Count] = []
 
     def __bool__(self) -> bool:

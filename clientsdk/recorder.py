@@ -28,14 +28,7 @@ ACCEPTED = Outcome.ACCEPTED
 
 
 class Recorder:
-    """Records values into a store under the plan that it was opened with.
-
-    Attributes
-    ----------
-    decisions : Decisions
-    counter : ItemCounter
-        The items counted in this process.
-    """
+    """Records values into a store under the plan that it was opened with."""
 
     def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
         self._store = store
@@ -48,21 +41,10 @@ class Recorder:
     def record(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Outcome:
         """Record what a value was encoded to, or return why not.
 
-        Parameters
-        ----------
-        metric : CompiledMetric
-            Of this plan.
-        symbol : Symbol
-            Of the value: its type is proven. Nothing looks at it before it is decided what
-            becomes of it.
-        now : int
-            Milliseconds since the epoch. Before the ledger's period began, which a clock that
-            was set back makes, the period's beginning is taken instead.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be used; nothing was recorded.
+        Nothing looks at the symbol before it is decided what becomes of it. ``now`` is in
+        milliseconds since the epoch; where a clock that was set back gives a time before the
+        ledger's period, the period's beginning is taken instead. After a StoreError nothing was
+        recorded.
 
         Privacy
         -------

@@ -21,25 +21,11 @@ Result = TypeVar("Result")
 class FlushTask:
     """What one flush may do, until when, and what it has done so far.
 
-    Parameters
-    ----------
-    seconds : float
-        How long it may take: no message is started later.
-    one_pseudonym : bool
-        Whether to send the reports of one pseudonym alone, chosen at random.
-    window : int
-        Milliseconds within which the next pseudonym follows at random, if several are due.
-    patience : float
-        Seconds to wait at most for another process that is sending from the same file.
-
-    Attributes
-    ----------
-    until : float
-        On the monotonic clock. To end the flush early, bring it forward.
-    rest : float
-        Seconds until the reports of another pseudonym may go, if some are due.
-    sent : int
-    lapses : Lapses
+    It may start messages for ``seconds``, and waits ``patience`` seconds at most for another
+    process that sends from the same file. With ``one_pseudonym`` it sends the reports of one
+    pseudonym alone, chosen at random; the next one follows at random within ``window``
+    milliseconds, and ``rest`` says in how many seconds. ``until`` is on the monotonic clock: bring
+    it forward to end the flush early.
     """
 
     __slots__ = ("lapses", "one_pseudonym", "patience", "rest", "sent", "until", "window")

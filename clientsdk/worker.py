@@ -50,24 +50,9 @@ class Pause(NamedTuple):
 class Worker(lifecycle.KeptByParent):
     """The background thread of one client.
 
-    Parameters
-    ----------
-    store : Store
-    resolution : int
-        The plan's, in milliseconds.
-    now : callable
-        Returns the time, in milliseconds since the epoch.
-    next_due : callable
-        Returns when the next report is due, in the same, None if there is none.
-    flush : callable
-        Performs a :class:`~clientsdk.tasks.FlushTask`.
-
-    Attributes
-    ----------
-    idle : bool
-        Whether :meth:`start` has something to do.
-    sent : int
-        Reports that the thread has sent.
+    ``resolution`` is the plan's, in milliseconds; ``now`` and ``next_due`` return milliseconds
+    since the epoch. ``idle`` says whether :meth:`start` has something to do, and ``sent`` how many
+    reports the thread has sent.
     """
 
     def __init__(

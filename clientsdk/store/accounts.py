@@ -26,17 +26,8 @@ _RESERVE = (
 class Accounts:
     """The current budget period's account and the lifetime's.
 
-    Attributes
-    ----------
-    period : int
-        The budget period; never goes back.
-    reserved : int
-        Of that period.
-    tallies : dict of str to int
-        Recordings of that period, by ``"plan/metric"``.
-    lifetime_reserved, lifetime_spent : int
-        Over all periods: what is drawn from a permanent response is left out, and the response
-        counted instead.
+    ``tallies`` counts the recordings of the period by ``"plan/metric"``. Of the lifetime, what is
+    drawn from a permanent response is left out, and the response counted instead.
     """
 
     def __init__(self) -> None:

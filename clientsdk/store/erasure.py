@@ -12,15 +12,7 @@ from sotto.errors import StoreError
 
 
 class Erasure:
-    """What is still to be erased from one file.
-
-    Attributes
-    ----------
-    owed : int
-        How often something was deleted that must leave no trace.
-    done : int
-        Up to which of these the traces are gone.
-    """
+    """What is still to be erased from one file: how often erasing was owed, and is done."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -48,27 +48,15 @@ class Chain(NamedTuple):
 
 
 class Outbox:
-    """What this process knows of the outbox of one store.
-
-    Parameters
-    ----------
-    bytes : int
-        How many the state file may have, or what is in memory in its stead.
-
-    Attributes
-    ----------
-    soonest : int
-        When the first report that this process knows of is due (ms): never later than that.
-    room : int
-        Bytes that may be added before the file is measured again.
-    named : bool
-        Whether the store has kept the identity of its period.
-    """
+    """What this process knows of the outbox of one store, whose file may have so many bytes."""
 
     def __init__(self, bytes: int) -> None:
         self._bytes = bytes
+        #: When the first report that this process knows of is due (ms): never later than that.
         self.soonest = NEVER
+        #: Bytes that may be added before the file is measured again.
         self.room = 0
+        #: Whether the store has kept the identity of its period.
         self.named = False
 
     def full(self, connection: sqlite3.Connection) -> bool:

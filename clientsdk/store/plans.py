@@ -33,21 +33,13 @@ def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
 
 
 class Plans:
-    """The plans of one store. All methods with a connection belong in a transaction.
-
-    Attributes
-    ----------
-    opened : CompiledPlan
-        The plan that the store was opened with.
-    number : int
-        Its number in the store.
-    next_expiry : int
-        When the next plan expires whose chains are to be erased then (ms).
-    """
+    """The plans of one store. All methods with a connection belong in a transaction."""
 
     def __init__(self, plan: CompiledPlan) -> None:
+        #: The plan that the store was opened with, and its number in the store.
         self.opened = plan
         self.number = 0
+        #: When the next plan expires whose chains are to be erased then (ms).
         self.next_expiry = NEVER
         self._expired_until = -NEVER
         self._count = 0

@@ -41,25 +41,11 @@ def open_store(
 ) -> Store:
     """Open a device's store, made if absent; a damaged file is set aside and replaced.
 
-    Parameters
-    ----------
-    path : str or None
-        None keeps all in memory.
-    plan : CompiledPlan
-        A new store is pinned to its collector and period length.
-    ceilings : Ceilings
-        Pinned in a new store; they lower those of an existing one and never raise them.
-    now : int
-        Milliseconds since the epoch; a new store starts in the budget period of that time.
-    source : Source
-    quota : Quota, optional
-
-    Raises
-    ------
-    StoreError
-        The file cannot be used.
-    PlanError
-        The store belongs to another collector or another period length.
+    ``path`` is None for a store in memory. A new store is pinned to the plan's collector and period
+    length and to ``ceilings``, and starts in the budget period of ``now``, in milliseconds since
+    the epoch. Ceilings lower those of an existing store and never raise them. Raises PlanError if
+    the store belongs to another collector or period length, and StoreError if the file cannot be
+    used.
     """
     for last in (False, True):
         store = Store(path, plan, ceilings, source, quota)

@@ -100,22 +100,15 @@ def budget_of(collector: str, period_ms: int) -> bytes:
 
 
 class RollbackGuard:
-    """The guard of one open store. Methods with a connection belong in a transaction.
-
-    Attributes
-    ----------
-    identity : bytes
-        The store's, 16 random bytes; set once it has been read.
-    generation : int
-        How many commits that survive a loss of power there were.
-    damaged, restored : int
-        How often the file was found damaged or lost, and older than its guard.
-    """
+    """The guard of one open store. Methods with a connection belong in a transaction."""
 
     def __init__(self, path: str | None, budget: bytes) -> None:
         self.path = path
         self.budget = budget
+        #: The store's, 16 random bytes; set once it has been read.
         self.identity = b""
+        #: How many commits that survive a loss of power there were, and how often the file was
+        #: found damaged or lost, and older than its guard.
         self.generation = self.damaged = self.restored = 0
         self._confirmed = 0
         self._next: GuardRecord

@@ -70,37 +70,17 @@ class Recording(NamedTuple):
 class Store:
     """A device's store; :func:`clientsdk.store.recovery.open_store` makes one ready for use.
 
-    Parameters
-    ----------
-    path : str or None
-        The file, made if absent and readable by its owner alone; None keeps all in memory.
-    plan : CompiledPlan
-    own : Ceilings
-        What this client may spend at most, whatever another has pinned.
-    source : Source
-        Draws the secret of a new store, and the fresh bytes that each later period's is made with.
-    quota : Quota
-
     Attributes
     ----------
-    database : Database
-    accounts : Accounts
-    outbox : Outbox
-    erasure : Erasure
-    guard : RollbackGuard
-    plans : Plans
     consent : Consent
         Withdrawn also where the file does not say so yet, and the guard beside it does.
     consents : int
-        How often consent was given or taken back. What was read under one number must not leave
-        the device under another: it may have been wiped in between.
-    ceilings : Ceilings
-        As pinned: what any process may spend.
-    own : Ceilings
+        How often consent was given or taken back. What was read under one number must not leave the
+        device under another: it may have been wiped in between.
+    ceilings, own : Ceilings
+        As pinned for all processes, and what this client may spend at most whatever is pinned.
     identity : Identity
         Of the current period, for reports under the plan that was opened.
-    panel : Panel
-        In which periods the device answers.
     refusals : dict of str to Refusal
         By metric; forgotten whenever they might no longer hold.
     asked : int
@@ -108,8 +88,8 @@ class Store:
     lapsed : int
         Chains of expired plans that were erased and not yet counted by a flush.
     withdrew : bool
-        Whether a transaction that had something else to do found a withdrawal noted beside the
-        file and wrote it: then traces are to be erased, see :meth:`finish_erasure`.
+        Whether a transaction that had something else to do found a withdrawal noted beside the file
+        and wrote it: then traces are to be erased, see :meth:`finish_erasure`.
     """
 
     def __init__(

@@ -20,25 +20,20 @@ FORK = """
 import ctypes, signal
 libc = ctypes.PyDLL(None)
 def fork(work, hooks=len(sys.argv) < 4 or sys.argv[3] == "hooks", patience=30):
-    if not hooks:
-        # A request for the interpreter's lock, copied from a thread that is not in the child,
-        # would never be taken back there.
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1000)
-        time.sleep(0.01)
-    pid = os.fork() if hooks else libc.fork()
-    if not hooks:
+    interval = sys.getswitchinterval()
+    def mortal():
         sys.setswitchinterval(interval)
-    if pid == 0:
-        try:
-            # Whoever waits for a lock of a thread that is not here dies of it.
-            signal.alarm(patience)
-            work()
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
+        # Whoever waits for a lock of a thread that is not here dies of it.
+        signal.alarm(patience)
+        work()
+    if hooks:
+        return child(mortal)
+    # A request for the interpreter's lock, copied from a thread that is not in the child, would
+    # never be taken back there.
+    sys.setswitchinterval(1000)
+    time.sleep(0.01)
+    pid = child(mortal, libc.fork)
+    sys.setswitchinterval(interval)
     return pid
 def reap(*pids):
     for pid in pids:

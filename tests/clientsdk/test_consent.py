@@ -603,16 +603,7 @@ while True:
         if sys.argv[2] == "full":
             full()
         live(client)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            one()
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    status = os.waitpid(pid, 0)[1]
+    status = os.waitpid(child(one), 0)[1]
     assert status in (0, signal.SIGKILL), status
     client = opened()
     consent, pending = client.consent, client.ledger().pending

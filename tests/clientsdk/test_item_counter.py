@@ -10,8 +10,7 @@ from contextlib import closing
 
 import pytest
 from device_plans import DAY, HOUR, START, WEEK, counted, items, metric, plan, reports
-from scripts import run
-from test_processes import FORK
+from scripts import FORK, run
 
 from clientsdk import Ceilings, Outcome
 from clientsdk.ledger import read_file
