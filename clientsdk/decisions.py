@@ -218,12 +218,8 @@ class Decisions:
         return Occurrence(None, begun + 1, held, reserved)
 
     def _affordable(self, cost: int, lifetime: int) -> bool:
-        """Whether the period can bear ``cost`` and the device's life ``lifetime`` more."""
-        if cost == 0:
-            return True
         store = self._store
-        allow = store.accounts.allow
-        return allow(store.ceilings, cost, lifetime) and allow(store.own, cost, lifetime)
+        return store.accounts.allow(store.ceilings, store.own, cost, lifetime)
 
     def _refuse(self, terms: Terms, outcome: Outcome) -> Outcome:
         """Remember that the outcome is the same until the period ends."""

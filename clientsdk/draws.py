@@ -84,7 +84,7 @@ def for_chain(source: Source, resolution: int) -> tuple[Source, bytes, int]:
 
     The jitter is uniform below ``resolution``, in milliseconds.
     """
-    source = for_one(source)
+    source = OnceOnly() if type(source) is SystemSource else source
     return source, identifier(source), below(source, resolution)
 
 

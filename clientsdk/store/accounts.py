@@ -53,11 +53,16 @@ class Accounts:
         self.period, self.reserved = period, 0
         self.tallies, self._pieces = {}, {}
 
-    def allow(self, ceilings: Ceilings, cost: int, lifetime: int) -> bool:
-        """Whether ``cost`` more in the period and ``lifetime`` more in all stay within ceilings."""
+    def allow(self, pinned: Ceilings, own: Ceilings, cost: int, lifetime: int) -> bool:
+        """Whether the period can bear ``cost`` and the lifetime ``lifetime`` more, by both."""
+        if cost == 0:
+            return True
+        reserved, life = self.reserved + cost, self.lifetime_reserved + lifetime
         return (
-            self.reserved + cost <= ceilings.period
-            and self.lifetime_reserved + lifetime <= ceilings.lifetime
+            reserved <= pinned.period
+            and reserved <= own.period
+            and life <= pinned.lifetime
+            and life <= own.lifetime
         )
 
     def count(self, tally: str, seen: int, cost: int) -> None:
@@ -80,7 +85,8 @@ class Accounts:
             self.lifetime_reserved += lifetime - cost
             self.lifetime_spent += lifetime
         self.count(tally, seen, cost)
-        cursor.execute(_RESERVE, (self.reserved, self._written_tallies(), self.period))
+        tallies = f"{{{','.join(self._pieces.values())}}}"
+        cursor.execute(_RESERVE, (self.reserved, tallies, self.period))
 
     def spend(
         self,
@@ -117,7 +123,7 @@ class Accounts:
         connection.execute(
             "INSERT INTO ledger (period, reserved, spent, tallies) VALUES (?1, ?2, ?2, ?3)"
             " ON CONFLICT (period) DO UPDATE SET reserved = ?2, spent = ?2",
-            (self.period, full, self._written_tallies()),
+            (self.period, full, _compact(self.tallies)),
         )
         self.reserved = full
         if unpaid > 0:
@@ -144,9 +150,6 @@ class Accounts:
         ]
         connection.executemany("UPDATE ledger SET tallies = ? WHERE period = ?", folded)
         return bool(rows)
-
-    def _written_tallies(self) -> str:
-        return f"{{{','.join(self._pieces.values())}}}"
 
     def _add_up(self, connection: sqlite3.Connection) -> None:
         """Sum up the lifetime.

@@ -123,6 +123,7 @@ class Store:
         self._source = source
         self._budget = plan.collector, plan.period
         self._signed = plan.signed
+        self._expires = plan.expires
         self._ready = False
 
     def transaction(self, access: Access) -> Transaction:
@@ -304,15 +305,14 @@ class Store:
     # Recording.
 
     def add_chain(self, connection: sqlite3.Connection, chain: Chain) -> None:
-        """Store a chain of this period, which is charged in the same transaction."""
-        self._note_use()
-        self.outbox.add(connection, self.database.cursor, chain, self.identity)
+        """Store a chain of this period, which is charged in the same transaction.
 
-    def _note_use(self) -> None:
-        """Note a new chain; a clock that leapt may have seen its plan expire too early."""
+        Its plan may be one that a clock that leapt had seen expire: then it will expire once more.
+        """
         plans = self.plans
-        if plans.opened.expires < plans.next_expiry:
-            plans.next_expiry = plans.opened.expires
+        if self._expires < plans.next_expiry:
+            plans.next_expiry = self._expires
+        self.outbox.add(connection, self.database.cursor, chain, self.identity)
 
     @property
     def buffering(self) -> bool:
@@ -338,7 +338,9 @@ class Store:
         recording = Recording(tally, seen, cost, chain)
         self.outbox.count(chain)
         self.accounts.count(tally, seen, cost)
-        self._note_use()
+        plans = self.plans
+        if self._expires < plans.next_expiry:
+            plans.next_expiry = self._expires
         if self.database.version is None:
             # A signal handler has forked, and this is the child.
             return False
