@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.estimators.frequency import frequencies
+from mechanisms.base import Mechanism
 from mechanisms.estimators.variance import (
     sampled_bit_variance,
     share_variance,
@@ -22,7 +22,7 @@ from mechanisms.estimators.variance import (
     threshold_variance,
 )
 from mechanisms.number.numeric import numeric
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.string.decoding import decode
 from mechanisms.testing import SeededSource
 
@@ -35,7 +35,7 @@ NUMBERS = np.random.default_rng(SEED).beta(2, 5, CLIENTS)
 STRINGS = [b"oslo", b"rome", b"lima", b"bonn"] * (CLIENTS // 4)
 STRATA = 64
 
-Value = Callable[[LadderedMechanism, NDArray[np.int64]], float]
+Value = Callable[[Mechanism, NDArray[np.int64]], float]
 
 
 class Row(NamedTuple):
@@ -47,9 +47,7 @@ class Row(NamedTuple):
     relaxed: float
 
 
-def replicas(
-    mechanism: LadderedMechanism, symbols: Any, level: int, value: Value
-) -> NDArray[np.float64]:
+def replicas(mechanism: Mechanism, symbols: Any, level: int, value: Value) -> NDArray[np.float64]:
     """Return the estimates of many replicas in which all clients are at one level."""
     source, found, some = SeededSource(SEED + level), [], 100
     values = list(symbols) * some if isinstance(symbols, list) else np.tile(symbols, some)
@@ -64,17 +62,17 @@ def replicas(
     return np.array(found)
 
 
-def first_share(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> float:
+def first_share(mechanism: Any, counts: NDArray[np.int64]) -> float:
     """Estimate the share of the first category."""
-    return frequencies(mechanism, counts)[0].value
+    return float(mechanism.frequencies(counts)[0].value)
 
 
-def mean(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> float:
+def mean(mechanism: Mechanism, counts: NDArray[np.int64]) -> float:
     """Estimate the mean."""
     return numeric(mechanism, counts, 0.0, 1.0, quantiles=()).mean.value
 
 
-def first_string(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> float:
+def first_string(mechanism: Mechanism, counts: NDArray[np.int64]) -> float:
     """Estimate the share of the first string."""
     return decode(mechanism, counts, ["oslo", "rome", "lima", "bonn"]).items[0].estimate.value
 
@@ -104,9 +102,9 @@ def cases() -> dict[str, tuple[dict[str, Any], Any, Value]]:
     }
 
 
-def formula(mechanism: LadderedMechanism) -> float:
+def formula(mechanism: Mechanism) -> float:
     """Return n times the variance that theory gives."""
-    pairs = mechanism.rung_probabilities(0)
+    pairs = mechanism.probabilities(0)
     p, q = pairs[0]
     if mechanism.name == "threshold":
         return threshold_variance(p, q, NUMBERS, STRATA)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,8 @@ from numpy.typing import NDArray
 from benchmarks.peers.clock import Timing, race
 from benchmarks.peers.single import one
 from benchmarks.peers.table import FASTEST, Line, Target, show
-from mechanisms.estimators.frequency import frequencies
+from mechanisms.base import Mechanism
 from mechanisms.randomness import SystemSource
-from mechanisms.registry import LadderedMechanism
 
 OURS = 1_000_000
 #: The peers are slow: fewer values for them, and the time a value compared.
@@ -29,13 +29,13 @@ def ids(n: int) -> NDArray[np.uint64]:
     return np.random.default_rng(1).integers(0, 2**63, (n, 2)).astype(np.uint64)
 
 
-def drawing(mechanism: LadderedMechanism, values: NDArray[np.int64]) -> Callable[[], object]:
+def drawing(mechanism: Mechanism, values: NDArray[np.int64]) -> Callable[[], object]:
     """Return the vectorised draw of one report a value."""
     chains, source = ids(len(values)), SystemSource()
     return lambda: mechanism.randomize(values, chains, chains, source)
 
 
-def counting(mechanism: LadderedMechanism, values: NDArray[np.int64]) -> Callable[[], object]:
+def counting(mechanism: Any, values: NDArray[np.int64]) -> Callable[[], object]:
     """Return the aggregation and estimation of one packed report a value."""
     chains = ids(len(values))
     payloads = np.ascontiguousarray(
@@ -44,7 +44,7 @@ def counting(mechanism: LadderedMechanism, values: NDArray[np.int64]) -> Callabl
     groups = np.zeros(len(values), dtype=np.int64)
 
     def run() -> object:
-        return frequencies(mechanism, mechanism.accumulate(payloads, chains, chains, groups, 1))
+        return mechanism.frequencies(mechanism.accumulate(payloads, chains, chains, groups, 1))
 
     return run
 

@@ -10,21 +10,22 @@ from collections.abc import Callable
 
 from benchmarks.peers.clock import race
 from benchmarks.peers.table import Line, Target, show
+from mechanisms.base import Mechanism
 from mechanisms.coins import bloom_positions
 from mechanisms.randomness import SystemSource
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 
 ID = bytes(range(16))
 STRING = b"a string to hash"
 
 
-def ours(mechanism: LadderedMechanism, symbol: object) -> Callable[[], object]:
+def ours(mechanism: Mechanism, symbol: object) -> Callable[[], object]:
     """Return the draw of one report as a device makes it."""
     source = SystemSource()
     return lambda: mechanism.draw(symbol, ID, ID, source)
 
 
-def one(name: str, ladder: int = 1_000_000, **parameters: object) -> LadderedMechanism:
+def one(name: str, ladder: int = 1_000_000, **parameters: object) -> Mechanism:
     """Return a mechanism with a single rung."""
     return build({"name": name, **parameters}, [ladder], "m")
 

@@ -67,7 +67,7 @@ def counts_of(
     assert isinstance(reports, list)
     if not estimates:
         return counted
-    ends = [metric.mechanism.rung_probabilities(rung)[0] for rung in range(RUNGS)]
+    ends = [metric.mechanism.probabilities(rung)[0] for rung in range(RUNGS)]
     gain = np.array([1 / (p - q) for p, q in ends])
     noise = sum(n * q * g for n, (_, q), g in zip(reports, ends, gain, strict=True))
     known = {0.0: (0,) * RUNGS}

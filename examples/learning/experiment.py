@@ -11,7 +11,7 @@ import numpy as np
 from examples.learning.data import LABELS, Images, population, split
 from examples.learning.learners import Reports, centroids, logistic
 from examples.learning.senders import Open, Published, Sender, honest_senders
-from mechanisms.papers.bitrand import LabelRandomizedResponse
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.testing import SeededSource
 
 #: The label gets as much as the features, but not more than this, where 86 % of labels are true.
@@ -44,8 +44,8 @@ def receive(sender: Sender, label_epsilon: float, clients: Images, seed: int) ->
     features = sender.send(clients.features, seed)
     if math.isinf(label_epsilon):
         return Reports(features, clients.labels, 1.0, 0.0)
-    label = LabelRandomizedResponse(label_epsilon, LABELS)
-    labels = label.randomize(clients.labels, SeededSource(seed + 1))[:, 0].astype(np.int64)
+    label = GeneralizedRandomizedResponse(label_epsilon, LABELS)
+    labels = label.report(clients.labels, SeededSource(seed + 1))[:, 0].astype(np.int64)
     return Reports(features, labels, label.p, label.q)
 
 

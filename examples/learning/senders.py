@@ -116,7 +116,7 @@ class Thresholds:
         n, source = len(features), SeededSource(seed)
         chains = source.words(2 * n).reshape(n, 2)
         reports = self.mechanism.randomize(features, chains, source)
-        [(p, q)] = ladder.rung_probabilities(0)
+        [(p, q)] = ladder.probabilities(0)
         answers = (ladder.answers(reports) - q) / (p - q)
         seeds = ladder.seeds(chains)
         chosen = ladder.coordinates_many(seeds)
@@ -155,7 +155,7 @@ class OnGrid:
     @property
     def certified(self) -> float | None:
         """The exact product of the likelihood ratios of its answers."""
-        return self.ladder.certified(0) / MICRO
+        return float(self.ladder.certified(0) / MICRO)
 
     def send(self, features: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
         """Return what each answer contributes to a mean: unbiased."""

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.registry import LadderedMechanism
+from mechanisms.base import Mechanism
 from pipelines.aggregation.rows import Rows, opens
 from pipelines.aggregation.state import Catalog
 from sotto.errors import FormatError
@@ -252,7 +252,7 @@ def _passes(catalog: Catalog, metric: NDArray[np.uint16]) -> Iterator[slice]:
 
 
 def _difference(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     parts: tuple[Rows, ...],
     at: NDArray[np.intp],
     group: NDArray[np.int64],
@@ -274,7 +274,7 @@ def _difference(
 
 
 def _counts(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     rows: Rows,
     at: NDArray[np.intp],
     group: NDArray[np.int64],

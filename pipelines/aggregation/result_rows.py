@@ -19,8 +19,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from mechanisms.items import Item
 from pipelines.aggregation.counts import Matrix, Window, WindowKey
-from pipelines.aggregation.estimates import Item, design_effect, estimate, reports_by_level, widened
+from pipelines.aggregation.estimates import design_effect, estimate, reports_by_level, widened
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 

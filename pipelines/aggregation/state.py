@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.registry import LadderedMechanism
+from mechanisms.base import Mechanism
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.snapshot import LAYOUT, Snapshot, StoredMetric
 from pipelines.aggregation.table import EXACT_BYTES, KEY_BYTES, Pool, Table, payload_tags
@@ -268,7 +268,7 @@ class Catalog:
         The widths above 4, ascending: payloads that do not fit into their tag.
     identities : tuple of (bytes, int)
         Plan fingerprint and the metric's index in that plan: what an id stands for elsewhere.
-    mechanisms : tuple of LadderedMechanism
+    mechanisms : tuple of Mechanism
         What accumulates the payloads.
     """
 
@@ -278,7 +278,7 @@ class Catalog:
     widths: NDArray[np.int64]
     wide: tuple[int, ...]
     identities: tuple[tuple[bytes, int], ...]
-    mechanisms: tuple[LadderedMechanism, ...]
+    mechanisms: tuple[Mechanism, ...]
 
     @property
     def rungs(self) -> int:

@@ -18,16 +18,18 @@ from small import (
     encodings,
     head_law,
     level_law,
+    prior_of,
 )
 from sources import HighBits, exact_law
 from statistical import check_counts
 
+from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain, BitLadder
 from mechanisms.constant import COINLESS, supports_constant
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.levels import Rung
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.levels import Probabilities
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 
 SEED = 20260302
@@ -36,7 +38,7 @@ CONSTANT = ["grr2", "sue3", "oue2", "oue3", "rappor-full", "split"]
 every_spec = pytest.mark.parametrize("name", CONSTANT)
 
 
-def mechanism_of(name: str, ladder: tuple[int, ...] = LADDERS["three"]) -> LadderedMechanism:
+def mechanism_of(name: str, ladder: tuple[int, ...] = LADDERS["three"]) -> Mechanism:
     return build(SPECS[name], ladder, "metric")
 
 
@@ -107,7 +109,7 @@ def test_symbols_are_refreshed_by_their_law(symbol: int) -> None:
 
 @pytest.mark.parametrize("bits", [0, 1])
 def test_bits_are_refreshed_by_their_law(bits: int) -> None:
-    rungs = (Rung(Fraction(0), Fraction(0)),) * 3
+    rungs = (Probabilities(Fraction(0), Fraction(0)),) * 3
     ladder = BitLadder(7 << 61, 1 << 61, (1 << 62, 1 << 61), rungs)
     chain = BitChain(1, (ladder,))
     law = exact_law(lambda source: tuple(chain.weaker(bits, source)))
@@ -124,7 +126,7 @@ def test_both_ways_to_draw_a_period_agree_statistically(name: str) -> None:
         sent = mechanism.weaker(mechanism.draw_last(symbol, NO_ID, NO_ID, source), source)
         drawn[tuple(int.from_bytes(payload, "little") for payload in sent)] += 1
     law: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
-    prior = mechanism._prior(symbol, b"", b"")  # type: ignore[attr-defined]
+    prior = prior_of(mechanism, symbol)
     for encoded, weight in prior:
         share = Fraction(weight, sum(w for _, w in prior))
         for outputs, part in head_law(chain_law(mechanism.chain, encoded), 2).items():  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from step_plans import category, number, plan, string
 
-from mechanisms.estimators.frequency import frequencies, norm_sub
+from mechanisms.estimators.frequency import norm_sub
 from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.counts import Window, WindowKey
@@ -90,7 +90,7 @@ def test_categories_have_shares_that_are_shown_as_such() -> None:
     counts = counts_of(metric, 3000)
     items = list(estimate(metric, counts, ()))
     assert [item.item for item in items] == ["a", "b", "c", "missing"]
-    made = frequencies(metric.mechanism, counts)
+    made = metric.mechanism.frequencies(counts)
     assert [item.estimate for item in items] == made
     shown = norm_sub([each.value for each in made]).tolist()
     assert [item.display for item in items] == shown

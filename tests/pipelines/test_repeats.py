@@ -11,7 +11,6 @@ from statistical import check_at_least, check_variance
 from step_plans import DAY, HOUR, PERIOD, category, plan
 
 from mechanisms.estimate import Estimate
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.estimates import design_effect, widened
 from sotto.plan.compiled import CompiledPlan
@@ -79,7 +78,7 @@ def test_widened_intervals_cover_and_plain_ones_would_not(mechanism: str) -> Non
         groups = np.zeros(len(sent), dtype=np.int64)
         counts = np.zeros((2, ladder.count_length), dtype=np.int64)
         counts[0] = ladder.accumulate(payloads, zeros, zeros, groups, 1)[0]
-        estimate = widened(frequencies(ladder, counts)[0], effect)
+        estimate = widened(ladder.frequencies(counts)[0], effect)
         low, high = estimate.interval()
         covered += low <= 0.25 <= high
         found.append(estimate.value)
@@ -105,7 +104,7 @@ def test_no_category_of_a_hadamard_block_shares_more_noise_than_is_stated() -> N
     support = np.array([[chain.supports(x, output) for output in outputs] for x in range(16)])
     in_block = np.array([[x % 4 == output // 8 for output in outputs] for x in range(16)])
     spreads = []
-    for rung in chain.rungs:
+    for rung in chain.exact:
         p = float(rung.p)
         gap = float(rung.p - rung.q)
         law = np.where(support, p / support.sum(axis=1, keepdims=True), 0.0)

@@ -152,7 +152,6 @@ def test_quarantine_keeps_bytes_and_reasons(one_run: tuple[Path, RunResult]) -> 
 
 
 def test_estimates_are_those_of_the_counts(one_run: tuple[Path, RunResult]) -> None:
-    from mechanisms.estimators.frequency import frequencies
 
     content = projected(one_run[0])
     first = plans()[0]
@@ -164,7 +163,7 @@ def test_estimates_are_those_of_the_counts(one_run: tuple[Path, RunResult]) -> N
             for row in content["estimates"]
             if (row["version"], row["metric"], row["window_start"]) == (1, "colour", key.start)
         ]
-        made = frequencies(first.metrics[0].mechanism, matrix)
+        made = first.metrics[0].mechanism.frequencies(matrix)
         assert [row["item"] for row in rows] == ["v0", "v1", "v2"]
         for row, estimate in zip(rows, made, strict=True):
             assert (row["value"], row["n"]) == (estimate.value, estimate.n)

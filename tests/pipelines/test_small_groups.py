@@ -28,7 +28,6 @@ from sink_documents import Feed
 from step_plans import DAY, HOUR
 from watched import exposition
 
-from mechanisms.estimators.frequency import channel_pairs
 from mechanisms.number.numeric import numeric
 from mechanisms.testing import SeededSource
 from mechanisms.vector.coordinates import CoordinatesLadder
@@ -595,7 +594,7 @@ def _answers(metric: CompiledMetric, counts: NDArray[np.int64]) -> NDArray[np.in
 def _pooled(metric: CompiledMetric, counts: NDArray[np.int64]) -> float:
     """Return the mean of a number, or of a vector's first coordinate, of all answers alike."""
     answers = _answers(metric, counts)
-    p, q = channel_pairs(metric.mechanism, 0)[0]
+    p, q = metric.mechanism.pairs()[0]
     shares = (answers / answers.sum() - q) / (p - q)
     present = 1 - shares[2] if len(shares) == 3 else 1.0
     low, high = metric.range or (0.0, 1.0)
