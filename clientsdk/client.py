@@ -95,7 +95,7 @@ class Client:
         each can lower what is pinned, and none can raise it (see :meth:`renew_consent`). Whatever
         another process's consent pins, this client records and sends no more than its own allow.
     background : bool, optional
-        Whether reports are sent without being asked for. If not, call :meth:`flush`.
+        Whether a background thread sends reports when they are due. If not, call :meth:`flush`.
     quota : Quota, optional
         How much may wait for being sent, and for how long.
     settings : Settings, optional
@@ -213,7 +213,7 @@ class Client:
         diagnostics.warn("memory", _FORGETS, quiet=math.inf)
 
     def record(self, metric: str, value: object) -> Outcome:
-        """Randomize a value and store the outputs, or say why not.
+        """Randomize a value and store the outputs, or return why not.
 
         Parameters
         ----------
@@ -549,7 +549,7 @@ class Client:
     def stats(self) -> Stats:
         """Return what this client has done in this process, and what waits in its store.
 
-        It raises nothing: of a store that cannot be read now it says so.
+        It raises nothing: where the store cannot be read now, its figures are None.
         :mod:`clientsdk.prometheus` exposes the same to Prometheus.
         """
         now, totals = self._now(), None

@@ -1,4 +1,4 @@
-"""Consent: given, renewed, and withdrawn, as the person at the device says."""
+"""Consent of the person at the device: given, renewed, and withdrawn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ERASED_LATER = "consent is withdrawn; what the store holds is erased when it ca
 
 
 class ConsentKeeper:
-    """Writes what the person says, for one client; :class:`clientsdk.Client` documents it.
+    """Writes consent for one client; :class:`clientsdk.Client` documents it.
 
     ``now`` returns the time in milliseconds since the epoch.
     """
@@ -105,8 +105,8 @@ class ConsentKeeper:
     def _write_agreement(self, ceilings: Ceilings | None, note: bytes, undone: int | None) -> bool:
         """Write that consent is given, unless a withdrawal stands that was not to be undone.
 
-        One may have come since it was asked for. Whether it may be undone is decided here, where
-        none can come in between: by the number that the store gave to that which was seen.
+        One may have come since the person agreed. Whether it may be undone is decided here, where
+        none can come in between: ``undone`` is the store's number of the withdrawal that was seen.
         """
         store, owed, own = self._store, self._store.erasure.owed, self._store.own
         try:
@@ -134,13 +134,13 @@ class ConsentKeeper:
     def withdraw(self) -> bool:
         """Stop at once and erase; return whether no trace is left in the file."""
         store = self._store
-        asked = store.stop()
+        stop_number = store.stop()
         self._counter.forget()
         noted = store.guard.note_withdrawal()
         try:
             with store.transaction(DURABLE) as connection:
                 self._write_withdrawal(connection)
-            store.withdrawn(asked)
+            store.withdrawn(stop_number)
         except GuardError:
             # It is in the file, and an older copy of that might not be noticed: once more later.
             pass
@@ -187,17 +187,17 @@ class ConsentKeeper:
         """Write a withdrawal that could not be written, unless another thread has done it."""
         store = self._store
         if store.stopped:
-            asked = store.asked
+            stop_number = store.stop_number
             try:
                 with store.transaction(DURABLE) as connection:
-                    asked = store.asked
+                    stop_number = store.stop_number
                     if store.stopped:
                         self._write_withdrawal(connection)
             except StoreError:
                 if store.stopped:
                     store.guard.note_withdrawal()
                 raise
-            store.withdrawn(asked)
+            store.withdrawn(stop_number)
             store.finish_erasure()
 
     def keep_up(self, now: int) -> None:

@@ -97,7 +97,7 @@ class Settings:
     ceiling_period, ceiling_lifetime : int, at least 1,000, optional
         In micro-epsilon. They lower the plan's, as the client's own ``ceilings`` do.
     background : bool
-        Whether reports are sent without being asked for.
+        Whether a background thread sends reports when they are due.
     quota : Quota
     flush_timeout : float, at least 0, optional
         Seconds for a flush that is given none; None: as long as its publisher takes.
@@ -189,18 +189,18 @@ class Settings:
             A variable about privacy is not as it should be.
         """
         given = os.environ if environ is None else environ
-        asked = Settings()
+        environment = Settings()
         for name, variable in VARIABLES.items():
             text = given.get(name)
             if text is not None and variable.privacy:
-                asked = _with(asked, name, variable, text)
-        lifetime = _lower(self.ceiling_lifetime, asked.ceiling_lifetime)
-        period = _lower(self.ceiling_period, asked.ceiling_period)
+                environment = _with(environment, name, variable, text)
+        lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
+        period = _lower(self.ceiling_period, environment.ceiling_period)
         if period is not None:
             period = _lower(period, lifetime)
         return replace(
             self,
-            disabled=self.disabled or asked.disabled,
+            disabled=self.disabled or environment.disabled,
             ceiling_period=period,
             ceiling_lifetime=lifetime,
         )

@@ -81,12 +81,12 @@ class SeededClient(Client):
         a :class:`~clientsdk.MemoryPublisher`.
     leaks_values : bool
         Whether the publisher may be another than a :class:`~clientsdk.MemoryPublisher`. What such a
-        client sends tells the true values to anyone who knows the seed, so never give it any of a
+        client sends reveals the true values to anyone who knows the seed, so never give it any of a
         person.
     consent : bool
         Whether to give consent.
     background : bool
-        Whether to send without being asked, which no seed makes repeatable.
+        Whether to send in a background thread, which no seed makes repeatable.
     settings : Settings, optional
         By default all defaults. Of the environment only the three variables about privacy count.
 
@@ -98,7 +98,7 @@ class SeededClient(Client):
     Raises
     ------
     ParameterError
-        The publisher is another, and ``leaks_values`` does not say that this is meant.
+        The publisher is another, and ``leaks_values`` is not set.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class SeededClient(Client):
         if not leaks_values and not isinstance(self.publisher, MemoryPublisher):
             raise ParameterError(
                 f"publisher must be a MemoryPublisher, not {type(self.publisher).__name__}: what a "
-                "seeded client sends tells the true values; leaks_values=True if that is meant"
+                "seeded client sends reveals the true values; leaks_values=True if that is meant"
             )
         super().__init__(
             plan,
@@ -304,7 +304,7 @@ class Reported:
 class Reports(Sequence[Reported]):
     """Reports in the order in which they were sent.
 
-    ``about`` says what all of them have in common, for errors.
+    Errors show ``about``, what all of them have in common.
     """
 
     def __init__(

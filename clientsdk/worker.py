@@ -196,7 +196,7 @@ class Worker(lifecycle.KeptByParent):
         except SottoError as error:
             return self._failed(error)
         except Exception as error:
-            # Of the app's clock, say. No more of it than its name, in case it holds a message.
+            # For example of the app's clock. Only the name of its type: it may hold a message.
             return self._failed(PublishError(f"a flush raised {type(error).__name__}"))
         self.sent += result.sent
         if isinstance(result.error, SentElsewhereError):

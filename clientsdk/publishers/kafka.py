@@ -72,7 +72,7 @@ class KafkaPublisher(lifecycle.KeptByParent):
     broker : Broker or str
         How to reach the cluster; ``"host:port"`` is one in the clear.
     topic : ReportTopic or str
-        The full name, such as ``"reports-e1-p8"``, as ``sotto topics create`` says it.
+        The full name, such as ``"reports-e1-p8"``, as ``sotto topics create`` prints it.
     timeout : float, in [0.5, 600]
         Seconds that any call may take at most. Long enough for the broker to answer: what it
         takes and acknowledges too late is sent again, and counted once.

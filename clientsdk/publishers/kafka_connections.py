@@ -34,8 +34,8 @@ _POLL = 0.05
 #: Messages for one partition go together up to this.
 _BATCH_BYTES = 128 << 10
 #: Milliseconds after which a connection that is not used is closed, and after which a producer
-#: asks anew which brokers there are. It then shows nothing of how long an app runs, and asks again
-#: whatever the second says when it is told that a partition has moved.
+#: asks anew which brokers there are. So it shows nothing of how long an app runs; when a broker
+#: answers that a partition has moved, it asks again at once.
 _IDLE = 60_000
 _METADATA_AGE = 86_400_000
 

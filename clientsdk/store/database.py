@@ -220,7 +220,7 @@ class Database:
             connection = self.connected()
         if access is DURABLE and self._where() != self.place:
             # The file was renamed or replaced: what is sent must be charged in the one that others
-            # find. If it is not this store's, reading it again says so.
+            # find. If it is not this store's, reading it again raises.
             self.disconnect()
             connection = self.connected()
         if self.path is None:
@@ -266,7 +266,7 @@ class Database:
         """
         if access is not self._synchronous and access is not READ and self.path is not None:
             level = "FULL" if access is DURABLE else "NORMAL"
-            # An interrupt in between leaves neither noted, and the next commit says it again.
+            # An interrupt in between leaves neither noted, and the next commit sets it again.
             self._synchronous = READ
             connection.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = access

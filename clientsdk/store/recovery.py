@@ -149,7 +149,7 @@ def _check_pinned(connection: sqlite3.Connection, plan: CompiledPlan) -> None:
 
 
 def _agree_on_withdrawal(store: Store, connection: sqlite3.Connection) -> None:
-    """Let file and guard both say it, where either says that consent is withdrawn."""
+    """Write a withdrawal to both file and guard, where either has it."""
     if store.path is not None:
         store.apply_noted_withdrawal(connection, DURABLE)
         if store.consent is Consent.WITHDRAWN:

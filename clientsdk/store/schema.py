@@ -111,10 +111,9 @@ _SINCE_4 = (
     )""",
     "INSERT INTO mark VALUES (1, 0, 0, 0, 0)",
 )
-#: What those of version 4 lack: the secret that says in which periods the device answers, and what
-#: messages of a period are signed with. Their plans were told apart by the hash of the whole
-#: document, which was a fingerprint's then, and did not say beside it when they expire (ms; NULL
-#: where the document does not say it).
+#: What those of version 4 lack: the secret that decides in which periods the device answers, and
+#: the keys that sign messages of a period. Their plans were known by the hash of the whole
+#: document, then called a fingerprint, and had no column for their expiry (ms; NULL if absent).
 _SINCE_5 = (
     """CREATE TABLE panel (
         id INTEGER PRIMARY KEY CHECK (id = 1), secret BLOB NOT NULL, since INTEGER NOT NULL
@@ -126,7 +125,7 @@ _SINCE_5 = (
     "ALTER TABLE plan ADD COLUMN expires INTEGER",
 )
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-#: What SQLite raises; of damaged names of tables it says something that is no text.
+#: What SQLite raises; its error about damaged names of tables is no valid text.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
 
 

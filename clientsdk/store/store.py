@@ -73,7 +73,7 @@ class Store:
     Attributes
     ----------
     consent : Consent
-        Withdrawn also where the file does not say so yet, and the guard beside it does.
+        Withdrawn also where the guard beside the file notes it and the file does not yet.
     consents : int
         How often consent was given or taken back. What was read under one number must not leave the
         device under another: it may have been wiped in between.
@@ -83,7 +83,7 @@ class Store:
         Of the current period, for reports under the plan that was opened.
     refusals : dict of str to Refusal
         By metric; forgotten whenever they might no longer hold.
-    asked : int
+    stop_number : int
         The number of the latest request to stop, see :meth:`stop`.
     lapsed : int
         Chains of expired plans that were erased and not yet counted by a flush.
@@ -118,7 +118,7 @@ class Store:
         self.buffer: list[Recording] = []
         self.lapsed = 0
         self.withdrew = False
-        self.asked = self._done = 0
+        self.stop_number = self._done = 0
         self._requests = itertools.count(1)
         self._source = source
         self._budget = plan.collector, plan.period
@@ -148,7 +148,7 @@ class Store:
 
     def stop(self) -> int:
         """Let nothing be recorded or sent until :meth:`withdrawn` is given the number returned."""
-        self.asked = number = next(self._requests)
+        self.stop_number = number = next(self._requests)
         return number
 
     def withdrawn(self, number: int) -> None:
@@ -158,7 +158,7 @@ class Store:
     @property
     def stopped(self) -> bool:
         """Whether a withdrawal is requested in this process and not yet written."""
-        return self.asked > self._done
+        return self.stop_number > self._done
 
     # What the database calls at the edges of its transactions.
 
@@ -204,7 +204,7 @@ class Store:
         self.buffer = []
 
     def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
-        """Withdraw consent where the guard says that it is withdrawn, and the file does not yet.
+        """Withdraw consent where the guard notes a withdrawal that the file does not have yet.
 
         A transaction that may not write only takes it as withdrawn; so do all that cannot, since
         what they write is lost.
@@ -223,7 +223,7 @@ class Store:
         elif access is READ:
             self.consent = WITHDRAWN
             self.refusals.clear()
-            # To be read again: the file says something else.
+            # Memory differs from the file: read it again next time.
             self.database.version = None
         else:
             self.set_consent(connection, WITHDRAWN)
@@ -243,9 +243,13 @@ class Store:
 
     def guard_record(self, connection: sqlite3.Connection) -> GuardRecord:
         """Begin another generation; return its record."""
-        books = self.accounts
+        accounts = self.accounts
         return self.guard.next_record(
-            connection, books.period, books.lifetime_reserved, books.reserved, self.ceilings
+            connection,
+            accounts.period,
+            accounts.lifetime_reserved,
+            accounts.reserved,
+            self.ceilings,
         )
 
     # Reading and opening.
@@ -370,7 +374,7 @@ class Store:
             self.erasure.schedule(connection)
 
     def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
-        """Remember for a moment what becomes of every value, so that not each one asks the file.
+        """Remember for a moment what becomes of every value, so that not each one reads the file.
 
         That is where there is no consent, and where the plan has expired. In a transaction, what
         this process is given or deprived of later holds at once.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import decode_message
 
@@ -95,6 +97,47 @@ def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return CompiledPlan.from_json(text.encode())
+
+
+def reporter(publisher, *metrics, **changes):
+    """A device that has recorded a colour and reports to a publisher."""
+    client = SeededClient(
+        plan(*metrics, **changes),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+        leaks_values=True,
+    )
+    client.record("colour", "a")
+    return client
+
+
+class Failing:
+    """A connection that fails at statements of one kind, before or after they have worked."""
+
+    def __init__(self, connection, prefix, message="disk I/O error", after=False):
+        self._connection = connection
+        self._prefix = prefix
+        self._message = message
+        self._after = after
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def cursor(self):
+        return self
+
+    def execute(self, statement, *arguments):
+        hit = statement.startswith(self._prefix)
+        if not hit or self._after:
+            result = self._connection.execute(statement, *arguments)
+        if hit:
+            raise sqlite3.OperationalError(self._message)
+        return result
+
+    def executemany(self, statement, rows):
+        for row in rows:
+            self.execute(statement, row)
 
 
 class Sent(NamedTuple):

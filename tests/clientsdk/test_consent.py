@@ -682,6 +682,21 @@ def test_killed_before_every_step(tmp_path, life, disk, last):
     assert steps > (2 if disk == "full" else 20)
 
 
+def test_a_note_that_another_process_lifts_is_noted_again_where_the_file_is_full(path, monkeypatch):
+    """A consent that was being given again lifts the note that it finds, late."""
+    client = device(path)
+
+    def lifted_and_full(store, connection, consent):
+        rollback_guard.lift_withdrawal(store.path, rollback_guard.withdrawal(store.path))
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(client._store), "set_consent", lifted_and_full)
+        assert not client.withdraw_consent()
+    assert rollback_guard.withdrawal(str(path))
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
+
+
 def test_a_mark_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path, monkeypatch):
     """As where the process may open no more files."""
     path = tmp_path / "device.db"

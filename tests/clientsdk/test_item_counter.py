@@ -9,7 +9,7 @@ import threading
 from contextlib import closing
 
 import pytest
-from device_plans import DAY, HOUR, START, WEEK, counted, items, metric, plan, reports
+from device_plans import DAY, HOUR, START, WEEK, Failing, counted, items, metric, plan, reports
 from scripts import FORK, run
 
 from clientsdk import Ceilings, Outcome
@@ -556,33 +556,6 @@ assert report.level == 1
 # Stores that fail.
 
 
-class Failing:
-    """A connection that fails at statements of one kind, before or after they have worked."""
-
-    def __init__(self, connection, prefix, after):
-        self._connection = connection
-        self._prefix = prefix
-        self._after = after
-
-    def __getattr__(self, name):
-        return getattr(self._connection, name)
-
-    def cursor(self):
-        return self
-
-    def execute(self, statement, *arguments):
-        hit = statement.startswith(self._prefix)
-        if not hit or self._after:
-            result = self._connection.execute(statement, *arguments)
-        if hit:
-            raise sqlite3.OperationalError("disk I/O error")
-        return result
-
-    def executemany(self, statement, rows):
-        for row in rows:
-            self.execute(statement, row)
-
-
 STATEMENTS = [
     "BEGIN",
     "DELETE FROM counting",
@@ -651,7 +624,7 @@ def test_a_commit_that_came_through_without_saying_so_draws_no_second_chain(path
 def test_an_item_that_could_not_be_charged_is_not_counted(path, drawn, prefix, after):
     client = device(state=path)
     sound = client._store.database.connection
-    client._store.database.connection = Failing(sound, prefix, after)
+    client._store.database.connection = Failing(sound, prefix, after=after)
     assert client.record("app", "a") is Outcome.STORE_FULL
     client._store.database.connection = sound
     came_through = prefix == "COMMIT" and after

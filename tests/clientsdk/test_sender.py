@@ -377,14 +377,16 @@ def test_lateness_an_aggregator_would_refuse_is_not_sent_nor_charged():
     assert client.next_due() is None
 
 
-def test_a_ceiling_lowered_later_stops_what_was_to_be_released(tmp_path):
+@pytest.mark.parametrize("low", [(1_500_000, 100_000_000), (1_500_000, 1_500_000)])
+def test_a_ceiling_lowered_later_stops_what_was_to_be_released(tmp_path, low):
+    """That of the period, and that of the lifetime as well."""
     path = tmp_path / "device.db"
     clock = FakeClock(START)
     with SeededClient(plan(), seed=1, state=path, clock=clock) as client:
         client.record("colour", "a")
         clock.advance(hours=3)
         assert client.flush().sent == 1
-    low = Ceilings(1_500_000, 100_000_000)
+    low = Ceilings(*low)
     with SeededClient(plan(), seed=1, state=path, clock=clock, ceilings=low) as client:
         clock.advance(days=1)
         assert client.flush().sent == 1

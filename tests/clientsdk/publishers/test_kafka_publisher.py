@@ -15,14 +15,13 @@ import time
 
 import pytest
 from confluent_kafka import Producer
-from device_plans import START, metric, plan
+from device_plans import reporter
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 from messages import SOMEBODY, message, pseudonym
 
 from clientsdk import Broker, KafkaPublisher, Publisher
 from clientsdk.publishers import Buffered, kafka, kafka_connections
-from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import ParameterError, PublishError
 from sotto.wire.format import Row, encode_message
 
@@ -109,14 +108,7 @@ def test_compression_changes_no_byte(cluster, compression):
 
 def test_a_client_sends_through_it(cluster):
     publisher = KafkaPublisher(cluster, TOPIC)
-    client = SeededClient(
-        plan(metric("colour")),
-        seed=1,
-        clock=FakeClock(START),
-        publisher=publisher,
-        leaks_values=True,
-    )
-    client.record("colour", "a")
+    client = reporter(publisher)
     client.clock.advance(hours=3)
     assert client.flush().sent == 1
     publisher.close()
@@ -134,14 +126,7 @@ def test_nothing_is_connected_before_the_first_message():
 
 def test_a_dead_broker_is_told_at_once_and_the_reports_stay():
     publisher = KafkaPublisher("127.0.0.1:1", TOPIC, timeout=5)
-    client = SeededClient(
-        plan(metric("colour")),
-        seed=1,
-        clock=FakeClock(START),
-        publisher=publisher,
-        leaks_values=True,
-    )
-    client.record("colour", "a")
+    client = reporter(publisher)
     client.clock.advance(hours=3)
     started = time.monotonic()
     result = client.flush()

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from device_plans import DAY, START, WEEK, counted, metric, plan, reports
+from device_plans import DAY, START, WEEK, counted, metric, plan, reporter, reports
 from messages import message, pseudonym
 from scripts import start
 
@@ -82,14 +82,7 @@ def test_two_publishers_have_two_lanes(tmp_path):
 
 def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monkeypatch):
     publisher = EmbeddedLogPublisher(tmp_path)
-    client = SeededClient(
-        plan(metric("colour")),
-        seed=1,
-        clock=FakeClock(START),
-        publisher=publisher,
-        leaks_values=True,
-    )
-    client.record("colour", "a")
+    client = reporter(publisher)
     client.clock.advance(hours=3)
     with monkeypatch.context() as patch:
         patch.setattr("sotto.log.writer.os.fsync", _broken)
@@ -199,14 +192,7 @@ def _broken(*_):
 
 def test_a_device_reports_through_the_log(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never", clock=FakeClock(START))
-    client = SeededClient(
-        plan(metric("colour")),
-        seed=1,
-        clock=FakeClock(START),
-        publisher=publisher,
-        leaks_values=True,
-    )
-    client.record("colour", "a")
+    client = reporter(publisher)
     for _ in range(9):
         client.clock.advance(days=1)
         client.flush()

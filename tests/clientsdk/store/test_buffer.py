@@ -124,13 +124,6 @@ def test_what_an_interrupt_leaves_noted_is_not_written_twice(client):
     assert sum(ledger.periods[0].recordings.values()) == 12
 
 
-def test_a_wrong_type_is_told_of_and_notes_nothing(client):
-    record(client, 3)
-    with pytest.raises(TypeError):
-        client.record("one", 3)
-    assert client.ledger().reserved == 3 * COST
-
-
 def test_a_forked_child_has_none_of_it():
     run(
         """

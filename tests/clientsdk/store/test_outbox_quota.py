@@ -64,16 +64,6 @@ def test_a_full_spool_refuses_and_drops_nothing(state, caplog):
     assert client.record("word", "dark") is Outcome.ACCEPTED
 
 
-def test_what_is_refused_does_not_depend_on_values(tmp_path):
-    """Seeds are the same, values are not."""
-    outcomes = []
-    for values in ("aa", "ab"):
-        client = device(tmp_path / f"{values}.db", quota=Quota(bytes=SMALLEST_QUOTA))
-        outcomes.append([client.record("word", values[i % 2]) for i in range(1500)])
-    assert outcomes[0] == outcomes[1]
-    assert Outcome.STORE_FULL in outcomes[0]
-
-
 def test_a_full_spool_still_says_that_a_type_is_wrong(tmp_path):
     client = device(tmp_path / "device.db", quota=Quota(bytes=SMALLEST_QUOTA))
     while client.record("word", "dark") is Outcome.ACCEPTED:

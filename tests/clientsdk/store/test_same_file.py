@@ -12,7 +12,7 @@ from scripts import run
 from clientsdk import MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
 from clientsdk.testing import FakeClock, SeededClient
-from sotto.errors import ParameterError, StoreError
+from sotto.errors import StoreError
 
 VAST = {"period": 10**12, "lifetime": 10**12}
 
@@ -162,12 +162,6 @@ def test_a_reservoir_goes_on_after_consent_was_taken_back_and_given(path):
     client.give_consent(again=True)
     assert {client.record("colour", "a") for _ in range(50)} == {Outcome.ACCEPTED}
     assert len(client.ledger().pending) <= 1
-
-
-@pytest.mark.parametrize("state", [":memory:", ""])
-def test_a_state_that_is_no_file(state):
-    with pytest.raises(ParameterError, match="NO_LIFETIME_BOUND"):
-        device(state)
 
 
 def test_a_clock_that_counts_in_fractions():

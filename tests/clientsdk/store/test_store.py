@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from device_plans import START, WEEK, metric, plan, reports
+from device_plans import START, WEEK, Failing, metric, plan, reports
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
@@ -213,31 +213,6 @@ def test_a_full_disk_refuses_new_values_keeps_the_ledger_and_says_so(path, caplo
     limit_pages(client, 2)
     assert client.flush().sent == taken
     assert {client.record("colour", "a") for _ in range(taken)} == {Outcome.ACCEPTED}
-
-
-class Failing:
-    """A connection whose statements of one kind fail, as on a full or broken disk."""
-
-    def __init__(self, connection, prefix, message):
-        self._connection = connection
-        self._prefix = prefix
-        self._message = message
-
-    def __getattr__(self, name):
-        return getattr(self._connection, name)
-
-    def cursor(self):
-        return self
-
-    def execute(self, statement, *arguments):
-        if statement.startswith(self._prefix):
-            raise sqlite3.OperationalError(self._message)
-        return self._connection.execute(statement, *arguments)
-
-    def executemany(self, statement, rows):
-        if statement.startswith(self._prefix):
-            raise sqlite3.OperationalError(self._message)
-        return self._connection.executemany(statement, rows)
 
 
 @pytest.mark.parametrize(
