@@ -180,9 +180,7 @@ class Ledger:
 
     def in_words(self) -> str:
         """Return all of it in sentences that a user can be shown."""
-        from clientsdk.wording import ledger_in_words
-
-        return ledger_in_words(self)
+        return _in_words(self)
 
     __str__ = in_words
 
@@ -331,3 +329,77 @@ def _pending(
             )
         )
     return tuple(pending)
+
+
+# In words that a user can be shown; what they need is imported when it is needed.
+
+_CONSENT = {
+    "given": "You have agreed that randomized answers are sent to {collector}.",
+    "withdrawn": "You have withdrawn your consent: nothing is recorded for {collector}, or sent.",
+    "never given": "You have not agreed to anything: nothing is recorded for {collector}, or sent.",
+}
+
+
+def _in_words(ledger: Ledger) -> str:
+    """Return what a device has promised and released, in sentences; times are in UTC."""
+    from clientsdk.wording import epsilon
+
+    lines = [
+        _CONSENT[ledger.consent].format(collector=ledger.collector),
+        f"What is sent about one period costs at most epsilon {epsilon(ledger.ceilings.period)}, "
+        f"and {epsilon(ledger.ceilings.lifetime)} in this device's life. The lower, the less can "
+        f"be learnt.",
+        f"So far {epsilon(ledger.spent)} is spent, of {epsilon(ledger.reserved)} that is set "
+        f"aside.",
+    ]
+    if ledger.carried:
+        lines.append(
+            f"Of that, {epsilon(ledger.carried)} may have been spent before this file was damaged, "
+            f"lost or replaced by an older one, and counts as spent."
+        )
+    elif ledger.damaged or ledger.restored:
+        lines.append(
+            "This file was damaged, lost or replaced by an older one: the period in which that was "
+            "found counts as spent."
+        )
+    lines += [_period_in_words(each) for each in ledger.periods]
+    lines += [
+        f"{each.metric}: {epsilon(each.cost)} once for all periods, for an answer that "
+        f"{'is kept' if each.held else 'was kept and is erased'} here."
+        for each in ledger.permanent
+    ]
+    if ledger.pending:
+        lines += ["Still to be sent:", *(f"  {_chain_in_words(each)}" for each in ledger.pending)]
+    else:
+        lines.append("Nothing is left to be sent.")
+    return "\n".join(lines)
+
+
+def _period_in_words(period: LedgerPeriod) -> str:
+    from clientsdk.wording import day, epsilon
+
+    count = sum(period.recordings.values())
+    return (
+        f"{day(period.start)} to {day(period.end)}: {count} value{'s' * (count != 1)} recorded; "
+        f"spent {epsilon(period.spent)} of {epsilon(period.reserved)} set aside."
+    )
+
+
+def _chain_in_words(chain: PendingChain) -> str:
+    """Return, level by level, what of a chain is sent and what is not yet."""
+    from clientsdk.wording import epsilon, minute
+
+    levels = [f"{epsilon(cost)} {_state(chain, level)}" for level, cost in enumerate(chain.costs)]
+    return (
+        f"{chain.metric}, recorded about {minute(chain.event)}: epsilon {', '.join(levels)}; next "
+        f"at {minute(chain.due)}"
+    )
+
+
+def _state(chain: PendingChain, level: int) -> str:
+    """Return what became of a level; a device does not keep which went before the newest."""
+    if level >= chain.charged:
+        return "to come"
+    if level < chain.charged - 1:
+        return "sent or passed over"
+    return "sent" if chain.delivered == chain.charged else "on its way"
