@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 import weakref
+from contextlib import suppress
 from enum import Enum
 from os import getpid
 from threading import get_ident
@@ -160,7 +161,9 @@ class Database:
         connection = self.connection
         if self.path is None:
             self._unusable = "a store in memory stays with the process that was forked"
-            self._contents.drop_buffered()
+            # The store may be gone already, and others are still to be called.
+            with suppress(ReferenceError):
+                self._contents.drop_buffered()
         elif connection is not None:
             self.connection = None
             if interrupted:

@@ -20,7 +20,7 @@ WEEK = 7 * DAY
 START = 2000 * WEEK
 
 LADDER = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
-#: Two rungs are sent; the last is the permanent response.
+#: Two levels are sent; the last is the permanent response.
 CONSTANT = [(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)]
 LATE = [(500_000, WEEK), (1_500_000, 2 * WEEK)]
 
@@ -165,7 +165,7 @@ def reports(messages: Iterable[tuple[int, bytes]]) -> list[Sent]:
 
 
 def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, int]:
-    """What an aggregator counts: micro-epsilon of the newest rungs, by pseudonym.
+    """What an aggregator counts: micro-epsilon of the newest levels, by pseudonym.
 
     Fails if a device ever sent two payloads for one key or bound a chain twice.
     """

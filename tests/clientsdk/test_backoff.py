@@ -42,7 +42,7 @@ def test_an_error_says_when_to_come_back():
     assert str(PublishError("full", retry_after=3.0)) == "full"
 
 
-def test_a_cause_is_told_of_once_in_a_while(monkeypatch, caplog):
+def test_a_cause_is_logged_once_in_a_while(monkeypatch, caplog):
     now = [1000.0]
     monkeypatch.setattr(diagnostics.time, "monotonic", lambda: now[0])
     caplog.set_level(logging.DEBUG)

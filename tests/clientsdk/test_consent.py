@@ -213,7 +213,7 @@ print(written())
 
 @needs_limits
 @pytest.mark.parametrize("size", [256, 300])
-def test_a_mark_of_an_older_version_gets_its_room_at_the_next_start(path, size):
+def test_a_guard_of_an_older_version_gets_its_room_at_the_next_start(path, size):
     device(path).close()
     beside = path.with_name("device.db-mark")
     beside.write_bytes(beside.read_bytes()[:size])
@@ -222,7 +222,7 @@ def test_a_mark_of_an_older_version_gets_its_room_at_the_next_start(path, size):
     assert device(path).consent is Consent.WITHDRAWN
 
 
-def test_a_mark_that_is_gone_is_made_for_the_note(path, monkeypatch):
+def test_a_guard_that_is_gone_is_made_for_the_note(path, monkeypatch):
     client = device(path)
     path.with_name("device.db-mark").unlink()
     with monkeypatch.context() as patched:
@@ -365,7 +365,7 @@ def test_a_withdrawal_that_completes_while_consent_is_being_given_stands(
         assert stored(tmp_path / state) == ("withdrawn", 0)
 
 
-def test_it_stands_also_where_the_mark_cannot_be_written(path, monkeypatch):
+def test_it_stands_also_where_the_guard_cannot_be_written(path, monkeypatch):
     client, other = device(path), device(path)
     write = ConsentKeeper._write_agreement
 
@@ -697,7 +697,7 @@ def test_a_note_that_another_process_lifts_is_noted_again_where_the_file_is_full
     assert device(path, consent=False).consent is Consent.WITHDRAWN
 
 
-def test_a_mark_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path, monkeypatch):
+def test_a_guard_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path, monkeypatch):
     """As where the process may open no more files."""
     path = tmp_path / "device.db"
     client = device(path)
@@ -717,7 +717,7 @@ def test_a_mark_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path
     client.close()
 
 
-def test_the_name_of_the_mark_is_on_the_disk_once_consent_is(tmp_path, monkeypatch):
+def test_the_name_of_the_guard_is_on_the_disk_once_consent_is(tmp_path, monkeypatch):
     """Else a loss of power could leave the file without it, and a person without consent."""
     forced, real = set(), os.fsync
 

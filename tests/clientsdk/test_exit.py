@@ -132,7 +132,7 @@ client.give_consent()
 end = time.monotonic() + PATIENCE
 while not entered.is_set():
     assert time.monotonic() < end
-    # Where little else gets done, both rungs are due at once, and go together.
+    # Where little else gets done, both levels are due at once, and go together.
     if not client.ledger().pending:
         client.record("colour", "a")
     entered.wait(0.05)
@@ -149,7 +149,7 @@ sys.stdin.read()
 
 @pytest.mark.slow
 def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path):
-    """It has taken the first rung; then its connections stay open and nothing answers."""
+    """It has taken the first level; then its connections stay open and nothing answers."""
     taken = []
     for attempt in range(CHANCES):
         cluster = start(CLUSTER, tmp_path / "none", stdin=subprocess.PIPE)

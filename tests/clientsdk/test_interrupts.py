@@ -109,7 +109,7 @@ def test_an_interrupt_leaves_no_commit_less_durable_than_it_says(path):
     assert "PRAGMA synchronous = FULL" in seen[: seen.index("COMMIT")]
 
 
-def test_an_interrupt_leaves_no_mark_locked(path, monkeypatch):
+def test_an_interrupt_leaves_no_guard_locked(path, monkeypatch):
     client = device(path)
     flock = fcntl.flock
 

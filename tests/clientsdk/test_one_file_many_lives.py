@@ -81,7 +81,7 @@ def test_a_new_period_and_a_withdrawal_rewrite_the_whole_file(tmp_path):
     assert seen.count("VACUUM") == 2
 
 
-def test_a_delivery_does_not_count_for_a_rung_that_another_client_charged_meanwhile(
+def test_a_delivery_does_not_count_for_a_level_that_another_client_charged_meanwhile(
     tmp_path, monkeypatch
 ):
     """On a system without locks, where both send at once."""

@@ -64,7 +64,7 @@ def test_what_is_shown_is_what_flushes_send_when_it_is_due_byte_for_byte(tmp_pat
         client.flush()
         assert (message.shard, message.data) in published(client)
     assert client.preview().messages == ()
-    # Two colours, a size and a word in three rungs, the others in two.
+    # Two colours, a size and a word in three levels, the others in two.
     assert len(shown.reports) == 4 * 3 + 2 * 2
     assert [each.due for each in shown.reports] == sorted(each.due for each in shown.reports)
     for report in shown.reports:
@@ -152,7 +152,7 @@ def test_words_are_shown_and_no_repr_has_them(tmp_path):
     assert ledger.pending[0].chain not in text
 
 
-def test_the_ledger_in_words_rung_by_rung(tmp_path):
+def test_the_ledger_in_words_level_by_level(tmp_path):
     client = device(tmp_path)
     assert str(client.ledger()).splitlines() == [
         "You have agreed that randomized answers are sent to fleet.example.",
@@ -184,7 +184,7 @@ def test_the_ledger_in_words_rung_by_rung(tmp_path):
     assert str(client.ledger()).startswith("You have withdrawn your consent")
 
 
-def test_of_a_rung_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path):
+def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path):
     """Of two that are due at once the newer alone is sent; until it is taken, it is on its way."""
 
     def rungs():

@@ -272,7 +272,7 @@ client.close()
     assert sum(counted(sent, [compiled]).values()) == int(spent)
 
 
-def test_a_child_writes_a_lane_of_its_own(path, tmp_path):
+def test_a_child_writes_a_partition_of_its_own(path, tmp_path):
     log = tmp_path / "log"
     code = """
 publisher = EmbeddedLogPublisher(sys.argv[2])

@@ -305,7 +305,7 @@ def test_outcomes_are_what_the_documents_say():
     ]
 
 
-def test_a_ladder_of_one_rung_that_is_due_at_once():
+def test_a_ladder_of_one_level_that_is_due_at_once():
     client = device(metric("colour", ladder=LADDER[:1]))
     client.record("colour", "a")
     client.clock.advance(hours=2)

@@ -80,7 +80,7 @@ def spent(client):
     return {bytes.fromhex(p.pseudonym): p.spent for p in client.ledger().periods if p.pseudonym}
 
 
-def test_each_rung_is_due_at_its_time_and_charged_before_it_leaves():
+def test_each_level_is_due_at_its_time_and_charged_before_it_leaves():
     client = device()
     client.record("colour", "a")
     certified = client.plan.metric("colour").mechanism.certified
@@ -106,7 +106,7 @@ def test_each_rung_is_due_at_its_time_and_charged_before_it_leaves():
     assert len({report.chain for report in sent}) == 1
 
 
-def test_of_several_due_rungs_the_newest_alone_is_sent():
+def test_of_several_due_levels_the_newest_alone_is_sent():
     client = device()
     client.record("colour", "a")
     client.clock.advance(days=1, hours=3)
@@ -119,7 +119,7 @@ def test_of_several_due_rungs_the_newest_alone_is_sent():
     assert client.ledger().spent == client.plan.metric("colour").mechanism.certified(2)
 
 
-def test_rungs_with_equal_delays():
+def test_levels_with_equal_delays():
     client = device(metric("colour", ladder=[(500_000, DAY), (1_000_000, DAY)]))
     client.record("colour", "a")
     client.clock.advance(days=2)
@@ -162,7 +162,7 @@ def test_a_failed_publish_is_sent_again_byte_for_byte_and_charged_once(fate):
     assert len(set(client.publisher.messages)) == 1
 
 
-def test_a_rung_in_doubt_is_superseded_by_a_newer_one_that_has_become_due():
+def test_a_level_in_doubt_is_superseded_by_a_newer_one_that_has_become_due():
     client = device(publisher=Flaky("take and fail"))
     client.record("colour", "a")
     client.clock.advance(hours=3)
@@ -172,7 +172,7 @@ def test_a_rung_in_doubt_is_superseded_by_a_newer_one_that_has_become_due():
     assert [report.level for report in reports(client.publisher.messages)] == [0, 1]
 
 
-def test_a_rung_in_doubt_is_not_replaced_by_an_older_one_when_the_clock_is_set_back():
+def test_a_level_in_doubt_is_not_replaced_by_an_older_one_when_the_clock_is_set_back():
     client = device(publisher=Flaky("fail"))
     client.record("colour", "a")
     client.clock.advance(days=1, hours=3)

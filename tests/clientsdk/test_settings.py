@@ -93,7 +93,7 @@ def test_a_variable_sets_what_it_says_unless_an_argument_does(name):
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name in BAD for text in BAD[name]])
-def test_what_is_bad_fails_where_it_is_about_privacy_and_else_is_told_of_once(name, text, caplog):
+def test_what_is_bad_fails_where_it_is_about_privacy_and_else_is_logged_once(name, text, caplog):
     if VARIABLES[name].privacy:
         with pytest.raises(ParameterError, match=f"{name} must be") as caught:
             Settings.from_environment(environ={name: text})

@@ -73,20 +73,20 @@ def test_append_times_are_the_clocks(tmp_path):
     assert [(record.append, record.body) for record in records(tmp_path)] == [(77, message())]
 
 
-def test_two_publishers_have_two_lanes(tmp_path):
+def test_two_publishers_have_two_partitions(tmp_path):
     for _ in range(2):
         publisher = EmbeddedLogPublisher(tmp_path)
         publisher.publish(0, message())
     assert len(partitions(tmp_path)) == 2
 
 
-def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monkeypatch):
+def test_a_failed_sync_delivers_nothing_and_a_new_partition_is_opened(tmp_path, monkeypatch):
     publisher = EmbeddedLogPublisher(tmp_path)
     client = reporter(publisher)
     client.clock.advance(hours=3)
     with monkeypatch.context() as patch:
         patch.setattr("sotto.log.writer.os.fsync", _broken)
-        # Opening the lane forces its directory to disk: that fails first, and leaves nothing.
+        # Opening the partition forces its directory to disk: that fails first, and leaves nothing.
         assert isinstance(client.flush().error, PublishError)
     assert partitions(tmp_path) == ()
     assert client.flush().sent == 1
@@ -107,7 +107,7 @@ def test_a_failed_sync_delivers_nothing_and_a_new_lane_is_opened(tmp_path, monke
 @pytest.mark.parametrize(
     ("fsync", "calls"), [("always", ["fsync"]), ("batch", ["pwrite", "ftruncate"])]
 )
-def test_after_a_fault_in_publishing_a_new_lane_takes_everything(
+def test_after_a_fault_in_publishing_a_new_partition_takes_everything(
     tmp_path, monkeypatch, fsync, calls
 ):
     publisher = EmbeddedLogPublisher(tmp_path, fsync=fsync)
@@ -135,7 +135,7 @@ def other():
 
 
 def breaking(publisher, name):
-    """An fsync that fails for the open lane of a pseudonym."""
+    """An fsync that fails for the open partition of a pseudonym."""
     real, broken = os.fsync, os.fstat(publisher._open[name]._segment).st_ino
 
     def fsync(descriptor):
@@ -146,7 +146,9 @@ def breaking(publisher, name):
 
 @pytest.mark.parametrize("how", ["sync", "room", "publish", "close"])
 @pytest.mark.parametrize("shared", [False, True])
-def test_who_published_to_a_lane_that_failed_learns_it(tmp_path, monkeypatch, other, how, shared):
+def test_who_published_to_a_partition_that_failed_learns_it(
+    tmp_path, monkeypatch, other, how, shared
+):
     """Whoever does what makes it fail."""
     monkeypatch.setattr(log, "LIMIT", 2)
     publisher = EmbeddedLogPublisher(tmp_path, fsync="always" if how == "publish" else "batch")
@@ -172,7 +174,7 @@ def test_who_published_to_a_lane_that_failed_learns_it(tmp_path, monkeypatch, ot
     publisher.close()
 
 
-def test_a_full_disk_keeps_the_lane(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_partition(tmp_path, monkeypatch):
     publisher = EmbeddedLogPublisher(tmp_path)
     publisher.publish(0, message(b"first"))
     with monkeypatch.context() as patch:
@@ -214,7 +216,7 @@ def held(directory):
     }
 
 
-def test_no_lane_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
+def test_no_partition_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never", clock=FakeClock(START))
     client = SeededClient(
         plan(metric("colour", "every", 30), ceilings={"period": 10**9, "lifetime": 10**9}),
@@ -245,7 +247,7 @@ def test_no_lane_and_no_name_joins_two_pseudonyms_of_a_device(tmp_path):
 
 
 def times_of(directory):
-    """When the directory and what is in each lane were changed, as the file system knows it."""
+    """When the directory and what is in each partition were changed, by the file system."""
     paths = [Path(directory), *partitions(directory)]
     paths += [path for lane in partitions(directory) for path in lane.iterdir()]
     return {path: (path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths}
@@ -290,7 +292,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [[path.suffix for path in lane.iterdir()] for lane in found] == [[".seg"]] * 2
 
 
-def test_a_pseudonym_keeps_its_lane_however_many_others_there_are(tmp_path):
+def test_a_pseudonym_keeps_its_partition_however_many_others_there_are(tmp_path):
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
     for _ in range(3):
         for each in range(LIMIT + 1):
@@ -305,7 +307,7 @@ def test_a_pseudonym_keeps_its_lane_however_many_others_there_are(tmp_path):
     assert len(records(tmp_path)) == 3 * (LIMIT + 1) + 1
 
 
-def test_of_the_lanes_that_were_closed_the_last_ones_are_remembered(tmp_path, monkeypatch):
+def test_of_the_partitions_that_were_closed_the_last_ones_are_remembered(tmp_path, monkeypatch):
     monkeypatch.setattr(log, "LIMIT", 1)
     monkeypatch.setattr(log, "REMEMBERED", 2)
     publisher = EmbeddedLogPublisher(tmp_path, fsync="never")
@@ -317,7 +319,7 @@ def test_of_the_lanes_that_were_closed_the_last_ones_are_remembered(tmp_path, mo
     assert len(records(tmp_path)) == 6
 
 
-def test_a_lane_that_was_removed_is_not_begun_again(tmp_path, monkeypatch):
+def test_a_partition_that_was_removed_is_not_begun_again(tmp_path, monkeypatch):
     """An aggregator knows it by its name, and up to where it has read."""
     monkeypatch.setattr(log, "LIMIT", 1)
     publisher = EmbeddedLogPublisher(tmp_path)
@@ -331,7 +333,7 @@ def test_a_lane_that_was_removed_is_not_begun_again(tmp_path, monkeypatch):
     assert removed not in partitions(tmp_path)
 
 
-def test_a_full_disk_leaves_no_empty_lanes(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_empty_partitions(tmp_path, monkeypatch):
     publisher = EmbeddedLogPublisher(tmp_path)
     real = os.pwrite
 

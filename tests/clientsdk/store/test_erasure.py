@@ -69,7 +69,7 @@ def test_pseudonyms_go_with_their_last_chain(path):
         client.record("colour", "a")
         names.append(bytes.fromhex(client.ledger().periods[-1].pseudonym))
         client.clock.advance(days=7)
-    # The first chain is late by now; the second sends its last rung; the third waits for its.
+    # The first chain is late by now; the second sends its last level; the third waits for its.
     client.flush()
     assert [period.pseudonym is None for period in client.ledger().periods] == [True, True, False]
     assert not any(name in raw(path) for name in names[:2])

@@ -234,7 +234,7 @@ def test_periods_that_are_through_do_not_say_which_metric_was_recorded(path):
     client.flush()
     client.clock.now = START + WEEK
     client.record("colour", "a")
-    # There are rungs to come.
+    # There are levels to come.
     assert client.ledger().periods[0].recordings == {"trial/colour": 2, "trial/word": 3}
     before = client.ledger()
     client.clock.now = START + WEEK + 2 * HOUR

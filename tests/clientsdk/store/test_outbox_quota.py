@@ -1,4 +1,4 @@
-"""A bounded spool: what is refused, what is erased, and that neither depends on a value."""
+"""A bounded outbox: what is refused, what is erased, and that neither depends on a value."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def device(state, *metrics, quota=None, **options):
     )
 
 
-def test_a_full_spool_refuses_and_drops_nothing(state, caplog):
+def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
     client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
     outcomes = [client.record("word", "dark") for _ in range(3000)]
     taken = outcomes.count(Outcome.ACCEPTED)
@@ -64,7 +64,7 @@ def test_a_full_spool_refuses_and_drops_nothing(state, caplog):
     assert client.record("word", "dark") is Outcome.ACCEPTED
 
 
-def test_a_full_spool_still_says_that_a_type_is_wrong(tmp_path):
+def test_a_full_outbox_still_says_that_a_type_is_wrong(tmp_path):
     client = device(tmp_path / "device.db", quota=Quota(bytes=SMALLEST_QUOTA))
     while client.record("word", "dark") is Outcome.ACCEPTED:
         pass
@@ -72,7 +72,7 @@ def test_a_full_spool_still_says_that_a_type_is_wrong(tmp_path):
         client.record("word", 5)
 
 
-def test_periods_go_on_in_a_full_spool(state):
+def test_periods_go_on_in_a_full_outbox(state):
     client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
     while client.record("word", "dark") is Outcome.ACCEPTED:
         pass

@@ -169,7 +169,7 @@ def test_ceilings_that_were_lowered_stay_low(path):
         assert client.ledger().ceilings == low
 
 
-def test_damage_before_there_was_a_mark_leaves_nothing_of_the_lifetime(path):
+def test_damage_before_there_was_a_guard_leaves_nothing_of_the_lifetime(path):
     live(path)
     remove(path, "-mark")
     overwrite(path, second_page(path))
@@ -183,7 +183,7 @@ def test_damage_before_there_was_a_mark_leaves_nothing_of_the_lifetime(path):
 
 
 @pytest.mark.parametrize("content", [b"garbage" * 40, b"x"])
-def test_file_and_mark_damaged_together(path, content):
+def test_file_and_guard_damaged_together(path, content):
     live(path)
     overwrite(path, 0)
     path.with_name(path.name + "-mark").write_bytes(content)
@@ -273,7 +273,7 @@ def test_a_permanent_response_of_the_newer_file_stays_charged(path):
         assert client.ledger().reserved == spent + CEILING
 
 
-def test_a_copy_without_its_mark_counts_all_periods_since(path, tmp_path, caplog):
+def test_a_copy_without_its_guard_counts_all_periods_since(path, tmp_path, caplog):
     """What the other copy has spent since is not known, but for the most that it can be."""
     live(path, weeks=1)
     copy = tmp_path / "copy.db"
@@ -304,7 +304,7 @@ def test_another_device_s_file_in_its_place_adds_both_histories(path, tmp_path):
 
 
 @pytest.mark.parametrize("unknown", ["gone", "unreadable"])
-def test_an_older_copy_with_lower_ceilings_and_no_mark_spends_no_period_twice(path, unknown):
+def test_an_older_copy_with_lower_ceilings_and_no_guard_spends_no_period_twice(path, unknown):
     """Consent may have raised them since, in this very period."""
     low, copy = Ceilings(2 * COST, 50 * COST), path.with_name("copy")
     colour = metric("colour", "every", 6)
@@ -327,7 +327,7 @@ def test_an_older_copy_with_lower_ceilings_and_no_mark_spends_no_period_twice(pa
         assert client.ledger().reserved >= CEILING
 
 
-def test_a_mark_that_cannot_be_read_is_a_mark_that_is_missing(path):
+def test_a_guard_that_cannot_be_read_is_a_guard_that_is_missing(path):
     live(path)
     path.with_name(path.name + "-mark").write_bytes(b"garbage" * 40)
     with device(path, seed=2, now=START + WEEK) as client:
@@ -396,7 +396,7 @@ def test_all_of_it_copied_at_once_is_not_noticed_here(path, tmp_path):
 # The mark itself.
 
 
-def test_what_cannot_be_vouched_for_is_not_sent(path, monkeypatch):
+def test_what_cannot_be_confirmed_is_not_sent(path, monkeypatch):
     client = device(path, consent=True)
     client.record("colour", "a")
     client.clock.advance(hours=3)
@@ -412,7 +412,7 @@ def test_what_cannot_be_vouched_for_is_not_sent(path, monkeypatch):
 
 
 @pytest.mark.parametrize("renewed", [False, True])
-def test_consent_that_is_written_and_not_vouched_for_stands(path, monkeypatch, renewed, caplog):
+def test_consent_that_is_written_and_not_confirmed_stands(path, monkeypatch, renewed, caplog):
     """No error says that nothing has changed, and nothing leaves before a mark can be written."""
     client = device(path)
     with monkeypatch.context() as full:
@@ -431,7 +431,7 @@ def test_consent_that_is_written_and_not_vouched_for_stands(path, monkeypatch, r
         assert again.ledger().restored == 0
 
 
-def test_a_withdrawal_that_is_not_vouched_for_is_tried_again(path, monkeypatch):
+def test_a_withdrawal_that_is_not_confirmed_is_tried_again(path, monkeypatch):
     client = device(path, consent=True)
     client.record("colour", "a")
     with monkeypatch.context() as full:
@@ -447,7 +447,7 @@ def test_a_withdrawal_that_is_not_vouched_for_is_tried_again(path, monkeypatch):
         assert again.ledger().restored == 0
 
 
-def test_consent_beside_another_stores_mark_records_nothing(path):
+def test_consent_beside_another_stores_guard_records_nothing(path):
     """The mark tells that the file was replaced; what is agreed to there may not be found again."""
     client = device(path)
     found = rollback_guard.read(os.fspath(path))
@@ -460,7 +460,7 @@ def test_consent_beside_another_stores_mark_records_nothing(path):
 @pytest.mark.parametrize("name", ["replace", "advance"])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("when", ["first start", "next start", "damage"])
-def test_a_crash_around_the_mark_is_no_loss(path, monkeypatch, name, after, when):
+def test_a_crash_around_the_guard_is_no_loss(path, monkeypatch, name, after, when):
     """Killed between mark and commit, in either order: no false alarm, and no loss forgotten."""
     ledger = None
     if when != "first start":
@@ -494,7 +494,7 @@ def test_a_crash_around_the_mark_is_no_loss(path, monkeypatch, name, after, when
             assert found.reserved == (ledger.reserved if ledger else 0)
 
 
-def test_a_mark_holds_sums_and_no_secret(path):
+def test_a_guard_holds_sums_and_no_secret(path):
     with device(path, consent=True) as client:
         client.record("colour", "a")
         client.clock.advance(hours=3)
@@ -637,7 +637,7 @@ def test_a_period_is_full_though_the_lifetime_has_no_room_for_it(path):
         assert client.record("colour", "a") is Outcome.OVER_BUDGET
 
 
-def test_one_file_under_two_names_has_one_mark(path, tmp_path):
+def test_one_file_under_two_names_has_one_guard(path, tmp_path):
     live(path)
     link = tmp_path / "elsewhere" / "link.db"
     link.parent.mkdir()
@@ -674,7 +674,7 @@ def test_a_loss_of_power_before_consent_is_no_loss(path, left):
         assert rollback_guard.read(path).generation > 1
 
 
-def test_a_lost_mark_is_noticed_as_soon_as_anything_may_be_recorded(path):
+def test_a_lost_guard_is_noticed_as_soon_as_anything_may_be_recorded(path):
     with device(path, consent=True) as client:
         ledger = client.ledger()
     remove(path, "-mark")

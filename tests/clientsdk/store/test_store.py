@@ -122,7 +122,7 @@ def test_ceilings_that_were_meant_in_epsilon(path):
             Ceilings.of_epsilon(*wrong)
 
 
-def test_ceilings_under_which_nothing_fits_are_told_of(path, caplog, monkeypatch):
+def test_ceilings_under_which_nothing_fits_are_logged(path, caplog, monkeypatch):
     monkeypatch.setattr(diagnostics, "_last_logged", {})
     with device(path, ceilings=Ceilings.of_epsilon(2, 2)):
         pass
