@@ -116,6 +116,11 @@ class Mechanism(ABC):
         return made
 
     @classmethod
+    def coinless(cls, spec: Mapping[str, object]) -> bool:
+        """Return whether reports of a plan's ``mechanism`` object are read without any coin."""
+        return cls.coins == "none"
+
+    @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters that a plan may leave out, chosen for the strongest level sent.
 

@@ -14,25 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Mechanisms of plans whose reports are read without any public coin.
-COINLESS = frozenset(
-    {
-        "grr",
-        "sue",
-        "oue",
-        "split_bits",
-        "subset",
-        "hadamard",
-        "brr",
-        "warner",
-        "simmons",
-        "christofides",
-        "duchi",
-        "piecewise",
-        "hybrid",
-        "square_wave",
-    }
-)
+from mechanisms.registry import mechanism_class
 
 
 def supports_constant(spec: Mapping[str, object]) -> bool:
@@ -57,6 +39,4 @@ def supports_constant(spec: Mapping[str, object]) -> bool:
     >>> supports_constant({**rappor, "cohorts": 1}), supports_constant({**rappor, "cohorts": 8})
     (True, False)
     """
-    return spec.get("name") in COINLESS or (
-        spec.get("name") == "rappor" and spec.get("cohorts") == 1
-    )
+    return mechanism_class(spec.get("name")).coinless(spec)

@@ -98,6 +98,10 @@ class Builder(NamedTuple):
         """Return no parameters: a plan must choose them, or sotto.plan.choice does."""
         return {}
 
+    def coinless(self, spec: Mapping[str, object]) -> bool:
+        """Return whether its reports are read without any coin."""
+        return spec["name"] in _COINLESS
+
     def build(self, levels: Sequence[int], metric: str, **parameters: object) -> Mechanism:
         """Build it."""
         module, _, function = self.builder.partition(":")
@@ -107,6 +111,10 @@ class Builder(NamedTuple):
         return made
 
 
+_COINLESS = {
+    *("split_bits", "brr", "warner", "simmons", "christofides"),
+    *("duchi", "piecewise", "hybrid", "square_wave"),
+}
 _BITS = {"bits": int, "missing": bool}
 _GRID = {"points": int, "missing": bool}
 _ITEMS = {"domain_size": int, "clip": int}
@@ -118,9 +126,7 @@ REGISTRY: dict[str, str | Builder] = {
     "local_hashing": "mechanisms.category.local_hashing:LocalHashing",
     "subset": "mechanisms.category.subset_selection:SubsetSelection",
     "hadamard": "mechanisms.category.hadamard:HadamardResponse",
-    "rappor": Builder(
-        {"bits": int, "hashes": int, "cohorts": int}, "mechanisms.string.rappor:rappor_ladder"
-    ),
+    "rappor": "mechanisms.string.rappor:Rappor",
     "threshold": Builder({"missing": bool}, "mechanisms.number.random_threshold:threshold_ladder"),
     "sampled_bit": Builder(_BITS, "mechanisms.number.sampled_bit:sampled_bit_ladder"),
     "sampled_bits": Builder(

@@ -21,7 +21,6 @@ from mechanisms.exact import loss_micro
 from mechanisms.ladders import Ladder
 from mechanisms.levels import GRAINS
 from mechanisms.number.split_bits import SplitBitsLadder
-from mechanisms.string.rappor import RapporLadder
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder, extremes
 from mechanisms.top_item.released import ReleaseChain
 from mechanisms.vector.draws import PackedChain
@@ -89,8 +88,6 @@ def _flips_ratio(mechanism: PermuteAndFlipLadder, level: int) -> Fraction:
 def _bits_ratio(mechanism: Mechanism, chain: BitChain, level: int) -> Fraction:
     bits = [_bit(ladder, level) for ladder in chain.ladders]
     changed = [max(_spread(p, q), _spread(1 - p, 1 - q)) for p, q in bits]
-    if isinstance(mechanism, RapporLadder):
-        return changed[0] ** min(2 * mechanism.hashes, chain.width)
     if isinstance(mechanism, SplitBitsLadder):
         return math.prod(changed, start=Fraction(1))
     raise ParameterError(f"bits of {type(mechanism).__name__} cannot be audited")

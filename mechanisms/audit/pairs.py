@@ -11,7 +11,6 @@ from itertools import combinations
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from mechanisms import coins
 from mechanisms.base import Mechanism
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.ladders import Ladder
@@ -19,7 +18,6 @@ from mechanisms.number.gridded import GridLadder
 from mechanisms.number.split_bits import SplitBitsLadder
 from mechanisms.randomness import Source
 from mechanisms.sampling import some_below, uniform_below
-from mechanisms.string.rappor import RapporLadder
 from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.top_item import TopItemLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 #: The device that is attacked; from this comes its cohort.
 NAME = bytes(16)
-#: Names of strings that are tried for disjoint filters without a collision.
-_TRIED = 64
 #: Inputs of a finite channel of which all pairs are tried, both ends among them.
 _ROWS = 100
 
@@ -75,8 +71,6 @@ def worst_pair(mechanism: Mechanism, level: int = -1) -> Pair:
         return Pair(((mechanism.clip, 0, *[0] * rest), (0, mechanism.clip, *[0] * rest)))
     if isinstance(mechanism, CoordinatesLadder):
         return Pair(((0.0,) * mechanism.dimensions, (1.0,) * mechanism.dimensions))
-    if isinstance(mechanism, RapporLadder):
-        return _strings(mechanism)
     if isinstance(mechanism, GridLadder):
         return Pair(_grid_values(mechanism, level))
     if isinstance(mechanism, SplitBitsLadder) and mechanism.missing:
@@ -116,19 +110,6 @@ def _grid_values(mechanism: GridLadder, level: int) -> tuple[float | None, float
     return values[0], values[1]
 
 
-def _strings(mechanism: RapporLadder) -> Pair:
-    """Return strings whose filters differ most, in the cohort of the device."""
-    cohort = coins.hash_id(NAME, coins.cohort_domain(mechanism.metric)) % mechanism.cohorts
-    strings: dict[int, bytes] = {}
-    for number in range(_TRIED):
-        string = f"string {number}".encode()
-        strings.setdefault(mechanism.filter_of(string, cohort), string)
-    if len(strings) == 1:
-        return Pair((b"one", b"other"))
-    one, other = max(combinations(strings, 2), key=lambda pair: (pair[0] ^ pair[1]).bit_count())
-    return Pair((strings[one], strings[other]))
-
-
 def some_inputs(mechanism: Mechanism, count: int, source: Source) -> list[Any]:
     """Return different inputs, all of them where there are no more than ``count``, else at random.
 
@@ -152,8 +133,6 @@ def some_inputs(mechanism: Mechanism, count: int, source: Source) -> list[Any]:
     if not isinstance(mechanism, Ladder):
         return list(mechanism.some_inputs(count, source))
     known: Any = mechanism
-    if isinstance(mechanism, RapporLadder):
-        return [b"%016x" % source.bits(64) for _ in range(count)]
     if isinstance(mechanism, TopItemLadder):
         return [_items(mechanism, source) for _ in range(count)]
     if isinstance(mechanism, CoordinatesLadder):

@@ -18,7 +18,6 @@ from mechanisms.chains.symbols import SymbolChain, SymbolDraw
 from mechanisms.levels import Probabilities
 from mechanisms.number.split_bits import SplitBitsLadder
 from mechanisms.registry import build
-from mechanisms.string.rappor import RapporLadder
 
 Law = dict[tuple[int, ...], Fraction]
 AnyChain = SymbolChain | BitChain | SupportChain | FiniteChain
@@ -72,14 +71,14 @@ CASES = {
 }
 
 
-def encodings(mechanism: Mechanism) -> list[int]:
+def encodings(mechanism: Any) -> list[int]:
     """Every symbol, or vector of bits, that the mechanism ever randomizes."""
-    chain: AnyChain = mechanism.chain  # type: ignore[attr-defined]
+    chain: AnyChain = mechanism.chain
     if isinstance(chain, SupportChain | FiniteChain):
         return list(range(chain.inputs))
     if isinstance(chain, SymbolChain):
         return list(range(chain.size))
-    if isinstance(mechanism, RapporLadder):
+    if mechanism.name == "rappor":
         vectors = range(1, 1 << chain.width)
         return [bits for bits in vectors if bits.bit_count() <= mechanism.hashes]
     if isinstance(mechanism, SplitBitsLadder):

@@ -378,22 +378,6 @@ def test_coins_of_different_metrics_differ() -> None:
     assert (one.bins(ids(100)) != other.bins(ids(100))).any()
 
 
-def test_strings_of_a_cohort_share_a_filter_and_those_of_others_do_not() -> None:
-    mechanism = build(
-        {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}, [1_000_000], "metric"
-    )
-    pseudonyms = ids(200)
-    filters: dict[int, set[int]] = {}
-    for pseudonym, cohort in zip(
-        as_bytes(pseudonyms), mechanism.slots_of(pseudonyms).tolist(), strict=True
-    ):
-        assert mechanism.cohort(pseudonym) == cohort
-        filters.setdefault(cohort, set()).add(encoded(mechanism, b"a string", pseudonym))
-    assert set(filters) == set(range(16))
-    assert all(len(known) == 1 for known in filters.values())
-    assert len(set.union(*filters.values())) > 10
-
-
 GRR: dict[str, object] = {"name": "grr", "domain_size": 5}
 RAPPOR: dict[str, object] = {"name": "rappor", "bits": 8, "hashes": 2, "cohorts": 1}
 
