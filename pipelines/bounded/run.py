@@ -227,7 +227,7 @@ def _aggregate(
                 "interrupted run has begun to count"
             )
         if interrupted.items:
-            source.check(interrupted.ends, interrupted.marks)
+            source.check(interrupted.ends, interrupted.last)
         result = result.plus(interrupted, driver.commit(interrupted, source))
     frozen = FrozenLog(source, driver.manifest, as_of, trusted)
     total = result.size + frozen.size
