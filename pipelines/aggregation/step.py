@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from pipelines.aggregation.counts import Deltas, Matrix, WindowKey, changes
 from pipelines.aggregation.quarantine import Rejects, rejected
-from pipelines.aggregation.rows import LEVELS, NEWEST, Rows, one_of_each, opens, padded_width
+from pipelines.aggregation.rows import LEVEL_COUNT, NEWEST, Rows, one_of_each, opens, padded_width
 from pipelines.aggregation.state import State
 from sotto.errors import ParameterError
 from sotto.wire.decode import Reject
@@ -269,7 +269,7 @@ def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> tuple[int, NDArray[np
     revoked = np.zeros(state.pseudonyms.size, dtype=np.bool_)
     revoked[pseudonyms] = True
     theirs = revoked[state.entries["pseudonym"]]
-    known = int(LEVELS[state.entries["countable"][theirs]].sum(dtype=np.int64))
+    known = int(LEVEL_COUNT[state.entries["countable"][theirs]].sum(dtype=np.int64))
     conflicts = state.conflicts
     known += int(np.count_nonzero(theirs[conflicts["entry"]] & conflicts["countable"]))
     return known, np.flatnonzero(theirs & (state.entries["counted"] != 0))
@@ -409,7 +409,7 @@ class _Census(NamedTuple):
 def _census(state: State) -> _Census:
     entries, conflicts = state.entries, state.conflicts
     return _Census(
-        countable=int(LEVELS[entries["countable"]].sum(dtype=np.int64))
+        countable=int(LEVEL_COUNT[entries["countable"]].sum(dtype=np.int64))
         + int(np.count_nonzero(conflicts["countable"])),
         counted=int(np.count_nonzero(entries["counted"])),
         revoked=int(np.count_nonzero(state.pseudonyms["reason"])),
