@@ -214,7 +214,7 @@ def _by_metric(widths: Mapping[int, int]) -> NDArray[np.int64]:
 
 
 def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell where, in columns sorted together, a combination of values is for the first time.
+    """Return where, in columns sorted together, a combination of values is for the first time.
 
     Parameters
     ----------

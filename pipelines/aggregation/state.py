@@ -111,7 +111,7 @@ class State:
     budget : int
         Micro-epsilon by which pseudonyms are judged from now on: the registry's, unless set.
     pseudonyms, entries, conflicts : Table
-        As the module says. ``entries["append"]`` is when the log first took the row that counts;
+        See the module. ``entries["append"]`` is when the log first took the row that counts;
         ``entries["counted"]`` that row's level counted from one, 0 for none; ``entries["slot"]``
         its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a level.
 
@@ -279,7 +279,7 @@ def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[n
                 f"metric {metric.position}, which the registry does not have"
             )
         if catalog.shape_of(number) != (metric.levels, metric.width):
-            raise FormatError(f"metric {number} has other levels or payloads than the state says")
+            raise FormatError(f"metric {number} has other levels or payloads than in the state")
     return np.array([ids[metric[:2]] for metric in stored], dtype=np.uint16)
 
 

@@ -19,7 +19,7 @@ time before it comes here: one may be quarantined as future and a later copy cou
 and a later copy be quarantined as late. The report itself is counted once at most.
 
 Privacy: the counts contain of each pseudonym at most the budget's certified epsilon; what a
-device really revealed is the audit's to say. What is rejected is no less sensitive than what is
+device really revealed is in the audit. What is rejected is no less sensitive than what is
 counted.
 """
 
@@ -46,8 +46,8 @@ from sotto.wire.reasons import Reason
 class Tally(NamedTuple):
     """What became of decoded reports; all but ``reports`` and ``duplicates`` may be taken back.
 
-    ``counted`` and ``revoked`` say by how much the reports that count and the revoked pseudonyms
-    have become more; a report is superseded where a newer level of its chain counts.
+    ``counted`` and ``revoked`` are by how much reports that count and revoked pseudonyms grew in
+    number; a report is superseded where a newer level of its chain counts.
     """
 
     reports: int = 0
@@ -99,7 +99,7 @@ class Step(NamedTuple):
 class _Placed:
     """Where the rows of a call belong in the state, row by row.
 
-    ``agrees`` says whether the row is one that the entry can have, ``fresh`` whether it is
+    ``agrees`` is whether the row is one that the entry can have, ``fresh`` whether it is
     countable and was not so before this call; only equal rows share an ``identity``.
     """
 

@@ -106,7 +106,7 @@ class Manifest:
     requeued : mapping
         Reason to the rows that were rejected for it and then taken again.
     files : str or None
-        Folder or URI where jobs have their files, said once; None for the state directory itself.
+        Folder or URI where jobs have their files, chosen once; None for the state directory itself.
     minima : mapping
         Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
         a plan whose results were made by a release that did not note it is missing.
@@ -223,7 +223,7 @@ class Manifest:
         )
 
     def must_restate(self, plans: Iterable[CompiledPlan]) -> bool:
-        """Tell whether windows were estimated under another minimum than that of their plan."""
+        """Return whether windows were estimated under another minimum than that of their plan."""
         counted = (plan for plan in plans if plan.fingerprint_hex in self.plans)
         return not all(map(self._asks_the_same, counted))
 
@@ -232,7 +232,7 @@ class Manifest:
         return known is not None and known.reports == plan.minimum_reports
 
     def restated(self, since: int) -> bool:
-        """Tell whether windows that no report has changed since a generation have another one."""
+        """Return whether windows that no report has changed since a generation have another one."""
         return any(minimum.generation > since for minimum in self.minima.values())
 
     def stated(
@@ -273,7 +273,7 @@ class Manifest:
         return former
 
     def _had(self, plan: str, since: int) -> bool:
-        """Tell whether a plan, or its present minimum, was committed by a generation."""
+        """Return whether a plan, or its present minimum, was committed by a generation."""
         minimum = self.minima.get(plan)
         return plan in self.plans and (minimum is None or minimum.generation <= since)
 
@@ -303,7 +303,7 @@ class Manifest:
 
 
 class Terms(NamedTuple):
-    """What the plans in force say about time, ms, and the shards of the wire.
+    """Times of the plans in force, ms, and the shards of the wire.
 
     Attributes
     ----------
