@@ -517,7 +517,7 @@ class TestCommand:
         given = self.arguments(tmp_path, table(3, 40, WEEK))
         text = PLAN.replace("period: 7d", "period: 7d\npanel: 1/4", 1)
         (tmp_path / "plan.yaml").write_text(text)
-        for options, accepted in ((), False), (("--every-period",), True):
+        for options, accepted in ((), False), (("--ignore-panels",), True):
             out = tmp_path / f"log-{accepted}"
             assert main([*given, "--out", str(out), *options]) == 0
             rows = {}
