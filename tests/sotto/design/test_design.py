@@ -15,8 +15,7 @@ from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
 from sotto import cli
-from sotto.design.metric import Goal, design
-from sotto.design.panels import Terms, in_panels
+from sotto.design.metric import Goal, Terms, design, in_panels
 from sotto.design.questions import affordable, question_of, question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
