@@ -1,7 +1,7 @@
 """From a Kafka topic to estimates in the database, on one core, beside kafka-python's own ceiling.
 
 A broker is started for it, on loopback. Reports are those of ``benchmarks.run``: five metrics of
-five mechanisms, three rungs; a message has one row, five (a device's), or fifty (ten devices of
+five mechanisms, three levels; a message has one row, five (a device's), or fifty (ten devices of
 one shard). What is measured is CPU time of the aggregating process, which is bound to one core.
 The ceiling beside it is consuming the same messages with kafka-python and throwing them away.
 """

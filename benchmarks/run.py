@@ -1,6 +1,6 @@
 """From the embedded log to estimates in the database, on one core: rate, memory, linearity.
 
-Devices send weekly what they recorded, five metrics of five mechanisms on a ladder of three rungs
+Devices send weekly what they recorded, five metrics of five mechanisms on a ladder of three levels
 (at once, after a day, after a week): every message has five reports. A larger log has more weeks,
 not more devices a week, so that the live state stays as it is and the rate has to. Every size is
 aggregated in a process of its own that is bound to one core. The plain bound beside it is what

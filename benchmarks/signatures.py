@@ -1,6 +1,6 @@
 """What signatures cost: the same reports, signed and not, aggregated in turn on one core.
 
-A message is a device's: one row, five (a row a metric) or fifty (ten a metric), at three rungs.
+A message is a device's: one row, five (a row a metric) or fifty (ten a metric), at three levels.
 Each log is aggregated in a process that is bound to one core, the unsigned and the signed
 one in turn, and the least CPU time of each counts. Beside it what verifying the same messages alone
 takes, and what a device pays: for a key pair, once a period, and for a signature, once a message.

@@ -1,10 +1,10 @@
 """How fast ``step`` is, what it is slowed down by, and what it keeps.
 
-One shard of 16,000 devices, five metrics of different mechanisms, every chain with three rungs
+One shard of 16,000 devices, five metrics of different mechanisms, every chain with three levels
 that arrive days apart, 5 % repetitions, a few devices that contradict themselves or exceed their
 budget. The clock is the process's own CPU time; of several runs the best is shown, since the
 machine has other work. *Counting alone* adds the same rows up without looking for repetitions,
-older rungs or budgets: what remains of ``step`` if all rows could be trusted.
+older levels or budgets: what remains of ``step`` if all rows could be trusted.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def stream(plans: Registry, devices: int = DEVICES, seed: int = SEED) -> Rows:
 def _chains(
     metric: int, plans: Registry, pseudonyms: NDArray[np.uint64], draw: np.random.Generator
 ) -> Rows:
-    """Return all rungs of a chain of one metric for each pseudonym."""
+    """Return all levels of a chain of one metric for each pseudonym."""
     compiled = plans.metrics[metric].metric
     n = len(pseudonyms)
     chains = draw.integers(0, 2**64, (n, 2), dtype=np.uint64)

@@ -2,7 +2,7 @@
 
 The same clients are randomized many times. A variance from R replicas has a relative standard
 error of sqrt(2 / R), a ratio of two of them of sqrt(4 / R). *Relaxed* reports are those of the
-middle rung of a ladder, drawn down from the rung above; *fresh* ones are drawn at that epsilon
+middle level of a ladder, drawn down from the level above; *fresh* ones are drawn at that epsilon
 alone. Their laws are the same, so the ratio is 1 within its error.
 """
 

@@ -62,7 +62,7 @@ def counts_of(mechanism: LadderedMechanism, values: object, n: int) -> NDArray[n
 
 
 def chosen(kind: str, epsilon: float, **parameters: int) -> LadderedMechanism:
-    """Return the mechanism that a plan without one gets, with a single rung."""
+    """Return the mechanism that a plan without one gets, with a single level."""
     ladder = (int(epsilon * 1_000_000),)
     return build(choose(Asked(kind, parameters, ladder, "m")).spec, ladder, "m")
 

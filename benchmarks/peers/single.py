@@ -25,7 +25,7 @@ def ours(mechanism: LadderedMechanism, symbol: object) -> Callable[[], object]:
 
 
 def one(name: str, ladder: int = 1_000_000, **parameters: object) -> LadderedMechanism:
-    """Return a mechanism with a single rung."""
+    """Return a mechanism with a single level."""
     return build({"name": name, **parameters}, [ladder], "m")
 
 

@@ -65,11 +65,11 @@ def of_fleet(fleet: Fleet, counted: NDArray[np.int64]) -> dict[bytes, Spent]:
     Parameters
     ----------
     fleet : Fleet
-    counted : (METRICS, n, RUNGS) int64
+    counted : (METRICS, n, LEVELS) int64
     """
     certified = np.array(
         [
-            [metric.mechanism.certified(rung) for rung in range(counted.shape[2])]
+            [metric.mechanism.certified(level) for level in range(counted.shape[2])]
             for metric in fleet.metrics
         ],
         dtype=np.int64,

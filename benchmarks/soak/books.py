@@ -17,7 +17,7 @@ _NUMBERS = ("begun", "messages", "repeated", "reordered")
 
 
 class Books:
-    """Rungs of every device, as bits.
+    """Levels of every device, as bits.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Books:
     Attributes
     ----------
     sent, acknowledged, given_up : (capacity,) uint8
-        Bit r of a device is rung r of its values. What is given up is not sent again.
+        Bit r of a device is level r of its values. What is given up is not sent again.
     numbers : (k,) int64
         See :meth:`number`.
     """
@@ -51,7 +51,7 @@ class Books:
         """Return how many devices have ``begun``, or how many ``messages`` were handed over.
 
         Of these ``repeated`` had been acknowledged before, and ``reordered`` came after a newer
-        rung of their values.
+        level of their values.
         """
         return int(self.numbers[_NUMBERS.index(name)])
 

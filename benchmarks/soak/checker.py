@@ -1,7 +1,7 @@
 """Whether counts can be those of what was sent: nothing acknowledged lost, nothing twice.
 
-A *bucket* is one value of the fleet: what its rungs count together is 0 or 1, and 1 as soon as one
-of them was acknowledged; then at that rung or a newer one.
+A *bucket* is one value of the fleet: what its levels count together is 0 or 1, and 1 as soon as one
+of them was acknowledged; then at that level or a newer one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.soak.fleet import METRICS, RUNGS, SECOND, SYMBOLS, Fleet
+from benchmarks.soak.fleet import LEVELS, METRICS, SECOND, SYMBOLS, Fleet
 from pipelines.aggregation import counts
 from pipelines.aggregation.counts import Matrix, WindowKey
 from pipelines.aggregation.rows import NEWEST
@@ -27,15 +27,15 @@ class Verdict:
     Parameters
     ----------
     sent, acknowledged : int
-        Of which at least one rung was.
+        Of which at least one level was.
     once, zero, more : int
         How often buckets count; ``more`` has also those that count less than 0.
     lost : int
         Acknowledged, and count zero.
     older : int
-        Count, at an older rung than one that was acknowledged.
+        Count, at an older level than one that was acknowledged.
     unsent : int
-        Count, at a rung that was never sent.
+        Count, at a level that was never sent.
     stray : int
         Counts in buckets that are nobody's.
     """
@@ -66,10 +66,10 @@ def judge(
 
     Parameters
     ----------
-    counted : (METRICS, n, RUNGS) int64
-        Of every metric and device, by rung.
+    counted : (METRICS, n, LEVELS) int64
+        Of every metric and device, by level.
     sent, acknowledged : (n,) uint8
-        Rungs of every device, as bits.
+        Levels of every device, as bits.
     stray : int
         What else is counted.
     """
@@ -94,11 +94,11 @@ def judge(
 def spread(
     windows: Iterable[tuple[WindowKey, Matrix]], fleet: Fleet, devices: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Return counts by metric, device and rung, and the sum of what is no device's.
+    """Return counts by metric, device and level, and the sum of what is no device's.
 
     Parameters
     ----------
-    windows : iterable of (WindowKey, (RUNGS, SYMBOLS) int64)
+    windows : iterable of (WindowKey, (LEVELS, SYMBOLS) int64)
         What is counted, of whatever metric.
     fleet : Fleet
     devices : int
@@ -106,7 +106,7 @@ def spread(
     """
     place = {metric.index: number for number, metric in enumerate(fleet.metrics)}
     seconds = -(-devices // SYMBOLS)
-    dense = np.zeros((METRICS, seconds, RUNGS, SYMBOLS), dtype=np.int64)
+    dense = np.zeros((METRICS, seconds, LEVELS, SYMBOLS), dtype=np.int64)
     stray = 0
     for key, matrix in windows:
         if key.fingerprint == fleet.plan.fingerprint and key.metric in place:
@@ -115,7 +115,7 @@ def spread(
                 dense[place[key.metric], second] += matrix
             else:
                 stray += int(np.abs(matrix).sum())
-    found = dense.transpose(0, 1, 3, 2).reshape(METRICS, seconds * SYMBOLS, RUNGS)
+    found = dense.transpose(0, 1, 3, 2).reshape(METRICS, seconds * SYMBOLS, LEVELS)
     return found[:, :devices], stray + int(np.abs(found[:, devices:]).sum())
 
 

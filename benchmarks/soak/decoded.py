@@ -1,6 +1,6 @@
-"""Counts out of published estimates: of a window of the fleet, which values count, at which rung.
+"""Counts out of published estimates: of a window of the fleet, which values count, at which level.
 
-An estimated share is (Σ g_r · (c_r − n_r · q_r)) / n over rungs r, with n_r reports of a rung, c_r
+An estimated share is (Σ g_r · (c_r − n_r · q_r)) / n over levels r: n_r reports of a level, c_r
 of them saying the symbol, and g_r = 1 / (p_r − q_r). Since the numbers of reports are published
 too and the g_r differ, a share tells the few c_r that a bucket can have.
 """
@@ -12,7 +12,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from benchmarks.soak.fleet import RUNGS, SYMBOLS, Fleet
+from benchmarks.soak.fleet import LEVELS, SYMBOLS, Fleet
 from pipelines.aggregation.counts import Matrix, WindowKey
 from pipelines.sinks.documents import WindowDocument
 from sotto.plan.compiled import CompiledMetric
@@ -49,7 +49,7 @@ def windows_of(
 def counts_of(
     metric: CompiledMetric, window: Mapping[str, object], estimates: Sequence[Mapping[str, object]]
 ) -> Matrix:
-    """Return what is counted in a window, shape (RUNGS, SYMBOLS).
+    """Return what is counted in a window, shape (LEVELS, SYMBOLS).
 
     Parameters
     ----------
@@ -62,18 +62,18 @@ def counts_of(
     UnexplainedError
         No counts of at most ``_MOST`` reports a bucket give these shares and these numbers.
     """
-    counted = np.zeros((RUNGS, SYMBOLS), dtype=np.int64)
+    counted = np.zeros((LEVELS, SYMBOLS), dtype=np.int64)
     reports = window["reports_by_level"]
     assert isinstance(reports, list)
     if not estimates:
         return counted
-    ends = [metric.mechanism.rung_probabilities(rung)[0] for rung in range(RUNGS)]
+    ends = [metric.mechanism.rung_probabilities(level)[0] for level in range(LEVELS)]
     gain = np.array([1 / (p - q) for p, q in ends])
     noise = sum(n * q * g for n, (_, q), g in zip(reports, ends, gain, strict=True))
-    known = {0.0: (0,) * RUNGS}
+    known = {0.0: (0,) * LEVELS}
     for number in range(1, _MOST + 1):
-        for rungs in combinations_with_replacement(range(RUNGS), number):
-            known[sum(gain[rung] for rung in rungs)] = tuple(map(rungs.count, range(RUNGS)))
+        for levels in combinations_with_replacement(range(LEVELS), number):
+            known[sum(gain[level] for level in levels)] = tuple(map(levels.count, range(LEVELS)))
     sums, vectors = np.array(list(known)), np.array(list(known.values()))
     shares = [row for row in estimates if row["kind"] == "share"]
     places = [metric.symbols[str(row["item"])] for row in shares]

@@ -170,8 +170,8 @@ def table(outcome: Outcome, kinds: Sequence[str], seconds: float) -> str:
             ("  counted zero", verdict.zero),
             ("  counted more than once", verdict.more),
             ("  acknowledged and lost", verdict.lost),
-            ("  at an older rung", verdict.older),
-            ("  at a rung never sent", verdict.unsent),
+            ("  at an older level", verdict.older),
+            ("  at a level never sent", verdict.unsent),
             ("  nobody's", verdict.stray),
         ):
             lines.append(_line(name, number))

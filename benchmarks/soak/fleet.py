@@ -2,9 +2,9 @@
 
 A device has one pseudonym and records one value of each of ``METRICS`` metrics, all in one second.
 Windows are a second long and metrics have ``SYMBOLS`` symbols: device d is the only one whose
-reports are of second d // SYMBOLS and bear the symbol d mod SYMBOLS, at each rung. Payloads are
+reports are of second d // SYMBOLS and bear the symbol d mod SYMBOLS, at each level. Payloads are
 chosen and not drawn, which no aggregator can tell; so its counts say of every single value
-whether it counts, how often, and at which rung. Everything follows from a seed.
+whether it counts, how often, and at which level. Everything follows from a seed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sotto.wire.format import Row, encode_message
 
 METRICS = 5
 SYMBOLS = 128
-RUNGS = 3
+LEVELS = 3
 SECOND = 1000
 
 #: What real devices record beside them, in the same plan.
@@ -88,13 +88,13 @@ class Fleet:
         """Return when a device records, ms."""
         return self.base + device // SYMBOLS * SECOND
 
-    def message(self, device: int, rung: int) -> tuple[int, bytes]:
-        """Return shard and bytes of the message with a rung of all of a device's values."""
+    def message(self, device: int, level: int) -> tuple[int, bytes]:
+        """Return shard and bytes of the message with a level of all of a device's values."""
         pseudonym, event = self.pseudonym(device), self.event(device)
         shard = shard_of(pseudonym, self.plan.shards)
         payload = bytes([device % SYMBOLS])
         runs = [
-            (metric.index, [Row(rung, pseudonym, self._chain(device, number), event, payload)])
+            (metric.index, [Row(level, pseudonym, self._chain(device, number), event, payload)])
             for number, metric in enumerate(self.metrics)
         ]
         return shard, encode_message(self.plan.fingerprint, shard, runs)

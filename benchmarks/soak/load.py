@@ -1,6 +1,6 @@
-"""A steady load: so many reports a second, five rows a message, three rungs a value.
+"""A steady load: so many reports a second, five rows a message, three levels a value.
 
-Devices are made up in numpy, a second's at once; rungs leave as the plan says, and some weak ones
+Devices are made up in numpy, a second's at once; levels leave as the plan says, and some weak ones
 only after their values' newest. What was acknowledged is told at the end, as JSON.
 """
 
@@ -24,10 +24,10 @@ from sotto.kafka.topics import ReportTopic
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
-RUNGS = 3
+LEVELS = 3
 METRICS = 5
 SECOND = 1000
-#: This share of the weakest rungs leaves last, so many seconds after the event.
+#: This share of the weakest levels leaves last, so many seconds after the event.
 LATE = 0.02
 LATE_SECONDS = 20
 
@@ -83,7 +83,7 @@ class Load:
     def __init__(self, broker: Broker, topic: ReportTopic, rate: float, shards: int = 16) -> None:
         self._plan = plan_of(shards)
         self._topic = topic
-        self._devices = max(1, round(rate / RUNGS / METRICS))
+        self._devices = max(1, round(rate / LEVELS / METRICS))
         self._source = SeededSource(time.time_ns())
         self._waiting: list[Part] = []
         self._number = 0
@@ -114,19 +114,19 @@ class Load:
         self.failed += len(self._producer)
 
     def _make(self, second: int) -> None:
-        """Make what the devices of a second send, rung by rung."""
+        """Make what the devices of a second send, level by level."""
         pseudonyms = self._source.words(2 * self._devices).reshape(-1, 2)
         found = Devices.of(pseudonyms, second * SECOND, self._plan.shards)
         made = messages(self._plan, list(self._plan.metrics), found, 1, self._source)
         self.values += METRICS * self._devices
         late = int(self._devices * LATE)
-        for rung, metric_rung in enumerate(self._plan.metrics[0].ladder):
+        for level, step in enumerate(self._plan.metrics[0].ladder):
             # Sent as evenly as real devices would, over the second after they are due.
-            due = second + 1 + metric_rung.after / SECOND
-            parts = np.array_split(made[rung], 20)
-            if rung == 0:
-                self._put(second + LATE_SECONDS, made[rung][:late])
-                parts = np.array_split(made[rung][late:], 20)
+            due = second + 1 + step.after / SECOND
+            parts = np.array_split(made[level], 20)
+            if level == 0:
+                self._put(second + LATE_SECONDS, made[level][:late])
+                parts = np.array_split(made[level][late:], 20)
             for at, part in enumerate(parts):
                 self._put(due + at / len(parts), part)
 

@@ -1,4 +1,4 @@
-"""The fleet's process: sends every device's rungs, out of order and some of them again.
+"""The fleet's process: sends every device's levels, out of order and some of them again.
 
 It may be killed at any moment; the next one goes on from the books. ``SIGUSR1`` makes it repeat
 much that was acknowledged long ago, ``SIGTERM`` makes it send what is owed and end.
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.soak.books import Books
-from benchmarks.soak.fleet import RUNGS, Fleet, plan_of
+from benchmarks.soak.fleet import LEVELS, Fleet, plan_of
 from benchmarks.soak.fleetproducer import FleetProducer
 from clientsdk import Broker
 from sotto.errors import PublishError
@@ -24,7 +24,7 @@ BATCH = 50
 STORM = 2000
 #: How long the broker may take to acknowledge, in seconds.
 PATIENCE = 3.0
-#: What is sent of a device's values: mostly all rungs, sometimes not the newest, or not all.
+#: What is sent of a device's values: mostly all levels, sometimes not the newest, or not all.
 _WANTED = (0b111, 0b111, 0b111, 0b111, 0b011, 0b101, 0b001, 0b100)
 #: Of what a killed process had not been told was acknowledged, this share is never sent again.
 _GIVEN_UP = 0.1
@@ -71,10 +71,10 @@ class Sending:
             if self._random.random() < _GIVEN_UP:
                 books.given_up[device] |= doubtful[device]
         for device in range(begun):
-            open_rungs = self._wanted(device) & ~int(
+            open_levels = self._wanted(device) & ~int(
                 books.acknowledged[device] | books.given_up[device]
             )
-            owed += [(device, rung) for rung in range(RUNGS) if open_rungs >> rung & 1]
+            owed += [(device, level) for level in range(LEVELS) if open_levels >> level & 1]
         return owed
 
     def _wanted(self, device: int) -> int:
@@ -84,7 +84,7 @@ class Sending:
         begun = self._books.number("begun")
         for device in range(begun, min(begun + BATCH, self._books.capacity)):
             wanted = self._wanted(device)
-            self._pending += [(device, rung) for rung in range(RUNGS) if wanted >> rung & 1]
+            self._pending += [(device, level) for level in range(LEVELS) if wanted >> level & 1]
             self._books.add("begun", 1)
 
     def _cycle(self) -> int:
@@ -96,20 +96,20 @@ class Sending:
         messages = share + again
         self._random.shuffle(messages)
         try:
-            for device, rung in messages:
-                self._note(device, rung)
-                self._publisher.publish(*self._fleet.message(device, rung))
+            for device, level in messages:
+                self._note(device, level)
+                self._publisher.publish(*self._fleet.message(device, level))
             self._publisher.sync()
         except PublishError:
             return len(messages)
-        for device, rung in messages:
-            self._books.acknowledged[device] |= 1 << rung
+        for device, level in messages:
+            self._books.acknowledged[device] |= 1 << level
         self._books.add("repeated", len(again))
         del self._pending[: len(share)]
         return len(messages)
 
-    def _note(self, device: int, rung: int) -> None:
-        books, bit = self._books, 1 << rung
+    def _note(self, device: int, level: int) -> None:
+        books, bit = self._books, 1 << level
         books.add("messages", 1)
         if not int(books.sent[device]) & bit and int(books.sent[device]) > bit:
             books.add("reordered", 1)
@@ -119,9 +119,9 @@ class Sending:
         """Return messages that were acknowledged before, from anywhere in the run."""
         begun, found = self._books.number("begun"), []
         for _ in range(number):
-            device, rung = self._random.randrange(begun), self._random.randrange(RUNGS)
-            if int(self._books.acknowledged[device]) >> rung & 1:
-                found.append((device, rung))
+            device, level = self._random.randrange(begun), self._random.randrange(LEVELS)
+            if int(self._books.acknowledged[device]) >> level & 1:
+                found.append((device, level))
         return found
 
 

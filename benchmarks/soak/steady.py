@@ -47,7 +47,7 @@ class Sample(NamedTuple):
     lag : float
         Messages that are not taken, in seconds of the load.
     reports, superseded, chains : int
-        As the job tells: read, in the place of older rungs, and held.
+        As the job tells: read, in the place of older levels, and held.
     """
 
     seconds: float
@@ -212,7 +212,7 @@ def _told(said: dict[str, float], told: dict[str, int]) -> bool:
     """Tell what was sent and counted; return whether it is the same."""
     print(f"\nacknowledged {said['reports']:,} reports of {said['values']:,} values")
     print(f"not acknowledged {said['failed']:,} messages; late by at most {said['behind']} s")
-    print(f"read {told['reports']:,}, of these in the place of older rungs {told['superseded']:,}")
+    print(f"read {told['reports']:,}, of these in the place of older levels {told['superseded']:,}")
     print(f"values counted {told['counted']:,}, reports rejected {told['rejected']:,}")
     right = (said["reports"], said["values"]) == (told["reports"], told["counted"])
     return right and not said["failed"] and not told["rejected"]

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.soak import audits
 from benchmarks.soak.books import Books
 from benchmarks.soak.checker import Verdict, judge, spread, windows_of
-from benchmarks.soak.fleet import COLOUR, METRICS, RUNGS, SYMBOLS, Fleet, plan_of
+from benchmarks.soak.fleet import COLOUR, LEVELS, METRICS, SYMBOLS, Fleet, plan_of
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
 from pipelines.bounded.run import aggregate
@@ -27,7 +27,7 @@ from sotto.wire.format import Row, decode_message, encode_message
 DEVICES = 300
 BASE = 1_750_000_000_000
 APPEND = BASE + 3_600_000
-#: A device whose newest rung is never sent, and one that is sent nothing.
+#: A device whose newest level is never sent, and one that is sent nothing.
 TWO_RUNGS, SILENT = 7, 8
 
 
@@ -37,19 +37,19 @@ def fleet() -> Fleet:
 
 
 def all_messages(fleet: Fleet) -> dict[tuple[int, int], bytes]:
-    """Return what honest senders send, by device and rung."""
+    """Return what honest senders send, by device and level."""
     return {
-        (device, rung): fleet.message(device, rung)[1]
+        (device, level): fleet.message(device, level)[1]
         for device in range(DEVICES)
-        for rung in range(RUNGS)
-        if device != SILENT and (device, rung) != (TWO_RUNGS, 2)
+        for level in range(LEVELS)
+        if device != SILENT and (device, level) != (TWO_RUNGS, 2)
     }
 
 
 def bits(messages: dict[tuple[int, int], bytes]) -> np.ndarray:
     found = np.zeros(DEVICES, dtype=np.uint8)
-    for device, rung in messages:
-        found[device] |= 1 << rung
+    for device, level in messages:
+        found[device] |= 1 << level
     return found
 
 
@@ -85,7 +85,7 @@ def test_all_buckets_count_once_whatever_the_order(tmp_path, fleet):
 
 
 def test_what_was_acknowledged_and_is_not_there_is_found(tmp_path, fleet):
-    """A value of which no rung arrived, and one of which the newest did not."""
+    """A value of which no level arrived, and one of which the newest did not."""
     messages = all_messages(fleet)
     there = {key: value for key, value in messages.items() if key[0] != 11 and key != (12, 2)}
     state = aggregated(tmp_path, fleet, list(there.values()))
@@ -119,15 +119,15 @@ def test_each_finding_breaks_it(of):
 
 
 def test_a_retraction_too_many_is_no_count_of_once():
-    counted = np.zeros((METRICS, 2, RUNGS), dtype=np.int64)
+    counted = np.zeros((METRICS, 2, LEVELS), dtype=np.int64)
     counted[:, :, 2] = 1
     counted[0, 1] = [-1, 1, 1]
     told = np.full(2, 0b111, dtype=np.uint8)
     assert judge(counted, told, told).more == 1
 
 
-def test_a_rung_that_was_never_sent_is_found():
-    counted = np.zeros((METRICS, 1, RUNGS), dtype=np.int64)
+def test_a_level_that_was_never_sent_is_found():
+    counted = np.zeros((METRICS, 1, LEVELS), dtype=np.int64)
     counted[:, 0, 1] = 1
     sent = np.array([0b101], dtype=np.uint8)
     assert judge(counted, sent, np.zeros(1, dtype=np.uint8)).unsent == METRICS
@@ -136,14 +136,14 @@ def test_a_rung_that_was_never_sent_is_found():
 def test_buckets_are_told_apart(fleet):
     seen = set()
     for device in (0, 1, SYMBOLS - 1, SYMBOLS, SYMBOLS + 1, 5 * SYMBOLS):
-        for rung in range(RUNGS):
-            shard, message = fleet.message(device, rung)
+        for level in range(LEVELS):
+            shard, message = fleet.message(device, level)
             taken = decode_message(message)
             assert taken.shard == shard
             for run in taken.groups:
                 (row,) = run.rows
                 seen.add((run.metric, row.event, row.level, row.payload))
-    assert len(seen) == 6 * RUNGS * METRICS
+    assert len(seen) == 6 * LEVELS * METRICS
 
 
 def test_real_devices_are_audited(tmp_path, fleet):

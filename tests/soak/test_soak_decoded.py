@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.soak.decoded import UnexplainedError, windows_of
-from benchmarks.soak.fleet import RUNGS, SYMBOLS, Fleet, plan_of
+from benchmarks.soak.fleet import LEVELS, SYMBOLS, Fleet, plan_of
 from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.sinks.documents import WindowDocument, parse, window_document
@@ -29,8 +29,8 @@ def published(fleet: Fleet, counted: np.ndarray) -> WindowDocument:
 @pytest.mark.parametrize("reports", [1, 3, 40, 128])
 def test_counts_come_back(fleet, reports):
     source = np.random.default_rng(reports)
-    counted = np.zeros((RUNGS, SYMBOLS), dtype=np.int64)
-    counted[source.integers(RUNGS, size=reports), np.arange(reports)] = 1
+    counted = np.zeros((LEVELS, SYMBOLS), dtype=np.int64)
+    counted[source.integers(LEVELS, size=reports), np.arange(reports)] = 1
     counted[0, 5] += 1
     counted[2, 6] += 1
     ((key, found),) = windows_of([published(fleet, counted)], fleet)
@@ -39,7 +39,7 @@ def test_counts_come_back(fleet, reports):
 
 
 def test_what_no_counts_give_is_told(fleet):
-    counted = np.zeros((RUNGS, SYMBOLS), dtype=np.int64)
+    counted = np.zeros((LEVELS, SYMBOLS), dtype=np.int64)
     counted[1, :4] = 1
     document = published(fleet, counted)
     document.estimates[3]["value"] += 0.01
@@ -48,9 +48,9 @@ def test_what_no_counts_give_is_told(fleet):
 
 
 def test_a_window_whose_reports_were_taken_back_counts_nothing(fleet):
-    counted = np.zeros((RUNGS, SYMBOLS), dtype=np.int64)
+    counted = np.zeros((LEVELS, SYMBOLS), dtype=np.int64)
     counted[1, 3] = 1
     whole = published(fleet, counted)
-    empty = WindowDocument("job", 2, "late", {**whole.window, "n": 0}, ())
+    empty = whole.model_copy(update={"window": {**whole.window, "n": 0}, "estimates": ()})
     ((_, found),) = windows_of([empty], fleet)
     assert not found.any()

@@ -48,7 +48,7 @@ def main() -> None:
         _memory(port)
     _exits()
     size = float(processes.run(f"{OURS[0].load}\n{OURS[0].start}\n{_SIZE}"))
-    _show("state file, bytes a chain of three rungs", [("sotto", size, 120.0)])
+    _show("state file, bytes a chain of three levels", [("sotto", size, 120.0)])
 
 
 def _show(title: str, lines: list[tuple[str, float | None, float | None]]) -> None:

@@ -51,8 +51,8 @@ def test_nothing_recorded_and_nothing_left(device, tmp_path, capsys):
 
 def test_what_a_constant_metric_has_cost(tmp_path, capsys):
     document = json.loads(small_plan().to_json())
-    rungs = [{"epsilon": micro, "after": 0} for micro in (500_000, 1_000_000, 2_000_000)]
-    document["metrics"][0] |= {"repeat": {"kind": "constant", "limit": 1}, "ladder": rungs}
+    levels = [{"epsilon": micro, "after": 0} for micro in (500_000, 1_000_000, 2_000_000)]
+    document["metrics"][0] |= {"repeat": {"kind": "constant", "limit": 1}, "ladder": levels}
     plan = CompiledPlan.from_json(
         json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     )

@@ -262,23 +262,23 @@ class Late:
 
 
 class TestPlaying:
-    def test_every_rung_is_delivered_in_time(self, tmp_path, plan, columns):
+    def test_every_level_is_delivered_in_time(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
         played = Replay(tmp_path / "log", processes=1).run(plan, found)
         assert played.unsent == 0
-        rungs = defaultdict(set)
+        levels = defaultdict(set)
         for append, body in messages(tmp_path / "log"):
             message = decode_message(body)
             assert len({row.pseudonym for run in message.groups for row in run.rows}) == 1
             for run in message.groups:
                 delays = plan.metrics[run.metric].delays
                 for row in run.rows:
-                    rungs[row.chain].add(row.level)
+                    levels[row.chain].add(row.level)
                     due = row.event + delays[row.level] + HOUR
                     assert due <= append < due + HOUR + DAY
-        assert set(map(len, rungs.values())) == {2}
+        assert set(map(len, levels.values())) == {2}
         chains = sum(line.spent for line in played.audit) // 2_000_000
-        assert len(rungs) == chains
+        assert len(levels) == chains
 
     def test_both_sides_of_the_devices_books(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(3, 50), columns)

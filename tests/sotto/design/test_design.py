@@ -104,7 +104,7 @@ def test_a_metric_of_a_plan_has_as_many_reports_as_periods_and_values():
     assert distance.users(distance.reports(100)) == 100
 
 
-def test_a_permanent_response_is_no_rung_and_is_paid_once():
+def test_a_permanent_response_is_no_level_and_is_paid_once():
     constant = "repeat: {constant: true}\n    ladder: [{epsilon: 0.5}, {epsilon: 1}, {epsilon: 2}]"
     before = PLAN_YAML.index("repeat: {once: first}")
     others = PLAN_YAML[PLAN_YAML.index("  dep_delay:") : PLAN_YAML.index("  distance:")]
