@@ -9,12 +9,13 @@ alone. Their laws are the same, so the ratio is 1 within its error.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.estimators.frequency import frequencies
+from benchmarks.harness import Table
+from mechanisms.base import Mechanism
 from mechanisms.estimators.variance import (
     sampled_bit_variance,
     share_variance,
@@ -22,7 +23,7 @@ from mechanisms.estimators.variance import (
     threshold_variance,
 )
 from mechanisms.number.numeric import numeric
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.string.decoding import decode
 from mechanisms.testing import SeededSource
 
@@ -35,21 +36,10 @@ NUMBERS = np.random.default_rng(SEED).beta(2, 5, CLIENTS)
 STRINGS = [b"oslo", b"rome", b"lima", b"bonn"] * (CLIENTS // 4)
 STRATA = 64
 
-Value = Callable[[LadderedMechanism, NDArray[np.int64]], float]
+Value = Callable[[Mechanism, NDArray[np.int64]], float]
 
 
-class Row(NamedTuple):
-    """n times the variance of fresh reports, its formula, and the variance of relaxed reports."""
-
-    mechanism: str
-    fresh: float
-    formula: float
-    relaxed: float
-
-
-def replicas(
-    mechanism: LadderedMechanism, symbols: Any, level: int, value: Value
-) -> NDArray[np.float64]:
+def replicas(mechanism: Mechanism, symbols: Any, level: int, value: Value) -> NDArray[np.float64]:
     """Return the estimates of many replicas in which all clients are at one level."""
     source, found, some = SeededSource(SEED + level), [], 100
     values = list(symbols) * some if isinstance(symbols, list) else np.tile(symbols, some)
@@ -64,17 +54,17 @@ def replicas(
     return np.array(found)
 
 
-def first_share(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> float:
+def first_share(mechanism: Any, counts: NDArray[np.int64]) -> float:
     """Estimate the share of the first category."""
-    return frequencies(mechanism, counts)[0].value
+    return float(mechanism.frequencies(counts)[0].value)
 
 
-def mean(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> float:
+def mean(mechanism: Mechanism, counts: NDArray[np.int64]) -> float:
     """Estimate the mean."""
     return numeric(mechanism, counts, 0.0, 1.0, quantiles=()).mean.value
 
 
-def first_string(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> float:
+def first_string(mechanism: Mechanism, counts: NDArray[np.int64]) -> float:
     """Estimate the share of the first string."""
     return decode(mechanism, counts, ["oslo", "rome", "lima", "bonn"]).items[0].estimate.value
 
@@ -104,9 +94,9 @@ def cases() -> dict[str, tuple[dict[str, Any], Any, Value]]:
     }
 
 
-def formula(mechanism: LadderedMechanism) -> float:
+def formula(mechanism: Mechanism) -> float:
     """Return n times the variance that theory gives."""
-    pairs = mechanism.rung_probabilities(0)
+    pairs = mechanism.probabilities(0)
     p, q = pairs[0]
     if mechanism.name == "threshold":
         return threshold_variance(p, q, NUMBERS, STRATA)
@@ -131,28 +121,18 @@ def string_variance(mechanism: Any, p: float, q: float) -> float:
     return share_variance(p, q, 0.0) * float(np.linalg.inv(design.T @ design)[0, 0])
 
 
-def run() -> list[Row]:
-    """Measure all mechanisms."""
-    rows = []
-    for name, (spec, values, value) in cases().items():
-        fresh = build(spec, [EPSILON], "metric")
-        ladder = build(spec, [EPSILON // 2, EPSILON, 2 * EPSILON], "metric")
-        found = [replicas(fresh, values, 0, value), replicas(ladder, values, 1, value)]
-        variances = [CLIENTS * float(each.var(ddof=1)) for each in found]
-        rows.append(Row(name, variances[0], formula(fresh), variances[1]))
-    return rows
-
-
 def main() -> None:
-    """Print the measurements."""
+    """Print n times the variances of fresh reports, of their formula, and of relaxed reports."""
     error = (2 / REPLICAS) ** 0.5
     print(f"epsilon {EPSILON / 1e6:g}, {CLIENTS:,} clients, {REPLICAS:,} replicas, seed {SEED}")
-    print(f"{'mechanism':<26} {'n Var':>8} {'formula':>8} {'ratio':>14} {'relaxed/fresh':>14}")
-    for name, fresh, expected, relaxed in run():
-        against = f"{fresh / expected:.3f} ± {error:.3f}"
-        ratio = f"{relaxed / fresh:.3f} ± {2**0.5 * error:.3f}"
-        print(f"{name:<26} {fresh:8.3f} {expected:8.3f} {against:>14} {ratio:>14}")
-
-
-if __name__ == "__main__":
-    main()
+    table = Table(f"{'mechanism':<26}<", "n Var", "formula", "         ratio", " relaxed/fresh")
+    for name, (spec, values, value) in cases().items():
+        alone = build(spec, [EPSILON], "metric")
+        ladder = build(spec, [EPSILON // 2, EPSILON, 2 * EPSILON], "metric")
+        fresh = CLIENTS * float(replicas(alone, values, 0, value).var(ddof=1))
+        relaxed = CLIENTS * float(replicas(ladder, values, 1, value).var(ddof=1))
+        expected = formula(alone)
+        table.row(
+            *(name, f"{fresh:.3f}", f"{expected:.3f}", f"{fresh / expected:.3f} ± {error:.3f}"),
+            f"{relaxed / fresh:.3f} ± {2**0.5 * error:.3f}",
+        )

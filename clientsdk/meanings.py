@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from mechanisms.ladders import Ladder
 
-    from mechanisms.category.hadamard import HadamardLadder
-    from mechanisms.category.local_hashing import LocalHashingLadder
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mechanisms.number.sampled_bit import SampledBitLadder
     from mechanisms.string.rappor import RapporLadder
     from sotto.plan.compiled import CompiledMetric
     from sotto.wire.format import Row
-
-#: Of the values that a payload speaks for, so many are named.
-NAMED = 8
 
 
 def meaning(metric: CompiledMetric, row: Row) -> str:
@@ -33,7 +30,10 @@ def meaning(metric: CompiledMetric, row: Row) -> str:
     >>> meaning(colour, Row(0, bytes(16), bytes(16), 0, b"\\x01"))
     "'green'"
     """
-    name = metric.mechanism.name
+    mechanism = metric.mechanism
+    if not isinstance(mechanism, Ladder):
+        return mechanism.describe(row.payload, row.chain, row.pseudonym, metric.context())
+    name = mechanism.name
     said = _BY_MECHANISM.get(name)
     if said is not None:
         return said(metric, row)
@@ -46,31 +46,6 @@ def meaning(metric: CompiledMetric, row: Row) -> str:
 
 def _output(row: Row) -> int:
     return int.from_bytes(row.payload, "little")
-
-
-def _any_of(labels: Sequence[str]) -> str:
-    """Name the values that a payload speaks for."""
-    if not labels:
-        return "none of the values"
-    listed = ", ".join(map(repr, labels[:NAMED]))
-    more = len(labels) - NAMED
-    return f"one of {listed}{f' and {more} more' if more > 0 else ''}"
-
-
-def _bits(metric: CompiledMetric, row: Row) -> str:
-    output = _output(row)
-    return _any_of([label for at, label in enumerate(metric.labels) if output >> at & 1])
-
-
-def _hadamard(metric: CompiledMetric, row: Row) -> str:
-    chain, output = cast("HadamardLadder", metric.mechanism).chain, _output(row)
-    return _any_of([x for at, x in enumerate(metric.labels) if chain.supports(at, output)])
-
-
-def _hashed(metric: CompiledMetric, row: Row) -> str:
-    ladder = cast("LocalHashingLadder", metric.mechanism)
-    coin, output = ladder.coin(row.chain), _output(row)
-    return _any_of([x for at, x in enumerate(metric.labels) if ladder.bucket(at, coin) == output])
 
 
 def _threshold(metric: CompiledMetric, row: Row) -> str:
@@ -115,11 +90,6 @@ def _unit(metric: CompiledMetric) -> str:
 
 
 _BY_MECHANISM: dict[str, Callable[[CompiledMetric, Row], str]] = {
-    "sue": _bits,
-    "oue": _bits,
-    "subset": _bits,
-    "hadamard": _hadamard,
-    "local_hashing": _hashed,
     "threshold": _threshold,
     "duchi": _duchi,
     "sampled_bit": _sampled_bit,

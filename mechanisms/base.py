@@ -1,160 +1,347 @@
-"""The two kinds of ladder that every mechanism here is: of one symbol, and of a vector of bits.
+"""What every mechanism is: one class, from the value on a device to the estimates of a window.
 
-A mechanism adds what its value becomes before it is randomized (``encode``), and where a report
-is counted (``cells`` and ``slots``).
+A mechanism says what a value becomes before it is randomized (``encode``), by which chain that is
+randomized (``chain``), and what the counts of reports say (``estimate``). All that depends on the
+mechanism is asked of it: no other module decides by a mechanism's name or type.
+
+A device loads the class with the standard library alone; what is for many values at once, and what
+estimates, imports numpy when it is called.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from mechanisms.chains.bits import BitChain
+from mechanisms.chains.chain import Chain, Prior
 from mechanisms.errors import ParameterError
-from mechanisms.frozen import frozen
-from mechanisms.levels import Amounts, Rung
-from mechanisms.randomness import Source
+from mechanisms.exact import MICRO, to_micro
+from mechanisms.frozen import names_of, types_of
+from mechanisms.levels import MAX_DECISION_EPSILON, Amounts, Probabilities, certify, check_ladder
+from mechanisms.randomness import Source, SystemSource
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Possible encodings of a value with integer weights; more than one where it is rounded at random.
-Prior = Sequence[tuple[int, int]]
+    from mechanisms.items import Context, Item
+    from mechanisms.noise import Noise
+    from mechanisms.planner.targets import Assumed, Precision
+
+#: One epsilon, or those of several levels, weakest first.
+Epsilon = float | Sequence[float]
+#: What stands for the ids of a chain or of a pseudonym where no coin is hashed from them.
+NO_ID = bytes(16)
+
+#: No amount is more than so many decisions at their largest epsilon: that is epsilon 1000.
+_MOST = 1000 // MAX_DECISION_EPSILON
+#: The types of parameters, as they are declared: a bool is no int, and a truth is a bool.
+_KINDS: dict[str, type] = {"int": int, "bool": bool, "str": str, "tuple[int, ...]": tuple}
 
 
-class Chain(Protocol):
-    """Outputs as integers, each weaker one drawn from the next stronger; weakest first."""
+class Mechanism(ABC):
+    """A mechanism with all its levels: immutable, the same on a device and at the aggregator.
 
-    def draw(self, value: int, source: Source, /) -> list[int]:
-        """Draw the outputs of all rungs from a value."""
-        ...
+    A subclass is a frozen value (:func:`mechanisms.frozen.frozen`) whose first field is
+    ``epsilon``; a mechanism with a public coin has a last field ``metric``, the name of the metric,
+    which separates its coins from those of others. Level 0 is the weakest, released first.
 
-    def weaker(self, last: int, source: Source) -> list[int]:
-        """Draw the outputs of all rungs but the last from that of the last."""
-        ...
-
-    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
-        """Draw the output of ``level`` given that of the level below."""
-        ...
-
-
-class OutputChain(Chain, Protocol):
-    """A chain over outputs ``0`` to ``size - 1``."""
-
-    @property
-    def size(self) -> int:
-        """The number of outputs."""
-        ...
-
-    @property
-    def rungs(self) -> tuple[Rung, ...]:
-        """The exact probabilities of every rung."""
-        ...
-
-    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Draw chains for ``(n,)`` symbols: ``(n, levels)``."""
-        ...
-
-
-@frozen
-class Ladder(ABC):
-    """What all ladders have in common.
-
-    Parameters
+    Attributes
     ----------
-    metric : str
-        Names the domains of the public coins.
-    amounts : Amounts
-        Nominal and certified amounts, weakest rung first.
-    chain : Chain
-        What is drawn.
+    name : str
+        The name in a plan.
+    types : tuple of str
+        The types of metrics that may use it.
+    coins : str
+        What public coins are hashed from: ``none``, ``chain`` or ``pseudonym``.
+    gives : str
+        What its estimates are, for people; a template over ``symbols`` and the parameters.
     """
 
-    metric: str
-    amounts: Amounts
-    chain: Chain
+    name: ClassVar[str]
+    types: ClassVar[tuple[str, ...]]
+    coins: ClassVar[str] = "none"
+    gives: ClassVar[str]
+
+    epsilon: Epsilon
+
+    def __post_init__(self) -> None:
+        for name, declared in types_of(type(self)).items():
+            kind, value = _KINDS.get(declared), getattr(self, name)
+            if kind and type(value) is not kind:
+                raise ParameterError(f"{name} must be of type {declared}, not {value!r}")
+        given = self.epsilon
+        if not isinstance(given, int | float):
+            given = tuple(given) if len(given) > 1 else given[0]
+            object.__setattr__(self, "epsilon", given)
+        self._check()
+        # Certification refuses levels that the integers of the sampler cannot honour.
+        self.amounts  # noqa: B018
+
+    @classmethod
+    def parameters(cls) -> dict[str, type]:
+        """Return the parameters in a plan and their exact types; a tuple is one of integers."""
+        texts = types_of(cls)
+        return {name: _KINDS[texts[name]] for name in texts if name not in ("epsilon", "metric")}
+
+    @classmethod
+    def build(cls, levels: Sequence[int], metric: str, **parameters: Any) -> Mechanism:
+        """Build the mechanism from a compiled plan.
+
+        Parameters
+        ----------
+        levels : sequence of int
+            Nominal micro-epsilons, increasing, at most 8.
+        metric : str
+            The metric's name.
+        **parameters
+            All of :meth:`parameters`.
+
+        Raises
+        ------
+        ParameterError
+            See :func:`mechanisms.registry.build`.
+        """
+        epsilons = tuple(micro / MICRO for micro in check_ladder(levels, _MOST))
+        coin = {"metric": metric} if "metric" in names_of(cls) else {}
+        made = cls(epsilons, **parameters, **coin)  # type: ignore[call-arg]
+        for name, value in parameters.items():
+            # What people may leave out, a plan may not.
+            if getattr(made, name) != value:
+                raise ParameterError(f"{name} must be chosen, not {value!r}")
+        return made
+
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters that a plan may leave out, chosen for the strongest level sent.
+
+        Parameters
+        ----------
+        micro : int
+            Nominal micro-epsilon of that level; 0 if there is none.
+        given : mapping
+            What the metric says itself, for example ``domain_size``.
+        """
+        return {}
+
+    # What a subclass defines.
+
+    def _check(self) -> None:  # noqa: B027 - most have nothing to refuse but what the chain does
+        """Refuse parameters outside their range, and choose those that were left open."""
+
+    @cached_property
+    @abstractmethod
+    def chain(self) -> Chain:
+        """What is drawn."""
+
+    @property
+    def _decisions(self) -> Fraction | int:
+        """Over how many equal random decisions an amount is divided."""
+        return 1
+
+    @abstractmethod
+    def _ratios(self) -> Sequence[Fraction]:
+        """Return the exact largest likelihood ratio of every level."""
+
+    @abstractmethod
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return the input of the chain for a value."""
+
+    def prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        """Return all that :meth:`encode` may return, with integer weights.
+
+        Here for a value that is not rounded at random.
+        """
+        return ((self.encode(symbol, chain, pseudonym, NO_SOURCE), 1),)
+
+    @abstractmethod
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> Any:
+        """Vectorised :meth:`encode`: ``(n,)`` inputs, or ``(n, words)`` packed bits."""
+
+    @property
+    def strata(self) -> int:
+        """Count vectors kept apart within a group, one after another: one a public coin."""
+        return 1
+
+    def strata_of(
+        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
+    ) -> NDArray[np.int64] | None:
+        """Return the stratum of each report, or None where there is a single one."""
+        return None
+
+    @abstractmethod
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield all that the counts of a window say; at least one item.
+
+        Parameters
+        ----------
+        counts : ndarray, shape (levels, count_length), int64
+            Counts of the newest reports, by level.
+        context : Context
+            What the plan says of the metric.
+        """
+
+    @abstractmethod
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return how precise the main estimate will be if all reports are of one level.
+
+        Parameters
+        ----------
+        level : int
+        assumed : Assumed
+            Of the data.
+        scale : float
+            The length of the range, of a number, an ordinal value or a coordinate.
+
+        Raises
+        ------
+        ParameterError
+            Nothing can be said of it.
+        """
+
+    @abstractmethod
+    def noise(self, level: int) -> Noise | None:
+        """Return what one report adds, or None where an estimate is no sum over reports.
+
+        By the standard library alone: plans are checked and mechanisms chosen with it.
+        """
+
+    @abstractmethod
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Return what a payload says, in words that its own device can show to its user."""
+
+    @abstractmethod
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return two values with the loss for which a level is certified, of pseudonym NO_ID."""
+
+    @abstractmethod
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return different values: all where there are no more than ``count``, else at random."""
+
+    # What all mechanisms share.
+
+    @cached_property
+    def amounts(self) -> Amounts:
+        """The nominal and certified amounts, in micro-epsilon, weakest level first."""
+        return certify(self.micros, self._ratios())
+
+    @cached_property
+    def micros(self) -> tuple[int, ...]:
+        """The nominal micro-epsilon of every level, weakest first."""
+        given = self.epsilon
+        epsilons = [given] if isinstance(given, int | float) else given
+        return check_ladder([to_micro(each) for each in epsilons], self._decisions)
+
+    @property
+    def last_epsilon(self) -> float:
+        """The nominal epsilon of the last level."""
+        return self.micros[-1] / MICRO
 
     @property
     def levels(self) -> int:
-        """The number of rungs."""
+        """The number of levels."""
         return len(self.amounts.nominal)
 
-    def nominal(self, level: int) -> int:
-        """Return the micro-epsilon that the plan names for a rung."""
+    def nominal(self, level: int = -1) -> int:
+        """Return the micro-epsilon that the plan names for a level, the last by default."""
         return self.amounts.nominal[level]
 
-    def certified(self, level: int) -> int:
-        """Return the micro-epsilon that a chain up to a rung costs at most."""
+    def certified(self, level: int = -1) -> int:
+        """Return the micro-epsilon that a chain up to a level costs at most, the last by default.
+
+        From the realised probabilities, rounded up; never above the nominal amount.
+        """
         return self.amounts.certified[level]
 
     @property
-    @abstractmethod
-    def payload_width(self) -> int:
-        """Bytes of a payload."""
+    def certified_epsilon(self) -> float:
+        """That of the last level as an epsilon; the float is never below the exact amount."""
+        epsilon = self.certified() / MICRO
+        if Fraction(epsilon) < Fraction(self.certified(), MICRO):
+            epsilon = math.nextafter(epsilon, math.inf)
+        return epsilon
+
+    def exact(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a level: one pair, or one a bit where bits differ."""
+        return self.chain.exact_at(level)
+
+    def probabilities(self, level: int) -> tuple[tuple[float, float], ...]:
+        """Return the same as floats."""
+        return tuple((float(p), float(q)) for p, q in self.exact(level))
+
+    def pairs(self, index: int = 0) -> NDArray[np.float64]:
+        """Return (p, q) at every level, ``(levels, 2)``: the only ones, or those of one bit."""
+        import numpy as np
+
+        return np.array([self.probabilities(level)[index] for level in range(self.levels)])
 
     @property
-    @abstractmethod
-    def _outputs(self) -> int:
-        """The number of outputs of a rung."""
+    def p(self) -> float:
+        """Of the last level: probability of the true answer (that a first bit of 1 stays 1)."""
+        return self.probabilities(self.levels - 1)[0][0]
 
-    @abstractmethod
-    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        """Return what the chain is drawn from."""
+    @property
+    def q(self) -> float:
+        """Of the last level: probability of a given other answer (that a first bit of 0 is 1)."""
+        return self.probabilities(self.levels - 1)[0][1]
 
-    @abstractmethod
-    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        """Return all that :meth:`_encoded` may return, with integer weights."""
+    @property
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+        return self.chain.payload_width
 
-    @abstractmethod
-    def rungs(self, level: int) -> tuple[Rung, ...]:
-        """Return the exact probabilities of a rung: one for all bits, or one a bit."""
-
-    def rung_probabilities(self, level: int) -> tuple[tuple[float, float], ...]:
-        """Return ``(p, q)`` of a rung as floats: a single pair for all bits, or one a bit."""
-        return tuple((float(rung.p), float(rung.q)) for rung in self.rungs(level))
+    @property
+    def count_length(self) -> int:
+        """The length of a count vector: that of the chain, for each stratum."""
+        return self.strata * self.chain.cells
 
     def draw(
         self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
     ) -> tuple[bytes, ...]:
-        """Draw the payloads of all rungs, weakest first, from a value."""
-        return self._payloads(
-            self.chain.draw(self._encoded(symbol, chain, pseudonym, source), source)
-        )
+        """Draw the payloads of all levels, weakest first, from a value."""
+        return self._packed(self.chain.draw(self.encode(symbol, chain, pseudonym, source), source))
 
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
-        """Draw the payload of the last rung alone: a permanent response to a value.
+        """Draw the payload of the last level alone: a permanent response to a value.
 
         See :meth:`weaker`, and :mod:`mechanisms.constant` for when this is of use.
         """
         return self.draw(symbol, chain, pseudonym, source)[-1]
 
     def weaker(self, last: bytes, source: Source) -> tuple[bytes, ...]:
-        """Draw the payloads of the other rungs, weakest first, backward from that of the last.
+        """Draw the payloads of the other levels, weakest first, backward from that of the last.
 
         Together with ``last`` they are a chain as :meth:`draw` gives it. However often they are
         drawn anew, all of them say about the value no more than ``last`` does, and every drawing
-        by itself no more than its strongest rung that is seen.
+        by itself no more than its strongest level that is seen.
 
         Parameters
         ----------
         last : bytes
-            The payload of the last rung.
+            The payload of the last level.
         source : Source
 
         Returns
         -------
         tuple of bytes
-            Of rungs 0 to ``levels - 2``.
+            Of levels 0 to ``levels - 2``.
 
         Raises
         ------
         ParameterError
             The payload is none of this mechanism.
         """
-        return self._payloads(self.chain.weaker(self._output(last), source))
+        return self._packed(self.chain.weaker(self.output_of(last), source))
 
     def forward(
         self,
@@ -168,69 +355,26 @@ class Ladder(ABC):
         """Draw the payload of ``level`` given that of the level below, by the same joint law."""
         if not 1 <= level < self.levels:
             raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
-        before = self._output(previous)
-        prior = self._prior(symbol, chain, pseudonym)
-        return self._payloads([self.chain.forward(prior, before, level, source)])[0]
+        before = self.output_of(previous)
+        prior = self.prior(symbol, chain, pseudonym)
+        return self._packed([self.chain.forward(prior, before, level, source)])[0]
 
-    def _output(self, payload: bytes) -> int:
-        """Return the output in a payload, after a check."""
+    def output_of(self, payload: bytes) -> int:
+        """Return the output in a payload.
+
+        Raises
+        ------
+        ParameterError
+            The payload is none of this mechanism.
+        """
         output = int.from_bytes(payload, "little")
-        if not (len(payload) == self.payload_width and output < self._outputs):
+        if not (len(payload) == self.payload_width and self.chain.contains(output)):
             raise ParameterError("the payload is none of this mechanism")
         return output
 
-    def _payloads(self, outputs: Sequence[int]) -> tuple[bytes, ...]:
-        width = self.payload_width
+    def _packed(self, outputs: Sequence[int]) -> tuple[bytes, ...]:
+        width = self.chain.payload_width
         return tuple([output.to_bytes(width, "little") for output in outputs])
-
-
-@frozen
-class SymbolLadder(Ladder):
-    """A ladder whose reports are single symbols."""
-
-    chain: OutputChain
-
-    @property
-    @abstractmethod
-    def count_length(self) -> int:
-        """The length of a count vector."""
-
-    @abstractmethod
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
-        """Return the symbol to randomize."""
-
-    @abstractmethod
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return the symbols that :meth:`encode` may return, with integer weights."""
-
-    @abstractmethod
-    def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Vectorised :meth:`encode`."""
-
-    @abstractmethod
-    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the place of each report in the count vector."""
-
-    @cached_property
-    def payload_width(self) -> int:
-        """Bytes of a payload: 1, 2 or 4."""
-        return 1 if self.chain.size <= 1 << 8 else 2 if self.chain.size <= 1 << 16 else 4
-
-    def rungs(self, level: int) -> tuple[Rung, ...]:
-        """Return the exact probabilities of a rung."""
-        return (self.chain.rungs[level],)
-
-    @property
-    def _outputs(self) -> int:
-        return self.chain.size
-
-    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        return self.encode(symbol, chain, source)
-
-    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        return self.prior(symbol, chain)
 
     def randomize(
         self,
@@ -239,17 +383,33 @@ class SymbolLadder(Ladder):
         pseudonyms: NDArray[np.uint64],
         source: Source,
     ) -> NDArray[np.uint8]:
-        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
-        import numpy as np
+        """Draw chains for ``n`` values.
 
+        Parameters
+        ----------
+        symbols : array_like or sequence, shape (n, ...)
+            Values, as :meth:`encode_many` takes them.
+        chains, pseudonyms : ndarray, shape (n, 2), uint64
+            Ids, little-endian halves; without a public coin, anything of this shape.
+        source : Source
+
+        Returns
+        -------
+        ndarray, shape (n, levels, payload_width), uint8
+            As the payloads go on the wire.
+
+        Raises
+        ------
+        ParameterError
+            A value is none of the mechanism's, or the columns differ in length.
+        """
         check_columns(symbols, chains, pseudonyms)
-        drawn = self.chain.randomize(self.encode_many(symbols, chains, source), source)
-        packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
-        return packed.view(np.uint8).reshape(len(drawn), self.levels, self.payload_width)
+        inputs = self.encode_many(symbols, chains, pseudonyms, source)
+        return self.chain.payloads(inputs, source)
 
     def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Return which of ``(n, payload_width)`` payloads are possible outputs."""
-        return self._reports(payloads) < self.chain.size
+        return self.chain.valid(payloads)
 
     def accumulate(
         self,
@@ -260,124 +420,129 @@ class SymbolLadder(Ladder):
         n_groups: int,
     ) -> NDArray[np.int64]:
         """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
-        from mechanisms.estimators.counting import grouped_counts
-
-        cells = self.cells(self._reports(payloads), chains)
-        return grouped_counts(cells, groups, n_groups, self.count_length)
-
-    def _reports(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
-        import numpy as np
-
-        packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
-        return packed.reshape(len(payloads)).astype(np.int64)
-
-
-@frozen
-class VectorLadder(Ladder):
-    """A ladder whose reports are vectors of bits."""
-
-    chain: BitChain
-
-    @abstractmethod
-    def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
-        """Return the bits to randomize."""
-
-    @abstractmethod
-    def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
-        """Return the vectors that :meth:`encode` may return, with integer weights."""
-
-    @abstractmethod
-    def encode_many(
-        self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.uint64]:
-        """Vectorised :meth:`encode`: ``(n, lanes)`` ``uint64``, bit 0 the lowest of lane 0."""
-
-    @property
-    def slots(self) -> int:
-        """Count vectors kept apart within a group, one after another."""
-        return 1
-
-    def slots_of(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.int64] | None:
-        """Return the slot of each report, or None where there is a single one."""
-        return None
-
-    @property
-    def count_length(self) -> int:
-        """The length of a count vector: bit sums and the number of reports, in each slot."""
-        return self.slots * (self.chain.width + 1)
-
-    @cached_property
-    def payload_width(self) -> int:
-        """Bytes of a payload."""
-        return -(-self.chain.width // 8)
-
-    @property
-    def lanes(self) -> int:
-        """64-bit words of a vector."""
-        return -(-self.chain.width // 64)
-
-    def rungs(self, level: int) -> tuple[Rung, ...]:
-        """Return the exact probabilities of a rung: one for all bits, or one a bit."""
-        return tuple(ladder.rungs[level] for ladder in self.chain.ladders)
-
-    @property
-    def _outputs(self) -> int:
-        return 1 << self.chain.width
-
-    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        return self.encode(symbol, pseudonym, source)
-
-    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        return self.prior(symbol, pseudonym)
-
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
-        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
-        import numpy as np
-
-        check_columns(symbols, chains, pseudonyms)
-        encoded = self.encode_many(symbols, pseudonyms, source)
-        out = np.empty((len(encoded), self.levels, self.payload_width), dtype=np.uint8)
-        for level, drawn in enumerate(self.chain.randomize(encoded, source)):
-            out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]
-        out[:, :, -1] &= self._last_byte
-        return out
-
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
-        clear: NDArray[np.bool_] = (payloads[:, -1] & (0xFF ^ self._last_byte)) == 0
-        return clear
-
-    def accumulate(
-        self,
-        payloads: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        groups: NDArray[np.int64],
-        n_groups: int,
-    ) -> NDArray[np.int64]:
-        """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
-        import numpy as np
-
-        from mechanisms.estimators.counting import grouped_bit_sums
-
-        places, n_places = groups, n_groups * self.slots
-        slots = self.slots_of(pseudonyms)
-        if slots is not None:
-            places = groups * self.slots + slots
-        counts = np.empty((n_places, self.chain.width + 1), dtype=np.int64)
-        counts[:, :-1] = grouped_bit_sums(payloads, places, n_places)[:, : self.chain.width]
-        counts[:, -1] = np.bincount(places, minlength=n_places)
+        strata = self.strata_of(chains, pseudonyms)
+        places = groups if strata is None else groups * self.strata + strata
+        counts = self.chain.count(payloads, places, n_groups * self.strata)
         return counts.reshape(n_groups, self.count_length)
 
-    @cached_property
-    def _last_byte(self) -> int:
-        return 0xFF >> (-self.chain.width % 8)
+    def reports_by_level(self, counts: NDArray[np.int64], items: Sequence[Item]) -> list[int]:
+        """Return how many reports of each level the counts of a window, and its items, are of."""
+        return list(items[0].estimate.reports_by_level)
+
+    def report(
+        self, values: Any, source: Source, ids: NDArray[np.uint64] | None = None
+    ) -> NDArray[np.uint8]:
+        """Randomize values at the last level only.
+
+        Parameters
+        ----------
+        values : array_like or sequence, shape (n, ...)
+        source : Source
+        ids : ndarray, shape (n, 2), uint64
+            What public coins are hashed from; needed where there are any.
+
+        Returns
+        -------
+        ndarray, shape (n, payload_width), uint8
+            A packed report a row, as it goes on the wire.
+        """
+        ids = self._ids(len(values), ids)
+        return self.randomize(values, ids, ids, source)[:, -1]
+
+    def tally(
+        self, reports: NDArray[np.uint8], ids: NDArray[np.uint64] | None = None
+    ) -> NDArray[np.int64]:
+        """Count reports of the last level: ``(levels, count_length)`` ``int64``, which add up."""
+        import numpy as np
+
+        groups = np.full(len(reports), self.levels - 1)
+        ids = self._ids(len(reports), ids)
+        return self.accumulate(reports, ids, ids, groups, self.levels)
+
+    def _ids(self, n: int, ids: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+        import numpy as np
+
+        if ids is None:
+            if self.coins != "none":
+                raise ParameterError(f"{self.name} needs ids, from which its coins are hashed")
+            return np.zeros((n, 2), dtype=np.uint64)
+        return ids
+
+    # For audits: computed from the integers of the sampler, and not from the certificate.
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, from the sampler's integers alone."""
+        return self.chain.realised_ratio(level)
+
+    def law(
+        self, symbol: Any, level: int, chain: bytes = NO_ID, pseudonym: bytes = NO_ID
+    ) -> dict[int, Fraction]:
+        """Return the exact probability of every output of a level; for small mechanisms."""
+        prior = self.prior(symbol, chain, pseudonym)
+        total = sum(weight for _, weight in prior)
+        found: dict[int, Fraction] = {}
+        for value, weight in prior:
+            for output, share in self.chain.law(value, level).items():
+                found[output] = found.get(output, Fraction(0)) + share * Fraction(weight, total)
+        return found
+
+    def log_ratios(
+        self,
+        values: tuple[Any, Any],
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from the second of two values.
+
+        Here for values that are not rounded at random, and without coins from the chain id.
+
+        Parameters
+        ----------
+        values : pair
+        reports : ndarray, shape (n, payload_width), uint8
+            Possible ones, of the pseudonym ``NO_ID``.
+        chains : ndarray, shape (n, 2), uint64
+            Their ids.
+        level : int
+        """
+        one, other = (self.encode(each, NO_ID, NO_ID, SystemSource()) for each in values)
+        return self.chain.log_ratios(one, other, reports, level)
+
+    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return what values are under the coins of their chains: ``(n, answers)``.
+
+        What :meth:`answers` would be without randomization; no columns where reports are not
+        single symbols that coins may choose.
+        """
+        import numpy as np
+
+        return np.empty((len(chains), 0), dtype=np.int64)
+
+    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, answers)``.
+
+        One column for each of :meth:`truths`.
+        """
+        import numpy as np
+
+        return np.empty((*payloads.shape[:2], 0), dtype=np.int64)
+
+
+class _NoSource:
+    """Refuses: a value that is rounded at random has more than one encoding."""
+
+    def bits(self, n: int) -> int:
+        """Refuse."""
+        raise NotImplementedError("a mechanism that rounds at random must define its prior")
+
+    def words(self, n: int) -> Any:
+        """Refuse."""
+        raise NotImplementedError("a mechanism that rounds at random must define its prior")
+
+
+#: For a value that is not rounded at random.
+NO_SOURCE = _NoSource()
 
 
 def check_columns(symbols: Any, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]) -> None:

@@ -19,8 +19,8 @@ MAX_DECISION_EPSILON = 40
 GRAINS = 1 << 64
 
 
-class Rung(NamedTuple):
-    """The exact realised probabilities of one rung, of a symbol or of one bit.
+class Probabilities(NamedTuple):
+    """The exact realised probabilities of one level, of a symbol or of one bit.
 
     ``p`` is the probability that the true symbol is reported (of a bit: that a 1 is reported
     as 1), ``q`` that a given other symbol is (of a bit: that a 0 is reported as 1).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from mechanisms.randomness import Source
@@ -32,3 +32,13 @@ def choose(weights: Mapping[int, int], source: Source) -> int:
     keys = list(weights)
     totals = list(accumulate(weights.values()))
     return keys[bisect_right(totals, uniform_below(totals[-1], source))]
+
+
+def some_below(bound: int, count: int, source: Source) -> Sequence[int]:
+    """Return all numbers below ``bound``, rising; or ``count`` of them, drawn at random."""
+    if bound <= count:
+        return range(bound)
+    chosen: set[int] = set()
+    while len(chosen) < count:
+        chosen.add(uniform_below(bound, source))
+    return sorted(chosen)

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.estimate import Estimate
+    from mechanisms.base import Mechanism
     from mechanisms.number.numeric import NumericEstimates
-    from mechanisms.registry import LadderedMechanism
 
 #: The types of parameters, as they are declared: a bool is no int, and a truth is a bool.
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -51,7 +50,7 @@ class SingleLevel(ABC):
         self.ladder  # noqa: B018
 
     @cached_property
-    def ladder(self) -> LadderedMechanism:
+    def ladder(self) -> Mechanism:
         """The ladder whose only rung is this mechanism."""
         return self._build(to_micro(self.epsilon))
 
@@ -63,7 +62,7 @@ class SingleLevel(ABC):
                 raise ParameterError(f"{name} must be of type {declared}, not {value!r}")
 
     @abstractmethod
-    def _build(self, micro: int) -> LadderedMechanism:
+    def _build(self, micro: int) -> Mechanism:
         """Return the ladder whose only rung is this mechanism."""
 
     @property
@@ -82,12 +81,12 @@ class SingleLevel(ABC):
     @property
     def p(self) -> float:
         """Probability of the true answer (of the first bit: that a 1 is reported as 1)."""
-        return self.ladder.rung_probabilities(0)[0][0]
+        return self.ladder.probabilities(0)[0][0]
 
     @property
     def q(self) -> float:
         """Probability of a given other answer (of the first bit: that a 0 is reported as 1)."""
-        return self.ladder.rung_probabilities(0)[0][1]
+        return self.ladder.probabilities(0)[0][1]
 
 
 @frozen
@@ -118,19 +117,6 @@ class SymbolMechanism(SingleLevel):
         import numpy as np
 
         return _count(self.ladder, reports, np.zeros((len(reports), 2), dtype=np.uint64))
-
-
-@frozen
-class CategoryMechanism(SymbolMechanism):
-    """A mechanism for one of several categories; it needs no public coin."""
-
-    def estimate(self, counts: ArrayLike) -> list[Estimate]:
-        """Estimate the share of each category."""
-        import numpy as np
-
-        from mechanisms.estimators.frequency import frequencies
-
-        return frequencies(self.ladder, np.asarray(counts)[np.newaxis])
 
 
 @frozen
@@ -174,7 +160,7 @@ class NumberMechanism(CoinMechanism):
 
 
 def _count(
-    ladder: LadderedMechanism, reports: NDArray[np.uint8], ids: NDArray[np.uint64]
+    ladder: Mechanism, reports: NDArray[np.uint8], ids: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
     import numpy as np
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from examples.flights.data import load_flights
+from mechanisms.base import Mechanism
 from mechanisms.estimate import Estimate
 from mechanisms.estimators.consistency import norm_shrink
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.number.numeric import numeric
 from mechanisms.randomness import SystemSource
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from sotto.plan.choice import Asked, choose
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -53,7 +53,7 @@ def measure(
     return Error(name, float(np.mean(squares)), float(np.std(squares, ddof=1)) / math.sqrt(repeats))
 
 
-def counts_of(mechanism: LadderedMechanism, values: object, n: int) -> NDArray[np.int64]:
+def counts_of(mechanism: Mechanism, values: object, n: int) -> NDArray[np.int64]:
     """Randomize values and count the reports."""
     source = SystemSource()
     ids = source.words(2 * n).reshape(n, 2)
@@ -61,15 +61,16 @@ def counts_of(mechanism: LadderedMechanism, values: object, n: int) -> NDArray[n
     return mechanism.accumulate(payloads, ids, ids, np.zeros(n, dtype=np.int64), 1)
 
 
-def chosen(kind: str, epsilon: float, **parameters: int) -> LadderedMechanism:
-    """Return the mechanism that a plan without one gets, with a single level."""
+def chosen(kind: str, epsilon: float, **parameters: int) -> Mechanism:
+    """Return the mechanism that a plan without one gets, with a single rung."""
     ladder = (int(epsilon * 1_000_000),)
     return build(choose(Asked(kind, parameters, ladder, "m")).spec, ladder, "m")
 
 
-def our_shares(mechanism: LadderedMechanism, values: NDArray[np.int64]) -> list[Estimate]:
+def our_shares(mechanism: Any, values: NDArray[np.int64]) -> list[Estimate]:
     """Randomize the values of all clients and estimate the share of each."""
-    return frequencies(mechanism, counts_of(mechanism, values, len(values)))
+    found: list[Estimate] = mechanism.frequencies(counts_of(mechanism, values, len(values)))
+    return found
 
 
 def raw(found: list[Estimate]) -> NDArray[np.float64]:
@@ -151,7 +152,7 @@ def consistent(size: int, epsilon: float, values: list[int]) -> Mapping[str, Cal
     }
 
 
-def our_mean(mechanism: LadderedMechanism, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def our_mean(mechanism: Mechanism, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Randomize the values of all clients and estimate the mean of [0, 1]."""
     found = numeric(mechanism, counts_of(mechanism, values, len(values)), 0.0, 1.0)
     return np.array([found.mean.value])

@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.base import Mechanism
 from mechanisms.coins import bloom_positions, cohort_domain, hash_ids
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.number.numeric import numeric
 from mechanisms.randomness import SystemSource
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from sotto.plan.compiled import CompiledMetric
 
 from .findings import MetricErrors, RungError
@@ -55,7 +56,7 @@ class Layout:
     groups: NDArray[np.int64]
     n_groups: int
     truth: Cells
-    estimate: Callable[[LadderedMechanism, NDArray[np.int64]], tuple[Cells, Cells]]
+    estimate: Callable[[Mechanism, NDArray[np.int64]], tuple[Cells, Cells]]
 
 
 def metric_errors(metric: CompiledMetric, reports: Reports, truth: Truth) -> MetricErrors:
@@ -114,7 +115,7 @@ def _rung(epsilon: float, squares: Cells, predicted: float) -> RungError:
 
 
 def _squares(
-    layout: Layout, mechanism: LadderedMechanism, counts: NDArray[np.int64]
+    layout: Layout, mechanism: Mechanism, counts: NDArray[np.int64]
 ) -> tuple[Cells, float]:
     """Return squared errors (a mean a group, or one a cell of a single group), and predicted."""
     values = np.empty_like(layout.truth)
@@ -163,18 +164,18 @@ def lay_out(metric: CompiledMetric, truth: Truth, groups: NDArray[np.int64]) -> 
     return Layout(groups, n_groups, counts / counts.sum(axis=1, keepdims=True), _shares)
 
 
-def _shares(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
-    found = frequencies(mechanism, counts)
+def _shares(mechanism: Any, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
+    found = mechanism.frequencies(counts)
     return np.array([e.value for e in found]), np.array([e.standard_error for e in found])
 
 
 def _mean_of(
     metric: CompiledMetric,
-) -> Callable[[LadderedMechanism, NDArray[np.int64]], tuple[Cells, Cells]]:
+) -> Callable[[Mechanism, NDArray[np.int64]], tuple[Cells, Cells]]:
     assert metric.range is not None
     low, high = metric.range
 
-    def estimate(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
+    def estimate(mechanism: Mechanism, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
         mean = numeric(mechanism, counts, low, high, quantiles=()).mean
         return np.array([mean.value]), np.array([mean.standard_error])
 
@@ -197,9 +198,9 @@ def _bits(metric: CompiledMetric, truth: Truth) -> Layout:
             ones[c, list(places)] += counts[c * len(names) + number]
     shares = ones / np.bincount(cohort, minlength=cohorts)[:, None]
 
-    def estimate(mechanism: LadderedMechanism, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
+    def estimate(mechanism: Mechanism, counts: NDArray[np.int64]) -> tuple[Cells, Cells]:
         level = int(np.flatnonzero(counts.sum(axis=1))[0])
-        p, q = mechanism.rung_probabilities(level)[0]
+        p, q = mechanism.probabilities(level)[0]
         table = counts[level].reshape(cohorts, bits + 1)
         n = table[:, -1:]
         variance = shares * p * (1 - p) + (1 - shares) * q * (1 - q)

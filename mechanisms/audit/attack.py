@@ -11,9 +11,9 @@ from mechanisms.audit.guessing import PART, best_rule, fair_bits
 from mechanisms.audit.pairs import NAME, Pair, column_of, some_inputs, worst_pair
 from mechanisms.audit.seen import Seen, views_of
 from mechanisms.audit.views import Reader, answers, truths
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
-from mechanisms.registry import LadderedMechanism
 from mechanisms.sampling import uniform_below
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Sampler(Protocol):
 
 
 def attack(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     source: Source,
     *,
     trials: int = 200_000,
@@ -72,7 +72,7 @@ def attack(
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         The attacker knows it, and the public coins of every chain.
     source : Source
         Also of the secrets; the production sampler's is :class:`.SystemSource`.
@@ -127,7 +127,7 @@ def attack(
 class _Target:
     """A mechanism, its sampler, the levels that are seen, and how many chains were drawn."""
 
-    mechanism: LadderedMechanism
+    mechanism: Mechanism
     draw: Sampler
     levels: int
     source: Source

@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.category.unary import UnaryLadder
+from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain, BitLadder
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw
 from mechanisms.errors import ParameterError
 from mechanisms.exact import loss_micro
+from mechanisms.ladders import Ladder
 from mechanisms.levels import GRAINS
 from mechanisms.number.split_bits import SplitBitsLadder
-from mechanisms.registry import LadderedMechanism
 from mechanisms.string.rappor import RapporLadder
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder, extremes
 from mechanisms.top_item.released import ReleaseChain
 from mechanisms.vector.draws import PackedChain
 
 
-def certified(mechanism: LadderedMechanism, level: int) -> int:
+def certified(mechanism: Mechanism, level: int) -> int:
     """Return the micro-epsilon that a chain up to a rung costs at most, rounded up once.
 
     Examples
@@ -40,12 +40,12 @@ def certified(mechanism: LadderedMechanism, level: int) -> int:
     return loss_micro(realised_ratio(mechanism, level))
 
 
-def realised_ratio(mechanism: LadderedMechanism, level: int) -> Fraction:
+def realised_ratio(mechanism: Mechanism, level: int) -> Fraction:
     """Return the largest likelihood ratio of a rung, from the thresholds alone.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         One of this library.
     level : int
 
@@ -54,6 +54,8 @@ def realised_ratio(mechanism: LadderedMechanism, level: int) -> Fraction:
     ParameterError
         The mechanism is of a kind that is not known here, or no epsilon covers it.
     """
+    if not isinstance(mechanism, Ladder):
+        return mechanism.realised_ratio(level)
     chain: Any = getattr(mechanism, "chain", None)
     if isinstance(mechanism, PermuteAndFlipLadder):
         return _flips_ratio(mechanism, level)
@@ -84,11 +86,8 @@ def _flips_ratio(mechanism: PermuteAndFlipLadder, level: int) -> Fraction:
     return _spread(*_degraded(*extremes(chain.size, table[-1]), chain.steps[level:]))
 
 
-def _bits_ratio(mechanism: LadderedMechanism, chain: BitChain, level: int) -> Fraction:
+def _bits_ratio(mechanism: Mechanism, chain: BitChain, level: int) -> Fraction:
     bits = [_bit(ladder, level) for ladder in chain.ladders]
-    if isinstance(mechanism, UnaryLadder):
-        [(p, q)] = bits
-        return _spread(p * (1 - q), q * (1 - p))
     changed = [max(_spread(p, q), _spread(1 - p, 1 - q)) for p, q in bits]
     if isinstance(mechanism, RapporLadder):
         return changed[0] ** min(2 * mechanism.hashes, chain.width)

@@ -12,10 +12,11 @@ from mechanisms.audit.bounds import Attack
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.certificates import certified
 from mechanisms.audit.guessing import key_of, score_key
-from mechanisms.category.grr import GrrLadder, grr_ladder
+from mechanisms.base import Mechanism
+from mechanisms.category.grr import GeneralizedRandomizedResponse
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.randomness import Source
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.survey.christofides import cards_of
 from mechanisms.top_item.exponential import ExponentialMechanism
 from mechanisms.top_item.mechanism import SelectionMechanism
@@ -58,7 +59,7 @@ class Claim:
             spec[key] = value(micro) if callable(value) else value
         return spec
 
-    def build(self, ladder: Sequence[int]) -> LadderedMechanism:
+    def build(self, ladder: Sequence[int]) -> Mechanism:
         """Return the mechanism with a ladder in micro-epsilon."""
         return build(self.spec(ladder[-1]), ladder, "audit")
 
@@ -150,7 +151,7 @@ class Attacker:
     trials: int = 200_000
     confidence: float = 0.95
 
-    def __call__(self, mechanism: LadderedMechanism, levels: int) -> Attack:
+    def __call__(self, mechanism: Mechanism, levels: int) -> Attack:
         """Attack a mechanism whose first ``levels`` levels are released."""
         return attack(
             mechanism,
@@ -166,13 +167,13 @@ class Attacker:
 
 
 def examine(
-    mechanism: LadderedMechanism, levels: int | None = None, attacker: Attacker | None = None
+    mechanism: Mechanism, levels: int | None = None, attacker: Attacker | None = None
 ) -> Finding:
     """Audit a mechanism.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
     levels : int, optional
         The levels that are released; all by default.
     attacker : Attacker, optional
@@ -207,13 +208,13 @@ def ladder_to(epsilon: float) -> tuple[int, int]:
 
 def others() -> list[Case]:
     """Return what the library has beside the mechanisms of plans: selections, constant values."""
-    ladder = grr_ladder(2, [500_000, 1_000_000, 2_000_000], "audit")
+    grr = GeneralizedRandomizedResponse((0.5, 1.0, 2.0), 2)
     constant = Case(
         f"a constant value, {_PERIODS} linked periods at 0.5 and 1",
         "Erlingsson et al., CCS 2014",
         2.0,
-        ladder.certified(2) / MICRO,
-        _periods(ladder),
+        grr.certified() / MICRO,
+        _periods(grr),
         "",
         4,
     )
@@ -239,17 +240,15 @@ def _selection(name: str, source: str, mechanism: SelectionMechanism) -> Case:
     return Case(name, source, mechanism.epsilon, certified, release, "", 4)
 
 
-def _periods(ladder: GrrLadder) -> Release:
+def _periods(grr: GeneralizedRandomizedResponse) -> Release:
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
         import numpy as np
 
-        ids = np.zeros((len(secrets), 2), dtype=np.uint64)
-        drawn = ladder.randomize(secrets.astype(np.int64), ids, ids, source)
-        permanent = drawn[:, -1, 0].astype(np.int64)
+        permanent = grr.report(secrets.astype(np.int64), source)[:, 0].astype(np.int64)
         said = np.zeros(len(secrets))
         for _ in range(_PERIODS):
             report = permanent
-            for step in reversed(ladder.chain.degradations):  # type: ignore[attr-defined]
+            for step in reversed(grr.chain.degradations):
                 report = step.apply_many(report, source.words(len(report)))
             said += 2.0 * report - 1
         return {"all periods": score_key(said), "whether most say 1": score_key(np.sign(said))}

@@ -12,12 +12,13 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
+from mechanisms.base import Mechanism
 from mechanisms.chains.finite import FiniteChain
+from mechanisms.ladders import Ladder
 from mechanisms.number.gridded import GridLadder
 from mechanisms.number.split_bits import SplitBitsLadder
 from mechanisms.randomness import Source
-from mechanisms.registry import LadderedMechanism
-from mechanisms.sampling import uniform_below
+from mechanisms.sampling import some_below, uniform_below
 from mechanisms.string.rappor import RapporLadder
 from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.top_item import TopItemLadder
@@ -56,7 +57,7 @@ def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
     return np.array([nan if value is None else value for value in values])[places]
 
 
-def worst_pair(mechanism: LadderedMechanism, level: int = -1) -> Pair:
+def worst_pair(mechanism: Mechanism, level: int = -1) -> Pair:
     """Return two inputs that have the loss for which a rung, the last by default, is certified.
 
     Examples
@@ -65,6 +66,8 @@ def worst_pair(mechanism: LadderedMechanism, level: int = -1) -> Pair:
     >>> worst_pair(build({"name": "threshold", "missing": False}, [1_000_000], "delay")).values
     (0.0, 1.0)
     """
+    if not isinstance(mechanism, Ladder):
+        return Pair(mechanism.worst_inputs(level))
     if isinstance(mechanism, TopItemLadder):
         rest = mechanism.domain_size - 2
         if mechanism.name == "permute_and_flip":
@@ -126,7 +129,7 @@ def _strings(mechanism: RapporLadder) -> Pair:
     return Pair((strings[one], strings[other]))
 
 
-def some_inputs(mechanism: LadderedMechanism, count: int, source: Source) -> list[Any]:
+def some_inputs(mechanism: Mechanism, count: int, source: Source) -> list[Any]:
     """Return different inputs, all of them where there are no more than ``count``, else at random.
 
     Strings and counts of items are random; vectors have coordinates 0 and 1; numbers lie on the
@@ -134,7 +137,7 @@ def some_inputs(mechanism: LadderedMechanism, count: int, source: Source) -> lis
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
     count : int, at least 4
     source : Source
 
@@ -146,23 +149,25 @@ def some_inputs(mechanism: LadderedMechanism, count: int, source: Source) -> lis
     >>> some_inputs(grr, 8, SeededSource(1))
     [0, 1, 2]
     """
+    if not isinstance(mechanism, Ladder):
+        return list(mechanism.some_inputs(count, source))
     known: Any = mechanism
     if isinstance(mechanism, RapporLadder):
         return [b"%016x" % source.bits(64) for _ in range(count)]
     if isinstance(mechanism, TopItemLadder):
         return [_items(mechanism, source) for _ in range(count)]
     if isinstance(mechanism, CoordinatesLadder):
-        masks = _some(1 << mechanism.dimensions, count, source)
+        masks = some_below(1 << mechanism.dimensions, count, source)
         places = range(mechanism.dimensions)
         return [tuple(float(mask >> place & 1) for place in places) for mask in masks]
     if isinstance(mechanism, SurveyLadder):
         return [0, 1]
     if isinstance(getattr(known, "domain_size", None), int):
         inputs = known.chain.inputs if isinstance(known.chain, FiniteChain) else known.domain_size
-        return list(_some(inputs, count, source))
+        return list(some_below(inputs, count, source))
     missing = [None] if getattr(known, "missing", False) else []
     steps = _steps(mechanism)
-    numbers = {0, steps, *_some(steps + 1, count - 2 - len(missing), source)}
+    numbers = {0, steps, *some_below(steps + 1, count - 2 - len(missing), source)}
     return [number / steps for number in sorted(numbers)] + missing
 
 
@@ -170,17 +175,7 @@ def _items(mechanism: TopItemLadder, source: Source) -> tuple[int, ...]:
     return tuple(uniform_below(mechanism.clip + 1, source) for _ in range(mechanism.domain_size))
 
 
-def _some(size: int, count: int, source: Source) -> Sequence[int]:
-    """Return all numbers below ``size``, or so many of them."""
-    if size <= count:
-        return range(size)
-    chosen: set[int] = set()
-    while len(chosen) < count:
-        chosen.add(uniform_below(size, source))
-    return sorted(chosen)
-
-
-def _steps(mechanism: LadderedMechanism) -> int:
+def _steps(mechanism: Mechanism) -> int:
     """Return the steps of a mechanism's grid of numbers, many where it has none."""
     if isinstance(mechanism, GridLadder):
         return mechanism.shape.steps

@@ -13,15 +13,13 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from mechanisms.audit.pairs import Pair
-from mechanisms.base import SymbolLadder
-from mechanisms.category.subset_selection import SubsetLadder
+from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain
 from mechanisms.chains.finite import FiniteChain
-from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain
 from mechanisms.errors import ParameterError
+from mechanisms.ladders import Ladder, SymbolLadder
 from mechanisms.randomness import SystemSource
-from mechanisms.registry import LadderedMechanism
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 from mechanisms.vector.draws import DrawsLadder
 
@@ -36,13 +34,13 @@ class Reader:
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
     pair : Pair
         Two inputs, and the pseudonym of all chains. Of inputs that are rounded at random the
         ratios are not always those of their reports.
     """
 
-    mechanism: LadderedMechanism
+    mechanism: Mechanism
     pair: Pair
 
     def log_ratio(
@@ -77,10 +75,13 @@ class Reader:
         self, reports: NDArray[np.uint8], chains: NDArray[np.uint64], level: int
     ) -> NDArray[np.float64]:
         mechanism: Any = self.mechanism
+        if not isinstance(mechanism, Ladder):
+            found: NDArray[np.float64] = mechanism.log_ratios(
+                self.pair.values, reports, chains, level
+            )
+            return found
         if isinstance(mechanism.chain, BitChain):
             return self._of_bits(reports, level)
-        if isinstance(mechanism, SubsetLadder):
-            return self._of_subsets(reports, level)
         if isinstance(mechanism, DrawsLadder):
             return self._of_draws(mechanism, reports, chains, level)
         if isinstance(mechanism, SymbolLadder) and isinstance(mechanism.chain, SymbolChain):
@@ -113,7 +114,7 @@ class Reader:
 
         one, other = inputs
         if isinstance(chain, SymbolChain):
-            p, q = chain.rungs[level]
+            p, q = chain.exact[level]
             kept = log(p.numerator * q.denominator) - log(q.numerator * p.denominator)
             sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)
             return np.asarray(kept * sign)
@@ -150,19 +151,11 @@ class Reader:
         for bit in range(mechanism.chain.width):
             if not (one ^ other) >> bit & 1:
                 continue
-            rung = ladders[bit % len(ladders)].rungs[level]
+            rung = ladders[bit % len(ladders)].exact[level]
             p, q = float(rung.p), float(rung.q)
             said = np.where(_bit(reports, bit), np.log(p / q), np.log((1 - p) / (1 - q)))
             total += said * (1 if other >> bit & 1 else -1)
         return total
-
-    def _of_subsets(self, reports: NDArray[np.uint8], level: int) -> NDArray[np.float64]:
-        """Return what it says that one category is in the subset, and the other is not."""
-        mechanism: Any = self.mechanism
-        ratio = mechanism.chain.ratio(level)
-        one, other = (_bit(reports, value).astype(float) for value in self.pair.values)
-        said: NDArray[np.float64] = (other - one) * (log(ratio.numerator) - log(ratio.denominator))
-        return said
 
     def _of_outputs(self, outputs: NDArray[np.int64], level: int) -> NDArray[np.float64]:
         """Return what every output says, where there are few and no public coins."""
@@ -179,9 +172,6 @@ class Reader:
 
         mechanism: Any = self.mechanism
         chain = mechanism.chain
-        if isinstance(chain, SupportChain):
-            law = [float(chain.probability(value, int(o), level)) for o in outputs]
-            return np.log(law)
         if isinstance(chain, FiniteChain):
             symbols, weights = zip(*mechanism.prior(value, bytes(16)), strict=True)
             shares = np.array([weight / sum(weights) for weight in weights])
@@ -207,14 +197,12 @@ class Reader:
             return [np.log(chain.matrix(level)) for level in range(mechanism.levels)]
 
 
-def truths(
-    mechanism: LadderedMechanism, column: Any, chains: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def truths(mechanism: Mechanism, column: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return what values are under the public coins of their chains.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
     column : sequence
         ``n`` values as ``randomize`` takes them.
     chains : ndarray, shape (n, 2), uint64
@@ -227,6 +215,8 @@ def truths(
     """
     import numpy as np
 
+    if not isinstance(mechanism, Ladder):
+        return mechanism.truths(column, chains)
     known: Any = mechanism
     if isinstance(mechanism, DrawsLadder):
         drawn: NDArray[np.int64] = known.encode_many(column, known.seeds(chains), SystemSource())
@@ -236,13 +226,15 @@ def truths(
     return np.empty((len(chains), 0), dtype=np.int64)
 
 
-def answers(mechanism: LadderedMechanism, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+def answers(mechanism: Mechanism, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return the symbols in ``(n, levels, payload_width)`` payloads: ``(n, levels, answers)``.
 
     One column for each of :func:`truths`.
     """
     import numpy as np
 
+    if not isinstance(mechanism, Ladder):
+        return mechanism.answers(payloads)
     known: Any = mechanism
     rungs = [payloads[:, level] for level in range(payloads.shape[1])]
     if isinstance(mechanism, DrawsLadder):

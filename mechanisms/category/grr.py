@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior, SymbolLadder
-from mechanisms.chains.symbols import symbol_chain
-from mechanisms.errors import ParameterError
+from mechanisms.base import Epsilon
+from mechanisms.category.oracle import FrequencyOracle, category_array
+from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.frozen import frozen
-from mechanisms.levels import certify, check_ladder
-from mechanisms.randomness import Source
-from mechanisms.single import CategoryMechanism
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mechanisms.items import Context, Item
+
 
 @frozen
-class GeneralizedRandomizedResponse(CategoryMechanism):
+class GeneralizedRandomizedResponse(FrequencyOracle):
     """Report the true category, or with a smaller probability each of the others.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     domain_size : int
         In [2, 2**20], the number m of categories.
 
@@ -64,69 +63,33 @@ class GeneralizedRandomizedResponse(CategoryMechanism):
     >>> import numpy as np
     >>> from mechanisms.testing import SeededSource
     >>> grr = GeneralizedRandomizedResponse(epsilon=1.0, domain_size=4)
-    >>> round(grr.p, 4), round(grr.q, 4), grr.certified
+    >>> round(grr.p, 4), round(grr.q, 4), grr.certified()
     (0.4754, 0.1749, 1000000)
-    >>> reports = grr.randomize(np.array([0, 0, 3]), SeededSource(1))
+    >>> reports = grr.report(np.array([0, 0, 3]), SeededSource(1))
     >>> reports.shape, reports.dtype
     ((3, 1), dtype('uint8'))
     """
 
+    epsilon: Epsilon
     domain_size: int
 
-    def _build(self, micro: int) -> GrrLadder:
-        return grr_ladder(self.domain_size, [micro], "")
-
-
-@frozen
-class CategoryLadder(SymbolLadder):
-    """A ladder that is drawn from the category itself, and counted by output."""
-
-    @property
-    @abstractmethod
-    def domain_size(self) -> int:
-        """The number of categories."""
-
-    @property
-    def count_length(self) -> int:
-        """One count an output."""
-        return self.chain.size
-
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
-        """Return the category itself."""
-        return category(symbol, self.domain_size)
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return the category itself, with weight one."""
-        return ((category(symbol, self.domain_size), 1),)
-
-    def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.int64]:
-        """Return the categories as ``int64``."""
-        return category_array(symbols, self.domain_size)
-
-    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count a report at its output."""
-        return reports
-
-
-@frozen
-class GrrLadder(CategoryLadder):
-    """Generalized randomized response over ``domain_size`` categories, relaxed along a ladder."""
-
     name = "grr"
+    types = ("category", "boolean", "ordinal")
 
-    @property
-    def domain_size(self) -> int:
-        """The number of categories."""
-        return self.chain.size
+    @cached_property
+    def chain(self) -> SymbolChain:
+        """What is drawn."""
+        return symbol_chain(self.domain_size, self.micros)
+
+    def _ratios(self) -> Sequence[Fraction]:
+        return [p / q for p, q in self.chain.exact]
 
     def matrix(self, level: int) -> NDArray[np.float64]:
         """Return the probability of each cell of a count vector, by category."""
         import numpy as np
 
-        [(p, q)] = self.rung_probabilities(level)
-        matrix = np.full((self.chain.size, self.chain.size), q)
+        [(p, q)] = self.probabilities(level)
+        matrix = np.full((self.domain_size, self.domain_size), q)
         np.fill_diagonal(matrix, p)
         return matrix
 
@@ -134,35 +97,27 @@ class GrrLadder(CategoryLadder):
         """A report supports the category that it names."""
         return table, table.sum(axis=1)
 
-    def support_pairs(self) -> NDArray[np.float64]:
-        """Return the probabilities of the true category and of another, by level."""
-        from mechanisms.estimators.frequency import channel_pairs
+    def supported(self, category: int, output: int, chain: bytes) -> bool:
+        """Return whether the output is the category."""
+        return category == output
 
-        return channel_pairs(self, 0)
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Name the category that is reported."""
+        return repr(context.labels[self.output_of(payload)])
 
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the share of each category; of ordered ones the mean and the CDF too."""
+        if context.ordered:
+            from mechanisms.ordinal.estimates import ordinal_items
 
-def category(symbol: Any, domain_size: int) -> int:
-    """Return a category, after a check that it is an integer in its range."""
-    whole = type(symbol) is int or (isinstance(symbol, Integral) and not isinstance(symbol, bool))
-    if not (whole and 0 <= symbol < domain_size):
-        raise ParameterError(f"a symbol must be an integer in [0, {domain_size})")
-    return int(symbol)
+            shares = super().estimate(counts, context)
+            return ordinal_items(self, counts, context, shares)
+        return super().estimate(counts, context)
 
+    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the categories: ``(n, 1)``."""
+        return category_array(symbols, self.domain_size)[:, None]
 
-def category_array(symbols: Any, domain_size: int) -> NDArray[np.int64]:
-    """Return categories as an ``int64`` array, after a check of their range."""
-    import numpy as np
-
-    given = np.asarray(symbols)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise ParameterError("symbols must be one row of integers")
-    if given.size and not (given.min() >= 0 and given.max() < domain_size):
-        raise ParameterError(f"symbols must lie in [0, {domain_size})")
-    return given.astype(np.int64)
-
-
-def grr_ladder(domain_size: int, ladder: Sequence[int], metric: str) -> GrrLadder:
-    """Build a ladder of generalized randomized response."""
-    rungs = check_ladder(ladder)
-    chain = symbol_chain(domain_size, rungs)
-    return GrrLadder(metric, certify(rungs, [rung.p / rung.q for rung in chain.rungs]), chain)
+    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the categories that are reported: ``(n, levels, 1)``."""
+        return self.chain.symbols(payloads)[:, :, None]

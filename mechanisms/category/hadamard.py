@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from math import expm1
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mechanisms.category.grr import CategoryLadder
+from mechanisms.base import Epsilon
+from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.output_sets import HadamardChain, block_order, walsh_hadamard
 from mechanisms.chains.supporting import support_thresholds
 from mechanisms.chains.symbols import MAX_SYMBOLS
 from mechanisms.errors import ParameterError, check_int
+from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.levels import certify, check_ladder
-from mechanisms.single import CategoryMechanism
+from mechanisms.noise import Noise
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class HadamardResponse(CategoryMechanism):
+class HadamardResponse(FrequencyOracle):
     """Report one of the places where the row of the category is positive, or another place.
 
     The K places are cut into B blocks of b. A category has one block, its number modulo B, and in
@@ -33,8 +35,8 @@ class HadamardResponse(CategoryMechanism):
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     domain_size : int
         In [2, 2**20], the number m of categories.
     blocks : int, optional
@@ -78,41 +80,47 @@ class HadamardResponse(CategoryMechanism):
     Examples
     --------
     >>> hr = HadamardResponse(epsilon=3.0, domain_size=100)
-    >>> hr.blocks, hr.ladder.count_length, round(hr.p, 4), round(hr.q, 4), hr.certified
+    >>> hr.blocks, hr.count_length, round(hr.p, 4), round(hr.q, 4), hr.certified()
     (8, 128, 0.5725, 0.0285, 3000000)
     """
 
+    epsilon: Epsilon
     domain_size: int
     blocks: int = 0
 
-    def __post_init__(self) -> None:
-        self._check_types()
-        if self.blocks == 0:
-            object.__setattr__(self, "blocks", best_blocks(self.epsilon, self.domain_size))
-        super().__post_init__()
-
-    def _build(self, micro: int) -> HadamardLadder:
-        return hadamard_ladder(self.domain_size, self.blocks, [micro], "")
-
-
-@frozen
-class HadamardLadder(CategoryLadder):
-    """Hadamard response over ``domain_size`` categories, relaxed along a ladder."""
-
     name = "hadamard"
-    chain: HadamardChain
 
-    @property
-    def domain_size(self) -> int:
-        """The number of categories."""
-        return self.chain.domain_size
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the number of blocks of least variance."""
+        return {"blocks": best_blocks(micro / MICRO, given["domain_size"])}
+
+    def _check(self) -> None:
+        size = self.domain_size
+        check_int("domain_size", size, 2, MAX_SYMBOLS)
+        if self.blocks == 0:
+            object.__setattr__(self, "blocks", best_blocks(self.last_epsilon, size))
+        if not (1 <= self.blocks <= size and self.blocks.bit_count() == 1):
+            raise ParameterError(
+                f"blocks must be a power of two in [1, {size}], not {self.blocks!r}"
+            )
+
+    @cached_property
+    def chain(self) -> HadamardChain:
+        """What is drawn."""
+        thresholds = support_thresholds(Fraction(1, 2 * self.blocks), self.micros)
+        order = block_order(self.domain_size, self.blocks)
+        return HadamardChain(*thresholds, self.domain_size, self.blocks, order)
+
+    def _ratios(self) -> Sequence[Fraction]:
+        return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
     def matrix(self, level: int) -> NDArray[np.float64]:
         """Return the probability of each cell of a count vector, by category."""
         import numpy as np
 
         chain, places = self.chain, np.arange(self.chain.size)
-        p, q = (2 * share / chain.order for share in self.rung_probabilities(level)[0])
+        p, q = (2 * share / chain.order for share in self.probabilities(level)[0])
         row, block = np.divmod(np.arange(self.domain_size), chain.blocks)
         inside = places // chain.order == block[:, None]
         odd = np.bitwise_count(places & (row + 1)[:, None]) % 2 == 1
@@ -126,15 +134,19 @@ class HadamardLadder(CategoryLadder):
         blocks = walsh_hadamard(table.reshape(len(table), self.chain.blocks, -1))
         return (blocks[:, block, row + 1] + blocks[:, block, 0]) // 2, table.sum(axis=1)
 
+    def supported(self, category: int, output: int, chain: bytes) -> bool:
+        """Return whether a place is in the output set of a category."""
+        return self.chain.supports(category, output)
+
     def concerned(self, table: NDArray[np.int64]) -> Concerned:
         """Only reports in the block of a category are about it: half of the others support it."""
         import numpy as np
 
-        from mechanisms.estimators.frequency import Concerned, channel_pairs
+        from mechanisms.estimators.frequency import Concerned
 
         sums = table.reshape(len(table), self.chain.blocks, -1).sum(axis=2)
         block = np.arange(self.domain_size) % self.chain.blocks
-        p, q = channel_pairs(self, 0).T
+        p, q = super().support_pairs().T
         return Concerned(sums[:, block], p + q, 2 * q if self.chain.blocks > 1 else p + q)
 
     def support_pairs(self) -> NDArray[np.float64]:
@@ -145,24 +157,37 @@ class HadamardLadder(CategoryLadder):
         """
         import numpy as np
 
-        from mechanisms.estimators.frequency import channel_pairs
-
-        p, q = channel_pairs(self, 0).T
+        p, q = super().support_pairs().T
         return np.column_stack([(1 + p - q) / 2, np.full(len(p), 0.5)])
 
+    def _answered(
+        self, level: int, shares: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], float]:
+        """Return the share of reports in each category's block, and that of those who have it."""
+        import numpy as np
 
-def hadamard_ladder(
-    domain_size: int, blocks: int, ladder: Sequence[int], metric: str
-) -> HadamardLadder:
-    """Build a ladder of Hadamard response."""
-    _check_domain(domain_size)
-    if not (type(blocks) is int and 1 <= blocks <= domain_size and blocks.bit_count() == 1):
-        raise ParameterError(f"blocks must be a power of two in [1, {domain_size}], not {blocks!r}")
-    rungs = check_ladder(ladder)
-    thresholds = support_thresholds(Fraction(1, 2 * blocks), rungs)
-    chain = HadamardChain(*thresholds, domain_size, blocks, block_order(domain_size, blocks))
-    amounts = certify(rungs, [chain.ratio(level) for level in range(chain.levels)])
-    return HadamardLadder(metric, amounts, chain)
+        p, q = self.probabilities(level)[0]
+        if self.blocks == 1:
+            return np.ones_like(shares), p + q
+        block = np.arange(len(shares)) % self.blocks
+        inside = np.bincount(block, shares, minlength=self.blocks)[block]
+        return inside * (p + q) + (1 - inside) * (1 - p - q) / (self.blocks - 1), p + q
+
+    def noise(self, level: int) -> Noise | None:
+        """Return that of a report, which is about one block; a no on average over the others.
+
+        A report adds 1/(p − q) or −1/(p − q) to categories of its block, which is that of the true
+        category with p + q and any other with 2 q.
+        """
+        p, q = self.exact(level)[0]
+        gap, categories, blocks = p - q, self.domain_size, self.blocks
+        size, larger = divmod(categories, blocks)
+        sizes = [size + 1] * larger + [size] * (blocks - larger)
+        pairs = sum(each * (each - 1) for each in sizes)
+        together = Fraction(pairs, categories * (categories - 1))
+        within = (together * (p + q) + (1 - together) * 2 * q) / gap**2
+        exact = (within, (p + q) / gap**2 - 1, 2 / gap, 1 + 1 / gap)
+        return Noise(*map(float, exact))
 
 
 def best_blocks(epsilon: float, domain_size: int) -> int:
@@ -182,7 +207,7 @@ def best_blocks(epsilon: float, domain_size: int) -> int:
     >>> [best_blocks(epsilon, 1000) for epsilon in (0.5, 2.0, 4.0, 9.0)]
     [1, 4, 32, 512]
     """
-    _check_domain(domain_size)
+    check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
     if not 0 < epsilon <= 1000:
         raise ParameterError(f"epsilon must lie in (0, 1000], not {epsilon}")
     powers = [1 << i for i in range(domain_size.bit_length())]
@@ -198,7 +223,3 @@ def response_variance(epsilon: float, blocks: int) -> float:
     4.6827
     """
     return (1 + 2 * blocks / expm1(epsilon)) ** 2 / blocks
-
-
-def _check_domain(domain_size: int) -> None:
-    check_int("domain_size", domain_size, 2, MAX_SYMBOLS)

@@ -10,40 +10,39 @@ over the digits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from math import expm1
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.base import Prior, SymbolLadder
-from mechanisms.category.grr import category, category_array
+from mechanisms.base import NO_SOURCE, Epsilon
 from mechanisms.category.linear_hash import bucket, buckets_of, digits, hits, is_prime
+from mechanisms.category.oracle import FrequencyOracle, category, category_array
 from mechanisms.chains.symbols import MAX_SYMBOLS, SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError, check_int
+from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.levels import certify, check_ladder
+from mechanisms.noise import Noise
 from mechanisms.randomness import Source
-from mechanisms.single import CoinMechanism
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from mechanisms.estimate import Estimate
+    from numpy.typing import NDArray
 
 #: Cells of a count vector, at most: a plan allows no more either.
 MAX_CELLS = 1 << 24
 
 
 @frozen
-class LocalHashing(CoinMechanism):
+class LocalHashing(FrequencyOracle):
     """Report the bucket of the category by randomized response; the hash is a public coin.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     domain_size : int
         In [2, 2**20], the number m of categories.
     buckets : int, optional
@@ -90,45 +89,44 @@ class LocalHashing(CoinMechanism):
     Examples
     --------
     >>> olh = LocalHashing(epsilon=2.0, domain_size=1000)
-    >>> olh.buckets, olh.ladder.coins, olh.certified
+    >>> olh.buckets, olh.hashes, olh.certified()
     (7, 2401, 2000000)
     """
 
+    epsilon: Epsilon
     domain_size: int
     buckets: int = 0
     metric: str = ""
 
-    def __post_init__(self) -> None:
-        self._check_types()
-        if self.buckets == 0:
-            object.__setattr__(self, "buckets", best_buckets(self.epsilon, self.domain_size))
-        super().__post_init__()
-
-    def _build(self, micro: int) -> LocalHashingLadder:
-        return local_hashing_ladder(self.domain_size, self.buckets, [micro], self.metric)
-
-    def estimate(self, counts: ArrayLike) -> list[Estimate]:
-        """Estimate the share of each category."""
-        import numpy as np
-
-        from mechanisms.estimators.frequency import frequencies
-
-        return frequencies(self.ladder, np.asarray(counts)[np.newaxis])
-
-
-@frozen
-class LocalHashingLadder(SymbolLadder):
-    """Local hashing of ``domain_size`` categories, relaxed along a ladder."""
-
     name = "local_hashing"
-    chain: SymbolChain
+    coins = "chain"
 
-    domain_size: int
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the number of buckets of least variance."""
+        return {"buckets": best_buckets(micro / MICRO, given["domain_size"])}
 
-    @property
-    def buckets(self) -> int:
-        """The number g of buckets, a prime."""
-        return self.chain.size
+    def _check(self) -> None:
+        check_int("domain_size", self.domain_size, 2, MAX_SYMBOLS)
+        if self.buckets == 0:
+            buckets = best_buckets(self.last_epsilon, self.domain_size)
+            object.__setattr__(self, "buckets", buckets)
+        if not (2 <= self.buckets <= MAX_CELLS and is_prime(self.buckets)):
+            raise ParameterError(f"buckets must be a prime in [2, {MAX_CELLS}], not {self.buckets}")
+        cells = self.buckets ** (self.digits + 1)
+        if not cells <= MAX_CELLS:
+            raise ParameterError(
+                f"buckets must be fewer for a domain_size of {self.domain_size}: {self.buckets} of "
+                f"them take {cells} counts, at most {MAX_CELLS} are allowed"
+            )
+
+    @cached_property
+    def chain(self) -> SymbolChain:
+        """What is drawn."""
+        return symbol_chain(self.buckets, self.micros)
+
+    def _ratios(self) -> Sequence[Fraction]:
+        return [p / q for p, q in self.chain.exact]
 
     @cached_property
     def digits(self) -> int:
@@ -136,63 +134,65 @@ class LocalHashingLadder(SymbolLadder):
         return digits(self.domain_size, self.buckets)
 
     @cached_property
-    def coins(self) -> int:
+    def hashes(self) -> int:
         """The number of hashes, g**t."""
         return int(self.buckets**self.digits)
-
-    @property
-    def count_length(self) -> int:
-        """A count for each hash and bucket, the buckets of a hash together."""
-        return self.coins * self.buckets
 
     @cached_property
     def _domain(self) -> int:
         return coins.coin_domain(self.metric)
 
-    def coin(self, chain: bytes) -> int:
+    def hash_of(self, chain: bytes) -> int:
         """Return the number of a chain's hash."""
-        return coins.hash_id(chain, self._domain) % self.coins
+        return coins.hash_id(chain, self._domain) % self.hashes
 
-    def coins_of(self, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def hashes_of(self, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the number of each chain's hash."""
         import numpy as np
 
-        hashes = coins.hash_ids(chains, self._domain)
-        return (hashes % np.uint64(self.coins)).astype(np.int64)
+        found = coins.hash_ids(chains, self._domain)
+        return (found % np.uint64(self.hashes)).astype(np.int64)
 
-    def bucket(self, symbol: int, coin: int) -> int:
+    @property
+    def strata(self) -> int:
+        """Reports are counted by hash."""
+        return self.hashes
+
+    def strata_of(
+        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Return the number of each chain's hash."""
+        return self.hashes_of(chains)
+
+    def bucket(self, symbol: int, hash_number: int) -> int:
         """Return the bucket of a category under a hash."""
-        return bucket(symbol, coin, self.buckets)
+        return bucket(symbol, hash_number, self.buckets)
 
-    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return the bucket of a category under the chain's hash."""
-        return self.bucket(category(symbol, self.domain_size), self.coin(chain))
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return the bucket, with weight one."""
-        return ((self.bucket(category(symbol, self.domain_size), self.coin(chain)), 1),)
+        return self.bucket(category(symbol, self.domain_size), self.hash_of(chain))
 
     def encode_many(
-        self, symbols: Any, chains: NDArray[np.uint64], source: Source
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
     ) -> NDArray[np.int64]:
         """Return buckets as ``int64``."""
         given = category_array(symbols, self.domain_size)
-        return buckets_of(given, self.coins_of(chains), self.buckets, self.digits)
-
-    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count a report at its hash, then its bucket."""
-        return self.coins_of(chains) * self.buckets + reports
+        return buckets_of(given, self.hashes_of(chains), self.buckets, self.digits)
 
     def matrix(self, level: int) -> NDArray[np.float64]:
         """Return the probability of each cell of a count vector, by category."""
         import numpy as np
 
-        [(p, q)] = self.rung_probabilities(level)
-        numbers = np.arange(self.coins)
-        rows = np.full((self.domain_size, self.count_length), q / self.coins)
+        [(p, q)] = self.probabilities(level)
+        numbers = np.arange(self.hashes)
+        rows = np.full((self.domain_size, self.count_length), q / self.hashes)
         for value, row in enumerate(rows):
-            own = buckets_of(np.full(self.coins, value), numbers, self.buckets, self.digits)
-            row[numbers * self.buckets + own] = p / self.coins
+            own = buckets_of(np.full(self.hashes, value), numbers, self.buckets, self.digits)
+            row[numbers * self.buckets + own] = p / self.hashes
         return rows
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -202,33 +202,38 @@ class LocalHashingLadder(SymbolLadder):
         ones = [hits(counts, self.domain_size, self.buckets) for counts in table]
         return np.array(ones), table.sum(axis=1)
 
+    def supported(self, category: int, output: int, chain: bytes) -> bool:
+        """Return whether the chain's hash maps a category to the bucket."""
+        return self.bucket(category, self.hash_of(chain)) == output
+
     def support_pairs(self) -> NDArray[np.float64]:
         """Return the probabilities that the category, and that another, is in the bucket."""
-        import numpy as np
+        pairs = super().support_pairs()
+        pairs[:, 1] = 1 / self.buckets
+        return pairs
 
-        from mechanisms.estimators.frequency import channel_pairs
+    def noise(self, level: int) -> Noise | None:
+        """Return that of a report, which supports a given other category by chance."""
+        return Noise.of(self.exact(level)[0].p, Fraction(1, self.buckets))
 
-        pairs = channel_pairs(self, 0)
-        return np.column_stack([pairs[:, 0], np.full(len(pairs), 1 / self.buckets)])
+    def log_ratios(
+        self,
+        values: tuple[Any, Any],
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return the logarithms of likelihood ratios, under each chain's own hash."""
+        one, other = (self.truths([each] * len(chains), chains)[:, 0] for each in values)
+        return self.chain.log_ratios(one, other, reports, level)
 
+    def truths(self, symbols: Any, chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the buckets of categories: ``(n, 1)``."""
+        return self.encode_many(symbols, chains, chains, NO_SOURCE)[:, None]
 
-def local_hashing_ladder(
-    domain_size: int, buckets: int, ladder: Sequence[int], metric: str
-) -> LocalHashingLadder:
-    """Build a ladder of local hashing."""
-    check_int("domain_size", domain_size, 2, MAX_SYMBOLS)
-    if not (type(buckets) is int and 2 <= buckets <= MAX_CELLS and is_prime(buckets)):
-        raise ParameterError(f"buckets must be a prime in [2, {MAX_CELLS}], not {buckets!r}")
-    cells = buckets ** (digits(domain_size, buckets) + 1)
-    if not cells <= MAX_CELLS:
-        raise ParameterError(
-            f"buckets must be fewer for a domain_size of {domain_size}: {buckets} of them take "
-            f"{cells} counts, at most {MAX_CELLS} are allowed"
-        )
-    rungs = check_ladder(ladder)
-    chain = symbol_chain(buckets, rungs)
-    amounts = certify(rungs, [rung.p / rung.q for rung in chain.rungs])
-    return LocalHashingLadder(metric, amounts, chain, domain_size)
+    def answers(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the buckets that are reported: ``(n, levels, 1)``."""
+        return self.chain.symbols(payloads)[:, :, None]
 
 
 def best_buckets(epsilon: float, domain_size: int) -> int:

@@ -1,22 +1,20 @@
-"""Subset selection: report a set of categories that more likely than not has the true one."""
+"""Subset selection: report a random subset of the categories, with the true one in it or not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import expm1
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Ladder, Prior, check_columns
-from mechanisms.category.grr import category, category_array
+from mechanisms.base import Epsilon
+from mechanisms.category.oracle import FrequencyOracle
 from mechanisms.chains.subsets import SubsetChain
 from mechanisms.chains.supporting import support_thresholds
 from mechanisms.errors import ParameterError, check_int
+from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.levels import Rung, certify, check_ladder
-from mechanisms.randomness import Source
-from mechanisms.single import CategoryMechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,13 +25,13 @@ MAX_DOMAIN = 1024
 
 
 @frozen
-class SubsetSelection(CategoryMechanism):
+class SubsetSelection(FrequencyOracle):
     """Report a random subset of k categories, with the true one in it more often than not.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     domain_size : int
         In [2, 1024], the number m of categories.
     subset_size : int, optional
@@ -75,137 +73,49 @@ class SubsetSelection(CategoryMechanism):
     Examples
     --------
     >>> subset = SubsetSelection(epsilon=1.0, domain_size=10)
-    >>> subset.subset_size, round(subset.p, 4), round(subset.q, 4), subset.certified
+    >>> subset.subset_size, round(subset.p, 4), round(subset.q, 4), subset.certified()
     (3, 0.5381, 0.2735, 1000000)
     """
 
+    epsilon: Epsilon
     domain_size: int
     subset_size: int = 0
 
-    def __post_init__(self) -> None:
-        self._check_types()
-        if self.subset_size == 0:
-            best = best_subset_size(self.epsilon, self.domain_size)
-            object.__setattr__(self, "subset_size", best)
-        super().__post_init__()
-
-    def _build(self, micro: int) -> SubsetLadder:
-        return subset_ladder(self.domain_size, self.subset_size, [micro], "")
-
-
-@frozen
-class SubsetLadder(Ladder):
-    """Subset selection over ``domain_size`` categories, relaxed along a ladder."""
-
     name = "subset"
-    chain: SubsetChain
 
-    @property
-    def domain_size(self) -> int:
-        """The number of categories, and of bits."""
-        return self.chain.width
+    @classmethod
+    def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the subset size of least variance."""
+        return {"subset_size": best_subset_size(micro / MICRO, given["domain_size"])}
 
-    @property
-    def subset_size(self) -> int:
-        """The number of categories in a report."""
-        return self.chain.k
-
-    @property
-    def count_length(self) -> int:
-        """The sums of the bits, and the number of reports."""
-        return self.chain.width + 1
+    def _check(self) -> None:
+        size = self.domain_size
+        check_int("domain_size", size, 2, MAX_DOMAIN)
+        if self.subset_size == 0:
+            object.__setattr__(self, "subset_size", best_subset_size(self.last_epsilon, size))
+        if not 1 <= self.subset_size <= size // 2:
+            raise ParameterError(
+                f"subset_size must lie in [1, {size // 2}], half of the domain, "
+                f"not {self.subset_size!r}"
+            )
 
     @cached_property
-    def payload_width(self) -> int:
-        """Bytes of a payload."""
-        return -(-self.chain.width // 8)
+    def chain(self) -> SubsetChain:
+        """What is drawn."""
+        share = Fraction(self.subset_size, self.domain_size)
+        thresholds = support_thresholds(share, self.micros)
+        return SubsetChain(*thresholds, self.domain_size, self.subset_size)
 
-    def rungs(self, level: int) -> tuple[Rung, ...]:
-        """Return the probabilities that the category, and that another, is in the subset."""
-        return (self.chain.rungs[level],)
-
-    def prior(self, symbol: Any, chain: bytes) -> Prior:
-        """Return the category itself, with weight one."""
-        return ((category(symbol, self.domain_size), 1),)
-
-    @property
-    def _outputs(self) -> int:
-        return 1 << self.chain.width
-
-    def _output(self, payload: bytes) -> int:
-        output = super()._output(payload)
-        if output.bit_count() != self.chain.k:
-            raise ParameterError("the payload is none of this mechanism")
-        return output
-
-    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
-        return category(symbol, self.domain_size)
-
-    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
-        return self.prior(symbol, chain)
-
-    def randomize(
-        self,
-        symbols: Any,
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        source: Source,
-    ) -> NDArray[np.uint8]:
-        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
-        check_columns(symbols, chains, pseudonyms)
-        return self.chain.randomize(category_array(symbols, self.domain_size), source)
-
-    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which of ``(n, payload_width)`` payloads are subsets of the right size."""
-        import numpy as np
-
-        sizes = np.bitwise_count(payloads).sum(axis=1, dtype=np.int64)
-        spare = payloads[:, -1] & (0xFF ^ (0xFF >> (-self.chain.width % 8)))
-        right: NDArray[np.bool_] = (sizes == self.chain.k) & (spare == 0)
-        return right
-
-    def accumulate(
-        self,
-        payloads: NDArray[np.uint8],
-        chains: NDArray[np.uint64],
-        pseudonyms: NDArray[np.uint64],
-        groups: NDArray[np.int64],
-        n_groups: int,
-    ) -> NDArray[np.int64]:
-        """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
-        import numpy as np
-
-        from mechanisms.estimators.counting import grouped_bit_sums
-
-        sums = grouped_bit_sums(payloads, groups, n_groups)[:, : self.chain.width]
-        return np.column_stack([sums, np.bincount(groups, minlength=n_groups)])
+    def _ratios(self) -> Sequence[Fraction]:
+        return [self.chain.ratio(level) for level in range(self.chain.levels)]
 
     def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A report supports the categories in it."""
         return table[:, :-1], table[:, -1]
 
-    def support_pairs(self) -> NDArray[np.float64]:
-        """Return the probabilities that the category, and that another, is in the subset."""
-        from mechanisms.estimators.frequency import channel_pairs
-
-        return channel_pairs(self, 0)
-
-
-def subset_ladder(
-    domain_size: int, subset_size: int, ladder: Sequence[int], metric: str
-) -> SubsetLadder:
-    """Build a ladder of subset selection."""
-    check_int("domain_size", domain_size, 2, MAX_DOMAIN)
-    if not (type(subset_size) is int and 1 <= subset_size <= domain_size // 2):
-        raise ParameterError(
-            f"subset_size must lie in [1, {domain_size // 2}], half of the domain, "
-            f"not {subset_size!r}"
-        )
-    rungs = check_ladder(ladder)
-    thresholds = support_thresholds(Fraction(subset_size, domain_size), rungs)
-    chain = SubsetChain(*thresholds, domain_size, subset_size)
-    amounts = certify(rungs, [chain.ratio(level) for level in range(chain.levels)])
-    return SubsetLadder(metric, amounts, chain)
+    def supported(self, category: int, output: int, chain: bytes) -> bool:
+        """Return whether a category is in the subset."""
+        return self.chain.supports(category, output)
 
 
 def best_subset_size(epsilon: float, domain_size: int) -> int:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior, VectorLadder
-from mechanisms.category.grr import category, category_array
-from mechanisms.chains.bits import BitChain, one_sided_bit, symmetric_bit
+from mechanisms.base import Epsilon
+from mechanisms.category.oracle import FrequencyOracle, category, category_array
+from mechanisms.chains.bits import BitChain, BitLadder, one_sided_bit, symmetric_bit
+from mechanisms.chains.chain import spread
 from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.levels import certify, check_ladder
 from mechanisms.randomness import Source
-from mechanisms.single import CategoryMechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,14 +25,65 @@ if TYPE_CHECKING:
 MAX_WIDTH = 1 << 16
 
 
+class _UnaryEncoding(FrequencyOracle):
+    """What both have in common: the vector whose only bit is the category's, bit by bit."""
+
+    @abstractmethod
+    def _bit(self) -> BitLadder:
+        """Return the levels of one bit."""
+
+    @cached_property
+    def chain(self) -> BitChain:
+        """What is drawn."""
+        return BitChain(self.domain_size, (self._bit(),))
+
+    def _check(self) -> None:
+        check_int("domain_size", self.domain_size, 2, MAX_WIDTH)
+
+    def _ratios(self) -> Sequence[Fraction]:
+        return self.chain.ladders[0].ratios()
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio: two bits differ, one up and one down."""
+        [(p, q)] = self.chain.realised(level)
+        return spread(p * (1 - q), q * (1 - p))
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return the vector whose only bit is the category's."""
+        return 1 << category(symbol, self.domain_size)
+
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.uint64]:
+        """Return packed vectors with one bit each."""
+        import numpy as np
+
+        index = category_array(symbols, self.domain_size)
+        out = np.zeros((len(index), self.chain.words), dtype=np.uint64)
+        out[np.arange(len(index)), index >> 6] = np.uint64(1) << (index & 63).astype(np.uint64)
+        return out
+
+    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A report supports the categories whose bits are set."""
+        return table[:, :-1], table[:, -1]
+
+    def supported(self, category: int, output: int, chain: bytes) -> bool:
+        """Return whether the bit of a category is set."""
+        return bool(output >> category & 1)
+
+
 @frozen
-class SymmetricUnaryEncoding(CategoryMechanism):
+class SymmetricUnaryEncoding(_UnaryEncoding):
     """One bit a category, each flipped with the same probability whichever it is.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 80], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 80], the nominal amount; several, rising, for as many levels.
     domain_size : int
         In [2, 2**16], the number of categories.
 
@@ -66,24 +118,32 @@ class SymmetricUnaryEncoding(CategoryMechanism):
     Examples
     --------
     >>> sue = SymmetricUnaryEncoding(epsilon=2.0, domain_size=10)
-    >>> round(sue.p, 4), round(sue.q, 4), sue.certified
+    >>> round(sue.p, 4), round(sue.q, 4), sue.certified()
     (0.7311, 0.2689, 2000000)
     """
 
+    epsilon: Epsilon
     domain_size: int
 
-    def _build(self, micro: int) -> UnaryLadder:
-        return unary_ladder("sue", self.domain_size, [micro], "")
+    name = "sue"
+
+    @property
+    def _decisions(self) -> int:
+        # Two bits differ between two categories: each has half of the epsilon.
+        return 2
+
+    def _bit(self) -> BitLadder:
+        return symmetric_bit([Fraction(micro, 2 * MICRO) for micro in self.micros])
 
 
 @frozen
-class OptimizedUnaryEncoding(CategoryMechanism):
+class OptimizedUnaryEncoding(_UnaryEncoding):
     """One bit a category; a 1 is reported as a fair coin, a 0 rarely as 1.
 
     Parameters
     ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
+    epsilon : float or sequence of float
+        In [1e-6, 40], the nominal amount; several, rising, for as many levels.
     domain_size : int
         In [2, 2**16], the number of categories.
 
@@ -119,75 +179,14 @@ class OptimizedUnaryEncoding(CategoryMechanism):
     Examples
     --------
     >>> oue = OptimizedUnaryEncoding(epsilon=2.0, domain_size=10)
-    >>> oue.p, round(oue.q, 4), oue.certified
+    >>> oue.p, round(oue.q, 4), oue.certified()
     (0.5, 0.1192, 2000000)
     """
 
+    epsilon: Epsilon
     domain_size: int
 
-    def _build(self, micro: int) -> UnaryLadder:
-        return unary_ladder("oue", self.domain_size, [micro], "")
+    name = "oue"
 
-
-@frozen
-class UnaryLadder(VectorLadder):
-    """Unary encoding of ``domain_size`` categories, relaxed along a ladder."""
-
-    name: str
-
-    @property
-    def domain_size(self) -> int:
-        """The number of categories, and of bits."""
-        return self.chain.width
-
-    def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
-        """Return the vector whose only bit is the category's."""
-        return 1 << category(symbol, self.chain.width)
-
-    def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
-        """Return the vector whose only bit is the category's, with weight one."""
-        return ((1 << category(symbol, self.chain.width), 1),)
-
-    def encode_many(
-        self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source
-    ) -> NDArray[np.uint64]:
-        """Return packed vectors with one bit each."""
-        import numpy as np
-
-        index = category_array(symbols, self.chain.width)
-        out = np.zeros((len(index), self.lanes), dtype=np.uint64)
-        out[np.arange(len(index)), index >> 6] = np.uint64(1) << (index & 63).astype(np.uint64)
-        return out
-
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A report supports the categories whose bits are set."""
-        return table[:, :-1], table[:, -1]
-
-    def support_pairs(self) -> NDArray[np.float64]:
-        """Return the probabilities that the bit of the category, and of another, is set."""
-        from mechanisms.estimators.frequency import channel_pairs
-
-        return channel_pairs(self, 0)
-
-
-def unary_ladder(name: str, domain_size: int, ladder: Sequence[int], metric: str) -> UnaryLadder:
-    """Build a ladder of symmetric (``sue``) or optimized (``oue``) unary encoding."""
-    check_int("domain_size", domain_size, 2, MAX_WIDTH)
-    rungs = check_ladder(ladder, 2 if name == "sue" else 1)
-    if name == "sue":
-        # Two bits differ between two categories: each has half of the epsilon.
-        bit = symmetric_bit([Fraction(micro, 2 * MICRO) for micro in rungs])
-    else:
-        bit = one_sided_bit([Fraction(micro, MICRO) for micro in rungs])
-    chain = BitChain(domain_size, (bit,))
-    return UnaryLadder(metric, certify(rungs, bit.ratios()), chain, name)
-
-
-def sue_ladder(domain_size: int, ladder: Sequence[int], metric: str) -> UnaryLadder:
-    """Build a ladder of symmetric unary encoding."""
-    return unary_ladder("sue", domain_size, ladder, metric)
-
-
-def oue_ladder(domain_size: int, ladder: Sequence[int], metric: str) -> UnaryLadder:
-    """Build a ladder of optimized unary encoding."""
-    return unary_ladder("oue", domain_size, ladder, metric)
+    def _bit(self) -> BitLadder:
+        return one_sided_bit([Fraction(micro, MICRO) for micro in self.micros])

@@ -11,14 +11,15 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mechanisms.chains.bitplanes import bernoulli_lanes, bernoulli_mask, planes_of
+from mechanisms.chains.chain import BitOutputs, bit_of, spread
 from mechanisms.channel import Channel, bit_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import ceil_fraction, exp_bounds
 from mechanisms.frozen import frozen
-from mechanisms.levels import GRAINS, Rung
+from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
@@ -42,19 +43,32 @@ class BitLadder:
     one: int
     zero: int
     flips: tuple[int, ...]
-    rungs: tuple[Rung, ...]
+    exact: tuple[Probabilities, ...]
 
     def channel(self, level: int) -> Channel:
         """Return the exact channel of a rung."""
-        return bit_channel(*self.rungs[level])
+        return bit_channel(*self.exact[level])
+
+    def realised(self, level: int) -> tuple[Fraction, Fraction]:
+        """Return the probabilities that a 1, and a 0, is reported as 1, from the thresholds."""
+        p, q = Fraction(self.one, GRAINS), Fraction(self.zero, GRAINS)
+        for grains in reversed(self.flips[level:]):
+            s = Fraction(grains, GRAINS)
+            p, q = p + s * (1 - 2 * p), q + s * (1 - 2 * q)
+        return p, q
 
     def ratios(self) -> tuple[Fraction, ...]:
         """Largest likelihood ratio when two bits change, one up and one down, by rung."""
-        return tuple(rung.p * (1 - rung.q) / (rung.q * (1 - rung.p)) for rung in self.rungs)
+        return tuple(rung.p * (1 - rung.q) / (rung.q * (1 - rung.p)) for rung in self.exact)
 
     def bit_ratios(self) -> tuple[Fraction, ...]:
         """Largest likelihood ratio when this one bit changes, by rung."""
-        return tuple(max(rung.p / rung.q, (1 - rung.q) / (1 - rung.p)) for rung in self.rungs)
+        return tuple(max(rung.p / rung.q, (1 - rung.q) / (1 - rung.p)) for rung in self.exact)
+
+
+def changed_ratio(p: Fraction, q: Fraction) -> Fraction:
+    """Return the largest likelihood ratio when one bit changes."""
+    return max(spread(p, q), spread(1 - p, 1 - q))
 
 
 def symmetric_bit(exponents: Sequence[Fraction]) -> BitLadder:
@@ -92,7 +106,7 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
     s makes q + s (1 - 2 q) of it.
     """
     number = len(exponents)
-    rungs = [Rung(Fraction(one, GRAINS), Fraction(zero, GRAINS))]
+    rungs = [Probabilities(Fraction(one, GRAINS), Fraction(zero, GRAINS))]
     if not zero < one:
         raise ParameterError(f"rung {number}: its epsilon is too small for 64-bit thresholds")
     flips: list[int] = []
@@ -108,14 +122,14 @@ def _degrade(one: int, zero: int, exponents: Sequence[Fraction]) -> BitLadder:
         if not flip < HALF:
             raise ParameterError(f"rung {number}: its epsilon is too small for 64-bit thresholds")
         s = Fraction(flip, GRAINS)
-        rungs.insert(0, Rung(*(side + s * (1 - 2 * side) for side in above)))
+        rungs.insert(0, Probabilities(*(side + s * (1 - 2 * side) for side in above)))
         flips.insert(0, flip)
     return BitLadder(one, zero, tuple(flips), tuple(rungs))
 
 
 @frozen
-class BitChain:
-    """A ladder of independently randomized bits.
+class BitChain(BitOutputs):
+    """The levels of independently randomized bits.
 
     Parameters
     ----------
@@ -128,6 +142,8 @@ class BitChain:
     width: int
     ladders: tuple[BitLadder, ...]
 
+    independent_bits = True
+
     def __post_init__(self) -> None:
         if len(self.ladders) not in (1, self.width):
             raise ParameterError(f"{len(self.ladders)} ladders do not fit {self.width} bits")
@@ -137,7 +153,54 @@ class BitChain:
     @property
     def levels(self) -> int:
         """The number of rungs."""
-        return len(self.ladders[0].rungs)
+        return len(self.ladders[0].exact)
+
+    def exact_at(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a level: one pair for all bits, or one a bit."""
+        return tuple(ladder.exact[level] for ladder in self.ladders)
+
+    def realised(self, level: int) -> list[tuple[Fraction, Fraction]]:
+        """Return the same, from the thresholds alone."""
+        return [ladder.realised(level) for ladder in self.ladders]
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio if every bit can change, from the thresholds alone.
+
+        A mechanism whose inputs differ in fewer bits has a smaller one.
+        """
+        found = [changed_ratio(p, q) for p, q in self.realised(level)]
+        return math.prod(found, start=Fraction(1)) ** (self.width // len(found))
+
+    def law(self, value: int, level: int) -> dict[int, Fraction]:
+        """Return the probability of every vector of a level, from the thresholds alone."""
+        found, pairs = {0: Fraction(1)}, self.realised(level)
+        for index in range(self.width):
+            p, q = pairs[index % len(pairs)]
+            one = p if value >> index & 1 else q
+            found = {
+                output | bit << index: share * (one if bit else 1 - one)
+                for output, share in found.items()
+                for bit in (0, 1)
+            }
+        return found
+
+    def log_ratios(
+        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
+
+        The sum over the bits in which the two vectors, integers, differ.
+        """
+        import numpy as np
+
+        total = np.zeros(len(reports))
+        for bit in range(self.width):
+            if (one ^ other) >> bit & 1:
+                p, q = map(float, self.ladders[bit % len(self.ladders)].exact[level])
+                set_, clear = np.log(p / q), np.log((1 - p) / (1 - q))
+                said = np.where(bit_of(reports, bit), set_, clear)
+                total += said * (1 if other >> bit & 1 else -1)
+        return total
 
     @cached_property
     def symmetric(self) -> bool:
@@ -199,6 +262,16 @@ class BitChain:
         out.reverse()
         return out
 
+    def payloads(self, values: NDArray[np.uint64], source: Source) -> NDArray[np.uint8]:
+        """Draw chains for ``(n, words)`` packed vectors: ``(n, levels, payload_width)``."""
+        import numpy as np
+
+        out = np.empty((len(values), self.levels, self.payload_width), dtype=np.uint8)
+        for level, drawn in enumerate(self.randomize(values, source)):
+            out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]
+        out[:, :, -1] &= self.last_byte
+        return out
+
     def forward(
         self, prior: Sequence[tuple[int, int]], previous: int, level: int, source: Source
     ) -> int:
@@ -227,7 +300,7 @@ class BitChain:
         if not 1 <= level < self.levels:
             raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
         ladder = self.ladders[index % len(self.ladders)]
-        stronger = ladder.rungs[level].p if bit else ladder.rungs[level].q
+        stronger = ladder.exact[level].p if bit else ladder.exact[level].q
         flip = ladder.flips[level - 1]
         one = stronger.numerator
         zero = stronger.denominator - one
@@ -244,7 +317,7 @@ class BitChain:
         for bits, weight in prior:
             exact[bits] = Fraction(weight)
             for index in range(self.width):
-                rung = self.ladders[index % len(self.ladders)].rungs[level]
+                rung = self.ladders[index % len(self.ladders)].exact[level]
                 one = rung.p if bits >> index & 1 else rung.q
                 exact[bits] *= one if output >> index & 1 else 1 - one
         scale = math.lcm(*(value.denominator for value in exact.values()))

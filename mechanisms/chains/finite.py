@@ -7,21 +7,20 @@ of a rung are products of those integers, kept as integers over a power of 2**64
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import SymbolLadder
+from mechanisms.chains.chain import SymbolOutputs
 from mechanisms.chains.symbols import SymbolDraw, chains_below, weaker_outputs
 from mechanisms.chains.thresholds import FiniteDraw, Row, rounded
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
-from mechanisms.levels import GRAINS, Rung
+from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
@@ -29,15 +28,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FiniteChain", "FiniteDraw", "FiniteLadder", "Step", "finite_chain", "rounded"]
+__all__ = ["FiniteChain", "FiniteDraw", "Step", "finite_chain", "rounded"]
 
 #: A degradation: any, or uniform noise.
 Step = FiniteDraw | SymbolDraw
 
 
 @frozen
-class FiniteChain:
-    """A ladder of any finite mechanism.
+class FiniteChain(SymbolOutputs):
+    """The levels of any finite mechanism.
 
     Parameters
     ----------
@@ -69,7 +68,7 @@ class FiniteChain:
         """The number of inputs."""
         return self.strongest.inputs
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of outputs."""
         return self.strongest.outputs
@@ -99,7 +98,7 @@ class FiniteChain:
         return np.array([[entry / total for entry in row] for row in rows])
 
     @cached_property
-    def rungs(self) -> tuple[Rung, ...]:
+    def exact(self) -> tuple[Probabilities, ...]:
         """Of every rung the probabilities, largest and smallest, of the output that certifies it.
 
         Raises
@@ -121,10 +120,37 @@ class FiniteChain:
                 rows, total = _through(rows, total, left[-1]), total * GRAINS
         return tuple(reversed(found))
 
-    def ratio(self, level: int) -> Fraction:
-        """Return the largest likelihood ratio of a rung, exactly; 1 if it says nothing."""
-        rung = self.rungs[level]
-        return rung.p / rung.q
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, from the weights alone."""
+        return self.ratio(level)
+
+    def law(self, value: int, level: int) -> dict[int, Fraction]:
+        """Return the probability of every output of a level, from the weights alone."""
+        rows, total = self.table(level)
+        return {output: Fraction(entry, total) for output, entry in enumerate(rows[value])}
+
+    def log_ratios(
+        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
+
+        The inputs are integers or ``(n,)`` arrays.
+        """
+        import numpy as np
+
+        outputs, logs = self.symbols(reports), self.log_matrices[level]
+        return np.asarray(logs[other, outputs] - logs[one, outputs])
+
+    @cached_property
+    def log_matrices(self) -> list[NDArray[np.float64]]:
+        """The logarithms of the channels of all levels.
+
+        Outputs that no input has stay out of reports, so that their infinities are never read.
+        """
+        import numpy as np
+
+        with np.errstate(divide="ignore"):
+            return [np.log(self.matrix(level)) for level in range(self.levels)]
 
     def draw(self, symbol: int, source: Source) -> list[int]:
         """Draw a chain backward; return its outputs, weakest rung first."""
@@ -193,27 +219,6 @@ class FiniteChain:
         if not 0 <= level < self.levels:
             raise ParameterError(f"level must lie in [0, {self.levels}), not {level}")
         return self.steps[level:]
-
-
-@frozen
-class FiniteLadder(SymbolLadder):
-    """A ladder of any finite mechanism, whose reports are counted by output."""
-
-    chain: FiniteChain
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name in a plan."""
-
-    @property
-    def count_length(self) -> int:
-        """One count an output."""
-        return self.chain.size
-
-    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count a report at its output."""
-        return reports
 
 
 def finite_chain(
@@ -305,7 +310,7 @@ def _through(rows: Iterable[Row], total: int, step: Step) -> list[Row]:
     return [after[row] for row in given]
 
 
-def _widest(most: Row, least: Row, total: int) -> Rung:
+def _widest(most: Row, least: Row, total: int) -> Probabilities:
     """Return the extremes of the column with the largest ratio."""
     high, low = 1, 1
     for one, other in zip(most, least, strict=True):
@@ -315,4 +320,4 @@ def _widest(most: Row, least: Row, total: int) -> Rung:
             high, low = one, other
     if high == low == 1:
         high = low = max(most)
-    return Rung(Fraction(high, total), Fraction(low, total))
+    return Probabilities(Fraction(high, total), Fraction(low, total))

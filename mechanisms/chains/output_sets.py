@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from mechanisms.chains.chain import SymbolOutputs
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
-from mechanisms.levels import Rung
+from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @frozen
-class HadamardChain(SupportChain):
-    """A ladder of places in ``blocks`` blocks of ``order`` places, both powers of two."""
+class HadamardChain(SupportChain, SymbolOutputs):
+    """The levels of places in ``blocks`` blocks of ``order`` places, both powers of two."""
 
     domain_size: int
     blocks: int
@@ -29,7 +31,7 @@ class HadamardChain(SupportChain):
         """The number of categories."""
         return self.domain_size
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of places."""
         return self.blocks * self.order
@@ -58,9 +60,18 @@ class HadamardChain(SupportChain):
         block, row = self.place(x)
         return output // self.order == block and (output & row).bit_count() % 2 == 0
 
-    def rung(self, p: Fraction) -> Rung:
+    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which places are in the output set of a category."""
+        import numpy as np
+
+        places, (block, row) = self.symbols(reports), self.place(x)
+        odd = np.bitwise_count(places & row) % 2 == 1
+        found: NDArray[np.bool_] = (places // self.order == block) & ~odd
+        return found
+
+    def rung(self, p: Fraction) -> Probabilities:
         """Return the probabilities of the output set, and of the rest of the block."""
-        return Rung(p, (1 - p) / (2 * self.blocks - 1))
+        return Probabilities(p, (1 - p) / (2 * self.blocks - 1))
 
     def uniform(self, source: Source) -> int:
         """Draw a uniform place."""

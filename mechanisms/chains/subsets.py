@@ -7,11 +7,12 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import comb, perm
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mechanisms.chains.chain import BitOutputs, bit_of
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.frozen import frozen
-from mechanisms.levels import Rung
+from mechanisms.levels import Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
 
@@ -26,8 +27,8 @@ _IN, _OUT = 1, 2
 
 
 @frozen
-class SubsetChain(SupportChain):
-    """A ladder of subsets of ``k`` of ``width`` categories, as integers of so many bits."""
+class SubsetChain(SupportChain, BitOutputs):
+    """The levels of subsets of ``k`` of ``width`` categories, as integers of so many bits."""
 
     width: int
     k: int
@@ -55,9 +56,29 @@ class SubsetChain(SupportChain):
         """Return whether a category is in a subset."""
         return bool(output >> x & 1)
 
-    def rung(self, p: Fraction) -> Rung:
+    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which packed subsets have a category."""
+        return bit_of(reports, x)
+
+    def contains(self, output: int) -> bool:
+        """Return whether an integer has ``k`` bits, none of them beyond ``width``."""
+        return super().contains(output) and output.bit_count() == self.k
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are subsets of the right size."""
+        import numpy as np
+
+        sizes = np.bitwise_count(payloads).sum(axis=1, dtype=np.int64)
+        right: NDArray[np.bool_] = super().valid(payloads) & (sizes == self.k)
+        return right
+
+    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
+        """Draw chains for ``(n,)`` categories: ``(n, levels, payload_width)`` ``uint8``."""
+        return self.randomize(values, source)
+
+    def rung(self, p: Fraction) -> Probabilities:
         """Return the probabilities that the category, and that another, is in the subset."""
-        return Rung(p, (self.k - p) / (self.width - 1))
+        return Probabilities(p, (self.k - p) / (self.width - 1))
 
     def uniform(self, source: Source) -> int:
         """Draw a uniform subset of ``k``."""

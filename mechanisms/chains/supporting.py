@@ -9,17 +9,18 @@ over 2**64.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mechanisms.chains.chain import Chain, log_odds
 from mechanisms.channel import Channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import exp_micro
 from mechanisms.frozen import frozen
-from mechanisms.levels import GRAINS, Rung
+from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @frozen
-class SupportChain(ABC):
-    """A ladder of such a mechanism.
+class SupportChain(Chain):
+    """The levels of such a mechanism.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ class SupportChain(ABC):
         """Vectorised :meth:`uniform_within`."""
 
     @abstractmethod
-    def rung(self, p: Fraction) -> Rung:
+    def rung(self, p: Fraction) -> Probabilities:
         """Return the probabilities of a rung of which the input is supported with ``p``."""
 
     @cached_property
@@ -97,9 +98,35 @@ class SupportChain(ABC):
         return tuple(reversed(found))
 
     @cached_property
-    def rungs(self) -> tuple[Rung, ...]:
+    def exact(self) -> tuple[Probabilities, ...]:
         """The exact probabilities of every rung."""
         return tuple(self.rung(p) for p in self.supported)
+
+    def exact_at(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a level."""
+        return (self.exact[level],)
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, from the thresholds alone."""
+        return self.ratio(level)
+
+    def law(self, value: int, level: int) -> dict[int, Fraction]:
+        """Return the probability of every output of a level, from the thresholds alone."""
+        return {output: self.probability(value, output, level) for output in self.outputs()}
+
+    @abstractmethod
+    def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which reports support an input."""
+
+    def log_ratios(
+        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
+    ) -> NDArray[np.float64]:
+        """Return the logarithms of likelihood ratios of reports: of ``other`` to ``one``."""
+        import numpy as np
+
+        p, share = self.supported[level], self.share
+        inside = self.supporting(other, reports).astype(np.int64) - self.supporting(one, reports)
+        return np.asarray(log_odds(p * (1 - share), (1 - p) * share) * inside)
 
     @property
     def levels(self) -> int:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from mechanisms.chains.chain import SymbolOutputs, log_odds, spread
 from mechanisms.channel import Channel, symbol_channel
 from mechanisms.errors import ParameterError, UnrelatedRungsError, check_int
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
-from mechanisms.levels import GRAINS, Rung
+from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
@@ -47,9 +48,23 @@ class SymbolDraw:
     other: int
 
     @property
-    def rung(self) -> Rung:
+    def rung(self) -> Probabilities:
         """The exact probabilities of keeping and of each other symbol."""
-        return Rung(Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS))
+        return Probabilities(Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS))
+
+    def realised(self) -> tuple[Fraction, Fraction]:
+        """Return the probabilities of keeping and of a given other symbol, from the thresholds.
+
+        All words beyond ``keep`` go to the others, ``other`` words each, however many that makes.
+
+        Raises
+        ------
+        ParameterError
+            The thresholds do not cover all words.
+        """
+        if self.keep + (self.size - 1) * self.other != GRAINS:
+            raise ParameterError("the thresholds of a draw do not cover all words")
+        return Fraction(self.keep, GRAINS), Fraction(self.other, GRAINS)
 
     def apply(self, symbol: int, word: int) -> int:
         """Return the symbol that a random word turns ``symbol`` into."""
@@ -150,27 +165,27 @@ def chains_below(
 
 
 @frozen
-class SymbolChain:
-    """A ladder of generalized randomized response.
+class SymbolChain(SymbolOutputs):
+    """The levels of generalized randomized response.
 
-    ``strongest`` is drawn from the symbol; ``degradations[k]`` draws rung k from rung k + 1.
-    ``rungs`` are the exact products, weakest first.
+    ``strongest`` is drawn from the symbol; ``degradations[k]`` draws level k from level k + 1.
+    ``exact`` are the exact products, weakest first.
     """
 
     size: int
     strongest: SymbolDraw
     degradations: tuple[SymbolDraw, ...]
-    rungs: tuple[Rung, ...]
+    exact: tuple[Probabilities, ...]
 
     def channel(self, level: int) -> Channel:
         """Return the exact channel of a rung."""
-        return symbol_channel(self.size, *self.rungs[level])
+        return symbol_channel(self.size, *self.exact[level])
 
     def draw(self, symbol: int, source: Source) -> list[int]:
         """Draw a chain backward; return its symbols, weakest rung first."""
         if not 0 <= symbol < self.size:
             raise ParameterError(f"a symbol must lie in [0, {self.size})")
-        words = source.bits(64 * len(self.rungs))
+        words = source.bits(64 * len(self.exact))
         last = self.strongest.apply(symbol, words & WORD)
         return [*weaker_outputs(last, self.degradations, words >> 64), last]
 
@@ -180,6 +195,29 @@ class SymbolChain:
             raise ParameterError(f"an output must lie in [0, {self.size})")
         words = source.bits(64 * len(self.degradations))
         return weaker_outputs(last, self.degradations, words)
+
+    def law(self, value: int, level: int) -> dict[int, Fraction]:
+        """Return the probability of every output of a level, from the thresholds alone."""
+        p, q = degraded(*self.strongest.realised(), self.degradations[level:])
+        return {output: p if output == value else q for output in range(self.size)}
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, from the thresholds alone."""
+        return spread(*degraded(*self.strongest.realised(), self.degradations[level:]))
+
+    def log_ratios(
+        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from ``other`` than from ``one``.
+
+        The symbols are integers or ``(n,)`` arrays.
+        """
+        import numpy as np
+
+        outputs = self.symbols(reports)
+        p, q = self.exact[level]
+        sign = (outputs == other).astype(np.int64) - (outputs == one).astype(np.int64)
+        return np.asarray(log_odds(p, q) * sign)
 
     def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
         """Draw chains for ``(n,)`` symbols; return ``(n, levels)``, weakest rung first."""
@@ -203,9 +241,9 @@ class SymbolChain:
         dict
             Proportional to ``C2[x, o2] * T[o2, o1]``, summed over the prior.
         """
-        if not 1 <= level < len(self.rungs):
-            raise ParameterError(f"level must lie in [1, {len(self.rungs)}), not {level}")
-        rung, step = self.rungs[level], self.degradations[level - 1]
+        if not 1 <= level < len(self.exact):
+            raise ParameterError(f"level must lie in [1, {len(self.exact)}), not {level}")
+        rung, step = self.exact[level], self.degradations[level - 1]
         scale = rung.p.denominator * rung.q.denominator
         p, q = int(rung.p * scale), int(rung.q * scale)
         weights: dict[int, int] = {}
@@ -220,6 +258,14 @@ class SymbolChain:
         """Draw the output of ``level`` given that of the level below, by exact weights."""
         weights = self.forward_weights(prior, previous, level)
         return choose(weights, source)
+
+
+def degraded(p: Fraction, q: Fraction, steps: Sequence[SymbolDraw]) -> tuple[Fraction, Fraction]:
+    """Return what uniform noise, the strongest step last, makes of two probabilities."""
+    for step in reversed(steps):
+        kept, other = step.realised()
+        p, q = p * (kept - other) + other, q * (kept - other) + other
+    return p, q
 
 
 def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
@@ -252,7 +298,7 @@ def symbol_chain(size: int, ladder: Sequence[int | Fraction]) -> SymbolChain:
         step = _draw(size, GRAINS * excess / (size * excess + bound - 1), number)
         kept = step.rung
         shrink = kept.p - kept.q
-        rungs.insert(0, Rung(above.p * shrink + kept.q, above.q * shrink + kept.q))
+        rungs.insert(0, Probabilities(above.p * shrink + kept.q, above.q * shrink + kept.q))
         steps.insert(0, step)
     return SymbolChain(size, draw, tuple(steps), tuple(rungs))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
 
 #: Entries of all channels of :func:`likeliest`, at most: 128 MiB.
 MAX_ENTRIES = 1 << 24
@@ -185,14 +185,12 @@ class Countable(Protocol):
         ...
 
 
-def likeliest(
-    mechanism: LadderedMechanism, counts: ArrayLike, *, smooth: bool = False
-) -> EmEstimate:
+def likeliest(mechanism: Mechanism, counts: ArrayLike, *, smooth: bool = False) -> EmEstimate:
     """Estimate the shares of a mechanism's inputs by maximum likelihood.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         One that counts every report in one cell: ``grr``, ``local_hashing``, ``hadamard``.
     counts : array_like, shape (levels, count_length), integers
         As the mechanism's ``accumulate`` lays them out.

@@ -9,7 +9,7 @@ variance would be biased as soon as clients with a certain value release more.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, ShareNoise, ShareRegion, nothing
@@ -18,33 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.registry import LadderedMechanism
-
-
-@runtime_checkable
-class PureProtocol(Protocol):
-    """What a ladder for categories offers besides being a ladder."""
-
-    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return how many reports support each category, and how many there are, by level.
-
-        Parameters
-        ----------
-        table : ndarray, shape (levels, count_length), int64
-
-        Returns
-        -------
-        ones : ndarray, shape (levels, m), int64
-        reports : ndarray, shape (levels,), int64
-        """
-        ...
-
-    def support_pairs(self) -> NDArray[np.float64]:
-        """Return (p, q) of every level, shape ``(levels, 2)``.
-
-        The probability that a report supports a category that is true, and one that is not.
-        """
-        ...
+    from mechanisms.base import Mechanism
 
 
 class Concerned(NamedTuple):
@@ -64,67 +38,6 @@ class Concerned(NamedTuple):
     least: NDArray[np.float64]
 
 
-@runtime_checkable
-class BlockProtocol(PureProtocol, Protocol):
-    """A ladder of which some reports say nothing at all about a category.
-
-    Such a report adds nothing to it, and the pair (p, q) is that of an equivalent pure protocol
-    in which it would support the category with probability q = 1/2.
-    """
-
-    def concerned(self, table: NDArray[np.int64]) -> Concerned:
-        """Return how many reports say something about each category, by level."""
-        ...
-
-
-def frequencies(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimate]:
-    """Estimate the share of each category among the accepted reports.
-
-    Parameters
-    ----------
-    mechanism : LadderedMechanism
-        One for categories: ``grr``, ``sue``, ``oue``, ``local_hashing``, ``subset``, ``hadamard``.
-    counts : array_like, shape (levels, count_length), integers
-        Counts of the newest reports, by level, as the mechanism's ``accumulate`` lays them out.
-
-    Returns
-    -------
-    list of Estimate
-        A share for each of the categories, in order; they need not be in [0, 1] nor sum to one.
-        Below 200 reports the interval inverts a test of the share (see
-        :class:`~mechanisms.estimate.ShareRegion`).
-
-    Raises
-    ------
-    ParameterError
-        The mechanism has no categories, or the counts have the wrong shape.
-
-    Notes
-    -----
-    The variance, given the values, is the sum over reports of
-    [K p(1−p) + (n−K) q(1−q)]/(p−q)², K the reports of the category at the level; K is
-    estimated and kept within [0, n].
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha. "Locally Differentially Private Protocols for Frequency
-    Estimation", USENIX Security 2017, sections 3 and 4.
-
-    Examples
-    --------
-    >>> from mechanisms.registry import build
-    >>> grr = build({"name": "grr", "domain_size": 5}, [1_000_000], "colour")
-    >>> [round(e.value, 4) for e in frequencies(grr, [[310, 290, 300, 320, 280]])]
-    [0.2261, 0.1739, 0.2, 0.2521, 0.1479]
-    """
-    table = count_table(mechanism, counts)
-    if not isinstance(mechanism, PureProtocol):
-        raise ParameterError(f"{mechanism.name} has no categories; use numeric or decode")
-    ones, reports = mechanism.supports(table)
-    concerned = mechanism.concerned(table) if isinstance(mechanism, BlockProtocol) else None
-    return shares(ones, reports, mechanism.support_pairs(), concerned)
-
-
 def shares(
     ones: NDArray[np.int64],
     reports: NDArray[np.int64],
@@ -142,7 +55,27 @@ def shares(
     pairs : ndarray, shape (levels, 2)
         Probability of "yes" for a client of whom it is true, and for one of whom it is not.
     concerned : Concerned, optional
-        The reports that answer each question at all; by default all of them do.
+        The reports that answer each question at all; by default all of them do. Those that do not
+        add nothing, and the pair (p, q) is that of an equivalent protocol in which such a report
+        would say yes with probability q = 1/2.
+
+    Returns
+    -------
+    list of Estimate
+        A share for each question, in order; they need not be in [0, 1] nor sum to one. Below 200
+        reports the interval inverts a test of the share (see
+        :class:`~mechanisms.estimate.ShareRegion`).
+
+    Notes
+    -----
+    The variance, given the values, is the sum over reports of
+    [K p(1−p) + (n−K) q(1−q)]/(p−q)², K the reports of the category at the level; K is
+    estimated and kept within [0, n].
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. "Locally Differentially Private Protocols for Frequency
+    Estimation", USENIX Security 2017, sections 3 and 4.
 
     Examples
     --------
@@ -241,7 +174,7 @@ def norm_sub(values: ArrayLike, total: float = 1.0) -> NDArray[np.float64]:
     return nearest
 
 
-def count_table(mechanism: LadderedMechanism, counts: ArrayLike) -> NDArray[np.int64]:
+def count_table(mechanism: Mechanism, counts: ArrayLike) -> NDArray[np.int64]:
     """Return counts as ``(levels, count_length)`` ``int64``, after a check of their shape."""
     import numpy as np
 
@@ -252,11 +185,3 @@ def count_table(mechanism: LadderedMechanism, counts: ArrayLike) -> NDArray[np.i
     if (table < 0).any():
         raise ParameterError("counts must not be negative")
     return table
-
-
-def channel_pairs(mechanism: LadderedMechanism, channel: int) -> NDArray[np.float64]:
-    """Return (p, q) of one independent channel at every level, shape ``(levels, 2)``."""
-    import numpy as np
-
-    levels = range(mechanism.levels)
-    return np.array([mechanism.rung_probabilities(level)[channel] for level in levels])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
-from mechanisms.estimators.frequency import channel_pairs, shares
+from mechanisms.estimators.frequency import shares
 from mechanisms.number.results import (
     QUANTILES,
     NumericEstimates,
@@ -126,14 +126,13 @@ def split_estimates(
     sums, reports = table[:, :-1], table[:, -1]
     by_level, n = counts_of(reports), int(reports.sum())
     answers = [
-        shares(sums[:, i : i + 1], reports, channel_pairs(mechanism, i))[0]
-        for i in range(sums.shape[1])
+        shares(sums[:, i : i + 1], reports, mechanism.pairs(i))[0] for i in range(sums.shape[1])
     ]
     if not mechanism.missing:
         bits, here, missing = tuple(answers), Estimate(1.0, 0.0, n, by_level), None
     else:
         here = answers.pop()
-        pairs = 1 - channel_pairs(mechanism, len(answers))[:, ::-1]
+        pairs = 1 - mechanism.pairs(len(answers))[:, ::-1]
         [missing] = shares((reports - sums[:, -1])[:, None], reports, pairs)
         bits = tuple(ratio_of(bit, here) for bit in answers)
     if n == 0 or not usable(here.value, here.standard_error):

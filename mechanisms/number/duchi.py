@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """A number as one bit whose mean it is."""
 
 from __future__ import annotations
@@ -7,9 +8,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior, SymbolLadder
+from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import symbol_chain
 from mechanisms.frozen import frozen
+from mechanisms.ladders import SymbolLadder
 from mechanisms.levels import certify, check_ladder
 from mechanisms.number import inputs
 from mechanisms.number.laws import Law, Shape
@@ -100,7 +102,7 @@ class DuchiLadder(SymbolLadder):
         none = Fraction(0)
         return tuple(
             Law(none, none, none, rung.p, rung.q, rung.q, rung.p, rung.q)
-            for rung in self.chain.rungs
+            for rung in self.chain.exact
         )
 
     def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
@@ -126,4 +128,4 @@ def duchi_ladder(missing: bool, ladder: Sequence[int], metric: str) -> DuchiLadd
     """Build a ladder of Duchi's one bit."""
     rungs = check_ladder(ladder)
     chain = symbol_chain(3 if missing else 2, rungs)
-    return DuchiLadder(metric, certify(rungs, [rung.p / rung.q for rung in chain.rungs]), chain)
+    return DuchiLadder(metric, certify(rungs, [rung.p / rung.q for rung in chain.exact]), chain)

@@ -7,11 +7,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
-from mechanisms.chains.finite import FiniteChain, FiniteDraw, FiniteLadder
+from mechanisms.chains.chain import Prior
+from mechanisms.chains.finite import FiniteChain, FiniteDraw
 from mechanisms.errors import ParameterError
 from mechanisms.frozen import frozen
-from mechanisms.levels import Rung, certify, check_ladder
+from mechanisms.ladders import FiniteLadder
+from mechanisms.levels import Probabilities, certify, check_ladder
 from mechanisms.number import designs, inputs, steps
 from mechanisms.number.laws import Law, Shape
 from mechanisms.randomness import Source
@@ -215,9 +216,9 @@ class GridLadder(FiniteLadder):
         """Whether a value can be missing."""
         return self.shape.missing
 
-    def rungs(self, level: int) -> tuple[Rung, ...]:
+    def exact(self, level: int) -> tuple[Probabilities, ...]:
         """Return the largest and the smallest probability of the output that costs most."""
-        return (Rung(*self.laws[level].worst(self.shape)),)
+        return (Probabilities(*self.laws[level].worst(self.shape)),)
 
     @cached_property
     def possible(self) -> tuple[bool, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
+from mechanisms.chains.chain import Prior
 from mechanisms.levels import GRAINS
 from mechanisms.number.grid import check_unit, unit_array
 from mechanisms.randomness import Source

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import channel_pairs, count_table
+from mechanisms.estimators.frequency import count_table
 from mechanisms.number.answers import bit_estimates, split_estimates, threshold_estimates
 from mechanisms.number.duchi import DuchiLadder
 from mechanisms.number.grid import BINS
@@ -26,13 +26,13 @@ from mechanisms.number.strata import EXPECTED_REPORTS
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
 
 __all__ = ["QUANTILES", "NumericEstimates", "bit_estimates", "numeric", "threshold_estimates"]
 
 
 def numeric(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     counts: ArrayLike,
     low: float,
     high: float,
@@ -44,7 +44,7 @@ def numeric(
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         ``threshold``, ``sampled_bit``, ``sampled_bits``, ``split_bits``, ``duchi``, ``piecewise``,
         ``hybrid`` or ``square_wave``.
     counts : array_like, shape (levels, count_length), integers
@@ -94,12 +94,12 @@ def numeric(
         raise ParameterError("quantiles must lie in (0, 1)")
     if isinstance(mechanism, ThresholdLadder):
         cells = table.reshape(len(table), BINS, -1)
-        pairs = channel_pairs(mechanism, 0)
+        pairs = mechanism.pairs()
         return threshold_estimates(cells, pairs, low, high, quantiles, stratum=stratum)
     if isinstance(mechanism, SampledBitLadder | SampledBitsLadder):
         cells = table.reshape(len(table), mechanism.bits, -1)
         draws = mechanism.count if isinstance(mechanism, SampledBitsLadder) else 1
-        return bit_estimates(cells, channel_pairs(mechanism, 0), low, high, draws, stratum)
+        return bit_estimates(cells, mechanism.pairs(), low, high, draws, stratum)
     if isinstance(mechanism, SplitBitsLadder):
         return split_estimates(mechanism, table, low, high)
     if isinstance(mechanism, GridLadder | DuchiLadder):

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """A number against a random public threshold: is it above?"""
 
 from __future__ import annotations
@@ -7,9 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.base import Prior, SymbolLadder
+from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import symbol_chain
 from mechanisms.frozen import frozen
+from mechanisms.ladders import SymbolLadder
 from mechanisms.levels import certify, check_ladder
 from mechanisms.number.grid import BINS, check_unit, threshold_of, thresholds_of, unit_array
 from mechanisms.randomness import Source
@@ -144,4 +146,4 @@ def threshold_ladder(missing: bool, ladder: Sequence[int], metric: str) -> Thres
     """Build a ladder of random thresholds."""
     rungs = check_ladder(ladder)
     chain = symbol_chain(3 if missing else 2, rungs)
-    return ThresholdLadder(metric, certify(rungs, [rung.p / rung.q for rung in chain.rungs]), chain)
+    return ThresholdLadder(metric, certify(rungs, [rung.p / rung.q for rung in chain.exact]), chain)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """One sampled bit of a number, which bit being public."""
 
 from __future__ import annotations
@@ -7,10 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.base import Prior, SymbolLadder
+from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import symbol_chain
 from mechanisms.errors import check_int
 from mechanisms.frozen import frozen
+from mechanisms.ladders import SymbolLadder
 from mechanisms.levels import GRAINS, certify, check_ladder
 from mechanisms.number.grid import (
     MAX_BITS,
@@ -168,5 +170,5 @@ def sampled_bit_ladder(
     check_bits(bits)
     rungs = check_ladder(ladder)
     chain = symbol_chain(3 if missing else 2, rungs)
-    amounts = certify(rungs, [rung.p / rung.q for rung in chain.rungs])
+    amounts = certify(rungs, [rung.p / rung.q for rung in chain.exact])
     return SampledBitLadder(metric, amounts, chain, bits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
+from mechanisms.chains.chain import Prior
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior, VectorLadder
 from mechanisms.chains.bits import BitChain, symmetric_bit
+from mechanisms.chains.chain import Prior
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
+from mechanisms.ladders import VectorLadder
 from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON, certify, check_ladder
 from mechanisms.number.allocation import bit_weights, split_epsilon
 from mechanisms.number.grid import check_unit, round_to_grid, rounds_to_grid, split_grid, unit_array

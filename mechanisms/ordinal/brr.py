@@ -8,13 +8,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
-from mechanisms.category.grr import category, category_array
-from mechanisms.chains.finite import FiniteDraw, FiniteLadder, finite_chain
+from mechanisms.category.oracle import category, category_array
+from mechanisms.chains.chain import Prior
+from mechanisms.chains.finite import FiniteDraw, finite_chain
 from mechanisms.chains.thresholds import MAX_SYMBOLS
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
+from mechanisms.ladders import FiniteLadder
 from mechanisms.levels import GRAINS, certify, check_ladder
 from mechanisms.ordinal.losses import Number, loss_matrix
 from mechanisms.ordinal.search import check_epsilon, equidistant_size, general_size
@@ -292,7 +293,7 @@ def best_subset_size(points: int, micro: int) -> int:
 def _ladder(windows: Windows, missing: bool, ladder: Sequence[int], metric: str) -> BrrLadder:
     rungs = check_ladder(ladder)
     chain = finite_chain(strongest_draw(windows, rungs[-1], missing), rungs)
-    amounts = certify(rungs, [rung.p / rung.q for rung in chain.rungs])
+    amounts = certify(rungs, [rung.p / rung.q for rung in chain.exact])
     return BrrLadder(metric, amounts, chain, missing)
 
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from mechanisms.category.grr import GrrLadder
-from mechanisms.chains.finite import FiniteLadder
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import SCORE_REPORTS, Estimate, nothing
 from mechanisms.ordinal.brr import BrrLadder
@@ -26,8 +24,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from mechanisms.base import Mechanism
     from mechanisms.estimators.expectation import EmEstimate
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.items import Context, Item
 
     #: A channel, and what makes sums over its inputs weights of its outputs.
     Level = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -68,13 +67,13 @@ class OrdinalEstimates:
 
 
 def ordinal(
-    mechanism: LadderedMechanism, counts: ArrayLike, numbers: Sequence[float] | None = None
+    mechanism: Mechanism, counts: ArrayLike, numbers: Sequence[float] | None = None
 ) -> OrdinalEstimates:
     """Estimate from the newest reports of all levels.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         ``brr`` or ``grr``.
     counts : array_like, shape (levels, count_length), integers
         Counts of the newest reports, by level.
@@ -152,12 +151,12 @@ def ordinal(
     )
 
 
-def unbiased_shares(mechanism: LadderedMechanism, counts: ArrayLike) -> list[Estimate]:
+def unbiased_shares(mechanism: Mechanism, counts: ArrayLike) -> list[Estimate]:
     """Estimate the share of every value by inverting the channel.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         ``brr`` or ``grr``.
     counts : array_like, shape (levels, count_length), integers
 
@@ -192,18 +191,6 @@ candidates are favoured): shares have no unbiased estimate; use ordinal
     return [sums.estimate(value) for value in range(inputs)]
 
 
-def channels(mechanism: LadderedMechanism) -> list[NDArray[np.float64]]:
-    """Return the channel of every level, ``(inputs, outputs)`` ``float64``."""
-    import numpy as np
-
-    if isinstance(mechanism, FiniteLadder):
-        return [mechanism.chain.matrix(level) for level in range(mechanism.levels)]
-    if isinstance(mechanism, GrrLadder):
-        pairs = [mechanism.rung_probabilities(level)[0] for level in range(mechanism.levels)]
-        return [np.where(np.eye(mechanism.domain_size, dtype=bool), p, q) for p, q in pairs]
-    raise ParameterError(f"{mechanism.name} is no mechanism for ordinal values")
-
-
 def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...], ...]:
     """Return the inputs with equal rows at all levels together, in order of their first."""
     found: dict[bytes, list[int]] = {}
@@ -212,11 +199,63 @@ def groups_of(matrices: Sequence[NDArray[np.float64]]) -> tuple[tuple[int, ...],
     return tuple(tuple(group) for group in found.values())
 
 
+def ordinal_items(
+    mechanism: Mechanism,
+    counts: NDArray[np.int64],
+    context: Context,
+    shares: Iterator[Item] | None = None,
+) -> Iterator[Item]:
+    """Yield shares, those of values that reports do not tell apart together, the mean and the CDF.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    counts : ndarray, shape (levels, count_length)
+    context : Context
+    shares : iterator of Item, optional
+        Where all values are told apart; by default the most likely ones.
+    """
+    from mechanisms.items import Item, Method
+
+    labels = context.labels
+    points = labels[: len(labels) - context.missing]
+    found = ordinal(mechanism, counts, context.points or range(1, len(points) + 1))
+    by_level = found.group_shares[0].reports_by_level
+    if shares is not None:
+        yield from shares
+    else:
+        errors = found.shares.standard_errors.tolist()
+        for label, value, error in zip(labels, found.shares.values, errors, strict=True):
+            likely = Estimate(float(value), error, sum(by_level), by_level)
+            yield Item("share", label, likely, method=Method.EM)
+        for group, each in zip(found.groups, found.group_shares, strict=True):
+            yield Item("group", " to ".join(_ends([labels[x] for x in group])), each)
+    unit = context.unit if context.points is not None else "rank"
+    least, most = found.mean_bounds
+    if len(found.groups) == len(labels):
+        yield Item("mean", "", least, unit)
+    else:
+        # What the mean lies between where some values are not told apart.
+        yield Item("mean", "at least", least, unit)
+        yield Item("mean", "at most", most, unit)
+    for label, each in zip(points, found.cumulative, strict=False):
+        if math.isfinite(each.standard_error):
+            yield Item("cdf", label, each)
+
+
+def _ends(labels: Sequence[str]) -> Sequence[str]:
+    return labels if len(labels) < 2 else (labels[0], labels[-1])
+
+
 @lru_cache(maxsize=64)
 def _levels(mechanism: Hashable) -> tuple[Level, ...]:
     """Return channel and inverse of every level, which every window needs again."""
-    given = cast("LadderedMechanism", mechanism)
-    return tuple((matrix, _inverse(matrix)) for matrix in channels(given))
+    given: Any = mechanism
+    return tuple(
+        (matrix, _inverse(matrix))
+        for level in range(given.levels)
+        for matrix in (given.matrix(level),)
+    )
 
 
 class _Sums:

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mechanisms.errors import ParameterError
 from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.ordinal.estimates import channels, groups_of
+from mechanisms.ordinal.estimates import groups_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mechanisms.registry import LadderedMechanism
 
-
-def mean_bound_variance(
-    mechanism: LadderedMechanism, level: int, values: Sequence[float] | None = None
-) -> float:
+def mean_bound_variance(mechanism: Any, level: int, values: Sequence[float] | None = None) -> float:
     """Return n times the variance of a bound of the mean, the larger one of the two.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         ``brr`` or ``grr``; its points are evenly spaced in [0, 1].
     level : int
     values : sequence of float in [0, 1], optional
@@ -43,7 +39,7 @@ def mean_bound_variance(
     """
     import numpy as np
 
-    matrix = channels(mechanism)[level]
+    matrix = mechanism.matrix(level)
     missing = isinstance(mechanism, BrrLadder) and mechanism.missing
     points = len(matrix) - missing
     places = np.linspace(0.0, 1.0, points)

@@ -12,7 +12,6 @@ Privacy", Definition 2.5, Equation 12, Theorems 1 to 3, Algorithm 3. F. McSherry
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
@@ -20,8 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.errors import ParameterError
-from mechanisms.exact import exp_bounds
-from mechanisms.ordinal.brr import Windows, probabilities
+from mechanisms.ordinal.brr import probabilities
 from mechanisms.ordinal.losses import Number, loss_matrix
 from mechanisms.ordinal.search import check_epsilon, end_size, equidistant_size, middle_floor
 
@@ -256,42 +254,6 @@ def keep_probability(points: int, size: int, weak: float, strong: float) -> floa
         raise ParameterError(f"subset_size must lie in [1, {points}), not {size}")
     wholes = [size + (points - size) * math.exp(-epsilon) for epsilon in (weak, strong)]
     return wholes[1] / wholes[0] * (math.expm1(-weak) / math.expm1(-strong))
-
-
-def most_windows(windows: Windows) -> int:
-    """Return how many windows contain the candidate that most but not all of them contain.
-
-    Examples
-    --------
-    >>> most_windows(((0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3)))
-    2
-    """
-    counts = Counter(y for window in windows for y in window)
-    return max((count for count in counts.values() if count < len(windows)), default=0)
-
-
-def relaxes_to_single(windows: Windows, weak: float, strong: float) -> bool:
-    """Whether m favoured candidates at one epsilon relax to randomized response at another.
-
-    That is the case if and only if (E₁ − 1) c ≤ E₂ − 1, where c is :func:`most_windows`: the
-    only candidate for T is the inverse of randomized response times the weaker channel, and its
-    least entry has the sign of that difference.
-
-    Parameters
-    ----------
-    windows : tuple of tuple of int
-        Of the weaker level.
-    weak, strong : float
-        Epsilons in (0, 700].
-    """
-    check_epsilon(weak)
-    check_epsilon(strong)
-    count = most_windows(windows)
-    if weak == strong:
-        return count <= 1
-    # Never equal where the epsilons differ, so that 49 digits decide.
-    weaker, stronger = exp_bounds(Fraction(weak))[1], exp_bounds(Fraction(strong))[0]
-    return (weaker - 1) * count <= stronger - 1
 
 
 def degradable(weak: ArrayLike, strong: ArrayLike) -> bool:

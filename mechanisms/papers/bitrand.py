@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 
 from mechanisms.audit.cases import Case, Release, Views
 from mechanisms.audit.guessing import score_key
-from mechanisms.category.grr import GrrLadder, grr_ladder
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, decimal_context
 from mechanisms.frozen import frozen
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
-from mechanisms.single import CategoryMechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,11 +43,6 @@ class SignMagnitude:
         In [2, 52], the number l of bits.
     integer_bits : int
         In [0, bits − 1], the number m of bits before the point.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Notes
     -----
@@ -144,8 +137,6 @@ def log_alpha(epsilon: float, features: int, bits: int) -> float:
 def frr_losses(epsilon: float, features: int, bits: int) -> list[float]:
     """Return ln(q_i/p_i) = ln α + i ε/l of each bit of a feature; positive where bits invert.
 
-    Parameters: as :func:`log_alpha`.
-
     Examples
     --------
     >>> [round(loss, 4) for loss in frr_losses(1.0, 1, 2)]
@@ -158,8 +149,6 @@ def frr_losses(epsilon: float, features: int, bits: int) -> list[float]:
 def frr_keeping(epsilon: float, features: int, bits: int) -> list[float]:
     """Return p_i, the probability that bit i of a feature is reported as it is.
 
-    Parameters: as :func:`log_alpha`.
-
     Examples
     --------
     >>> [round(p, 4) for p in frr_keeping(1.0, 1, 2)]
@@ -170,8 +159,6 @@ def frr_keeping(epsilon: float, features: int, bits: int) -> list[float]:
 
 def frr_epsilon(epsilon: float, features: int, bits: int) -> float:
     """Return what f-RR really costs: r Σ_i |ln(p_i/q_i)|, the worst case, attained.
-
-    Parameters: as :func:`log_alpha`.
 
     Examples
     --------
@@ -196,11 +183,6 @@ class FeatureRandomizedResponse:
         In [2, 52], the number l of bits of a feature.
     integer_bits : int
         In [0, bits − 1], how many of them stand before the point.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -313,9 +295,11 @@ class FeatureRandomizedResponse:
 
 
 def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
-    """Return the probability of the true label, and of each other one.
+    """Return the probability that label-RR reports the true label, and each other one.
 
-    e^β/(1+e^β) and 1/((1+e^β)(C−1)) with the largest β of Theorem 3, ε − ln(C−1).
+    e^β/(1+e^β) and 1/((1+e^β)(C−1)) with the largest β of Theorem 3, ε − ln(C−1): this is exactly
+    :class:`~mechanisms.category.grr.GeneralizedRandomizedResponse`, and exactly ε-LDP for the
+    label; the features are another matter.
 
     Parameters
     ----------
@@ -334,41 +318,6 @@ def label_keeping(epsilon: float, labels: int) -> tuple[float, float]:
         raise ParameterError(f"labels must be at least 2, not {labels}")
     small = math.exp(-epsilon)
     return 1 / (1 + (labels - 1) * small), small / (1 + (labels - 1) * small)
-
-
-@frozen
-class LabelRandomizedResponse(CategoryMechanism):
-    """label-RR of BitRand: report the true label, or each of the others with a smaller probability.
-
-    Parameters
-    ----------
-    epsilon : float
-        In [1e-6, 40], the nominal amount.
-    labels : int
-        In [2, 2**20], the number C of labels.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
-    Privacy
-    -------
-    Any two labels are neighbours. With the largest β of Theorem 3, ε − ln(C−1), this is exactly
-    generalized randomized response and exactly ε-LDP for the label; the features are another
-    matter.
-
-    Examples
-    --------
-    >>> label = LabelRandomizedResponse(epsilon=1.0, labels=10)
-    >>> round(label.p, 4), round(label.q, 4), label.certified
-    (0.232, 0.0853, 1000000)
-    """
-
-    labels: int
-
-    def _build(self, micro: int) -> GrrLadder:
-        return grr_ladder(self.labels, [micro], "")
 
 
 def claims() -> list[Case]:

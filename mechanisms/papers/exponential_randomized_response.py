@@ -12,9 +12,10 @@ Differentially Private Selection", Lemma 1, Algorithm 3, equations 3, 12, 13, 15
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise, product
+from functools import cache
+from itertools import combinations_with_replacement, pairwise, product
 from math import exp, expm1, fsum, inf, log, log1p
+from typing import NamedTuple
 
 from mechanisms.audit.cases import Case, law_release
 from mechanisms.errors import ParameterError
@@ -24,6 +25,14 @@ from mechanisms.randomness import Source
 from mechanisms.sampling import choose, uniform_below
 from mechanisms.top_item.exponential import exponential_pmf
 from mechanisms.top_item.scores import exponents
+
+
+class WorstLoss(NamedTuple):
+    """The largest loss of a finite domain, and two neighbours that have it."""
+
+    loss: float
+    scores: tuple[int, ...]
+    others: tuple[int, ...]
 
 
 @frozen
@@ -38,11 +47,6 @@ class ExponentialRandomizedResponse:
         At least 0, the nominal amount; for what the mechanism costs see ``certified_epsilon``.
     sensitivity : float
         Positive, Δ.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
 
     Privacy
     -------
@@ -156,8 +160,7 @@ class ExponentialRandomizedResponse:
         """Return the largest absolute log-likelihood ratio between two score vectors."""
         if len(scores) != len(others):
             raise ParameterError(f"{len(scores)} and {len(others)} scores do not compare")
-        pairs = zip(self.log_pmf(scores), self.log_pmf(others), strict=True)
-        return max(0.0 if one == other else abs(one - other) for one, other in pairs)
+        return _loss(self.log_pmf(scores), self.log_pmf(others))
 
     def worst_loss(self, items: int, largest: int) -> WorstLoss:
         """Return the certified loss on a finite domain, by enumeration.
@@ -169,49 +172,31 @@ class ExponentialRandomizedResponse:
         largest : int
             Scores are integers in [0, largest], and neighbours differ by at most 1 in each.
 
-        Returns
-        -------
-        WorstLoss
-            The first of the worst pairs. No epsilon below its loss covers the domain.
-
         Examples
         --------
         >>> worst = ExponentialRandomizedResponse(p=0.5, epsilon=0.1).worst_loss(2, 4)
         >>> round(worst.loss, 3), worst.scores, worst.others
         (0.758, (4, 1), (3, 2))
         """
-        found = WorstLoss(0.0, (0,) * items, (0,) * items)
-        laws: dict[tuple[int, ...], list[float]] = {}
-        for scores, others in neighbours(items, largest):
-            for one in (scores, others):
-                if one not in laws:
-                    laws[one] = self.log_pmf(one)
-            pairs = zip(laws[scores], laws[others], strict=True)
-            loss = max(0.0 if one == other else abs(one - other) for one, other in pairs)
-            if loss > found.loss:
-                found = WorstLoss(loss, scores, others)
-        return found
+        law = cache(self.log_pmf)
+        found = (
+            WorstLoss(_loss(law(scores), law(others)), scores, others)
+            for scores, others in _neighbours(items, largest)
+        )
+        return max(found, key=lambda worst: worst.loss)
 
 
-@frozen
-class WorstLoss:
-    """The largest loss of a finite domain, and two neighbours that have it."""
-
-    loss: float
-    scores: tuple[int, ...]
-    others: tuple[int, ...]
+def _loss(law: Sequence[float], other: Sequence[float]) -> float:
+    """Return the largest difference of two laws, given as logarithms."""
+    pairs = zip(law, other, strict=True)
+    return max(0.0 if one == two else abs(one - two) for one, two in pairs)
 
 
-def neighbours(items: int, largest: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield all pairs of integer scores in [0, largest] that differ by at most 1 in each.
-
-    Up to the order of the items: the first of a pair does not increase.
-    """
-    for scores in product(range(largest, -1, -1), repeat=items):
-        if all(one >= other for one, other in pairwise(scores)):
-            nearby = [range(max(0, q - 1), min(largest, q + 1) + 1) for q in scores]
-            for others in product(*nearby):
-                yield scores, others
+def _neighbours(items: int, largest: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield neighbours; scores fall, since the order of items changes nothing."""
+    for scores in combinations_with_replacement(range(largest, -1, -1), items):
+        for others in product(*(range(max(0, q - 1), min(largest, q + 1) + 1) for q in scores)):
+            yield scores, others
 
 
 def staircase(items: int) -> tuple[list[int], list[int]]:
@@ -230,6 +215,8 @@ def staircase(items: int) -> tuple[list[int], list[int]]:
 def disclosure_risk(laws: Sequence[Sequence[float]]) -> float:
     """Return the largest posterior belief in one of several worlds (Definitions 4 and 5).
 
+    By equation 3 it is at most 1/(1 + (worlds − 1) e^−ε) for what is ε-differentially private.
+
     Parameters
     ----------
     laws : sequence of sequence of float, shape (worlds, items)
@@ -240,27 +227,19 @@ def disclosure_risk(laws: Sequence[Sequence[float]]) -> float:
     >>> published = ExponentialRandomizedResponse(p=0.9, epsilon=0.1)
     >>> round(disclosure_risk([published.pmf([2, 0]), published.pmf([1, 0])]), 3)
     0.913
-    >>> round(published_risk_bound(2, 0.1), 3)
+    >>> round(1 / (1 + exp(-0.1)), 3)
     0.525
     """
-    risks: list[float] = []
-    for column in zip(*laws, strict=True):
-        if max(column) > 0:
-            risks.append(max(column) / fsum(column))
+    risks: list[float] = [
+        max(column) / fsum(column) for column in zip(*laws, strict=True) if any(column)
+    ]
     return max(risks)
 
 
-def published_risk_bound(worlds: int, epsilon: float) -> float:
-    """Return the bound of equation 3, true of what is ε-differentially private."""
-    bound: float = 1 / (1 + (worlds - 1) * exp(-epsilon))
-    return bound
+class WorstCaseErrors(NamedTuple):
+    """Expected errors for scores (v, …, v, 0), which are the worst for the private mechanisms.
 
-
-@dataclass(frozen=True)
-class WorstCaseErrors:
-    """Expected errors for scores (v, …, v, 0).
-
-    Parameters
+    Attributes
     ----------
     exponential : float
         Of the exponential mechanism, equation 12.
@@ -281,31 +260,22 @@ def worst_case_errors(
 ) -> WorstCaseErrors:
     """Return the expected errors for n − 1 scores of v and one of 0.
 
+    To the last digits also where the probability of v vanishes or n is large.
+
     Parameters
     ----------
     n : int
         At least 1.
     v : float
-        At most 0.
-    p : float
-        In [0, 1], of exponential randomized response alone.
-    epsilon : float
-        Finite, at least 0.
-    sensitivity : float
-        Positive, Δ.
-
-    Returns
-    -------
-    WorstCaseErrors
-        To the last digits also where the probability of v vanishes or n is large.
+        Finite, at most 0.
+    p, epsilon, sensitivity : float
+        As of :class:`ExponentialRandomizedResponse`.
 
     Examples
     --------
     >>> errors = worst_case_errors(5, -3.0, 0.5, 1.0)
-    >>> round(errors.exponential, 6), round(errors.permute_and_flip, 6)
-    (1.414813, 1.071898)
-    >>> round(errors.randomized_response, 6)
-    0.707406
+    >>> [round(error, 6) for error in errors]
+    [1.414813, 1.071898, 0.707406]
     """
     response = ExponentialRandomizedResponse(p, epsilon, sensitivity)
     if not n >= 1:
@@ -317,11 +287,7 @@ def worst_case_errors(
     wrong = (n - 1) * chance / (1 + (n - 1) * chance)
     near = len(response.candidates([0.0, v])) == 2 and n > 1
     random = p * (n - 1) / n if near else 0.0
-    return WorstCaseErrors(
-        exponential=-v * wrong,
-        permute_and_flip=-v * _missed(n, exponent),
-        randomized_response=-v * ((1 - p) * wrong + random),
-    )
+    return WorstCaseErrors(-v * wrong, -v * _missed(n, exponent), -v * ((1 - p) * wrong + random))
 
 
 def _missed(n: int, exponent: float) -> float:

@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from mechanisms.chains.finite import FiniteChain, FiniteDraw, rounded
@@ -22,7 +21,6 @@ from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO, exp_micro, loss_micro, to_micro
 from mechanisms.levels import GRAINS, MAX_DECISION_EPSILON
 from mechanisms.ordinal.losses import Number, loss_matrix
-from mechanisms.ordinal.search import check_epsilon
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,31 +119,6 @@ def optimal_channel(
     realised = FiniteChain(draw).matrix(0)
     certified = loss_micro(FiniteChain(draw).ratio(0))
     return OptimalChannel(draw, micro, certified, float((costs * realised).sum()), bound)
-
-
-def best_bipartite_size(loss: Sequence[Sequence[Number]], epsilon: float) -> int:
-    """Return how many favoured candidates have the least expected loss, all values alike.
-
-    The search of the paper takes the smallest of all values' own sizes, so that no value is worse
-    off than with randomized response. Averaged over up to 200 equidistant points, at epsilons
-    from 0.05 to 5, the best size is up to 12.6 % below it (26 points, ε = 5: 3 in place of 1), at
-    most 3.3 % up to ε = 1.
-
-    Examples
-    --------
-    >>> from mechanisms.ordinal.losses import equidistant
-    >>> best_bipartite_size(equidistant(5), 1.0)
-    2
-    """
-    check_epsilon(epsilon)
-    given = [sorted(float(entry) for entry in row) for row in loss_matrix(loss)]
-    size, rest = len(given), math.exp(-epsilon)
-    near = list(accumulate(math.fsum(row[m] for row in given) for m in range(size)))
-    gain = -math.expm1(-epsilon)
-    losses = [
-        (near[m - 1] * gain + near[-1] * rest) / (m * gain + size * rest) for m in range(1, size)
-    ]
-    return losses.index(min(losses)) + 1
 
 
 def _solve(

@@ -5,8 +5,8 @@ some are reached from one value and not from another (Mironov, "On Significance 
 Significant Bits for Differential Privacy", CCS 2012), so that no epsilon is certified: it is
 infinite. Nothing here can be named in a plan, and all of it draws from a seeded generator.
 
-Variances are of one report about a number x in [-1, 1], as the papers have it, and stable from
-epsilon 1e-9 to 700: divide by n for the mean of n reports, and by 4 for numbers in [0, 1].
+Numbers lie in [-1, 1], as in the papers; variances are of one report, in closed forms that are
+stable from epsilon 1e-9 to 700.
 
 References
 ----------
@@ -34,114 +34,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float64]
+
 _ROOT = 405 * sqrt(241)
 #: Up to here the hybrid mechanism is Duchi's (Wang et al., equation 9 and Theorem 1).
 HYBRID_FROM = log((-5 + 2 * (6353 - _ROOT) ** (1 / 3) + 2 * (6353 + _ROOT) ** (1 / 3)) / 27)
-
-
-def duchi_variance(x: float, epsilon: float) -> float:
-    """Return C² − x², C = (e^ε + 1)/(e^ε − 1): one-bit response, and one sampled bit.
-
-    Examples
-    --------
-    >>> round(duchi_variance(0.3, 1.0), 6)
-    4.592694
-    """
-    _check_value(x)
-    return 4 * bit_noise(epsilon) + (1 - x) * (1 + x)
-
-
-def piecewise_variance(x: float, epsilon: float) -> float:
-    """Return the variance of the Piecewise Mechanism.
-
-    x²/(h − 1) + (h + 3)/(3 (h − 1)²) with h = e^(ε/2).
-
-    References
-    ----------
-    Wang et al., ICDE 2019, Lemma 1.
-
-    Examples
-    --------
-    >>> round(piecewise_variance(0.3, 1.0), 6)
-    3.820838
-    """
-    _check_value(x)
-    check_epsilon(epsilon)
-    inverse = exp(-epsilon / 2) / -expm1(-epsilon / 2)
-    return x * x * inverse + inverse * (1 + 4 * inverse) / 3
-
-
-def hybrid_variance(x: float, epsilon: float) -> float:
-    """Return the variance of the Hybrid Mechanism.
-
-    Above epsilon 0.61 it answers by the Piecewise Mechanism with probability 1 − e^(−ε/2) and by
-    Duchi's otherwise, which makes the variance the same for all x; below, always by Duchi's.
-
-    References
-    ----------
-    Wang et al., ICDE 2019, section III-C.
-
-    Examples
-    --------
-    >>> round(hybrid_variance(0.3, 1.0), 6), round(hybrid_variance(0.3, 0.5), 6)
-    (4.288992, 16.580792)
-    """
-    if epsilon <= HYBRID_FROM:
-        return duchi_variance(x, epsilon)
-    share = -expm1(-epsilon / 2)
-    return share * piecewise_variance(x, epsilon) + (1 - share) * duchi_variance(x, epsilon)
-
-
-def laplace_variance(epsilon: float) -> float:
-    """Return the variance of Laplace noise of scale 2/ε: 8/ε².
-
-    Examples
-    --------
-    >>> laplace_variance(2.0)
-    2.0
-    """
-    check_epsilon(epsilon)
-    return 8 / epsilon / epsilon
-
-
-def dithering_variance(epsilon: float) -> float:
-    """Return the variance of one bit with subtractive dithering, the same for all x: 4f(ε) + 1/3.
-
-    Examples
-    --------
-    >>> round(dithering_variance(1.0), 6)
-    4.016028
-    """
-    return 4 * bit_noise(epsilon) + 1 / 3
-
-
-def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:
-    """Return n times the variance of the stratified mean of random thresholds, to leading order.
-
-    4f(ε) + E|X − X′| − Var(X), with X and X′ drawn from ``xs`` independently: at most
-    4f(ε) + 1/3.
-
-    Parameters
-    ----------
-    xs : sequence of float
-        The clients' numbers, in [-1, 1].
-    epsilon : float
-
-    Examples
-    --------
-    >>> round(random_threshold_variance([-1.0, 0.0, 0.5, 1.0], 1.0), 6)
-    3.948319
-    """
-    if not xs:
-        raise ParameterError("there must be at least one number")
-    for x in xs:
-        _check_value(x)
-    ordered, n = sorted(xs), len(xs)
-    centre = fsum(ordered) / n
-    away = [x - centre for x in ordered]
-    apart = 2 * fsum((2 * rank + 1 - n) * x for rank, x in enumerate(away)) / n**2
-    spread = fsum(x * x for x in away) / n - (fsum(away) / n) ** 2
-    return 4 * bit_noise(epsilon) + apart - spread
 
 
 @dataclass(frozen=True)
@@ -152,11 +49,6 @@ class FloatMechanism(ABC):
     ----------
     epsilon : float
         In (0, 700], what the paper calls it.
-
-    Raises
-    ------
-    ParameterError
-        The epsilon is outside its range.
 
     Privacy
     -------
@@ -179,90 +71,110 @@ class FloatMechanism(ABC):
         """Return the variance of one estimate of ``x``, in closed form."""
 
     @abstractmethod
-    def simulate(
-        self, values: NDArray[np.float64], generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return ``(n,)`` unbiased estimates of ``(n,)`` values in [-1, 1]."""
 
 
 @dataclass(frozen=True)
-class DuchiOriginal(FloatMechanism):
-    """One bit, scaled to ±C; see :func:`duchi_variance`."""
+class Duchi(FloatMechanism):
+    """One bit, scaled to ±C with C = (e^ε + 1)/(e^ε − 1)."""
 
     def variance(self, x: float) -> float:
-        """Return C² − x²."""
-        return duchi_variance(x, self.epsilon)
+        """Return C² − x², which also is that of one sampled bit.
 
-    def simulate(
-        self, values: NDArray[np.float64], generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+        Examples
+        --------
+        >>> round(Duchi(1.0).variance(0.3), 6)
+        4.592694
+        """
+        _check_value(x)
+        return 4 * bit_noise(self.epsilon) + (1 - x) * (1 + x)
+
+    def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return +C with probability 1/2 + x/(2C), −C otherwise."""
         import numpy as np
 
         size = 1 / math.tanh(self.epsilon / 2)
         up = generator.random(len(values)) < 0.5 + values / (2 * size)
-        signs: NDArray[np.float64] = np.where(up, size, -size)
+        signs: Floats = np.where(up, size, -size)
         return signs
 
 
 @dataclass(frozen=True)
-class PiecewiseOriginal(FloatMechanism):
+class Piecewise(FloatMechanism):
     """Wang et al., ICDE 2019, Algorithm 2."""
 
     def variance(self, x: float) -> float:
-        """Return the variance of the Piecewise Mechanism."""
-        return piecewise_variance(x, self.epsilon)
+        """Return x²/(h − 1) + (h + 3)/(3 (h − 1)²) with h = e^(ε/2) (Lemma 1).
 
-    def simulate(
-        self, values: NDArray[np.float64], generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+        Examples
+        --------
+        >>> round(Piecewise(1.0).variance(0.3), 6)
+        3.820838
+        """
+        _check_value(x)
+        inverse = exp(-self.epsilon / 2) / -expm1(-self.epsilon / 2)
+        return x * x * inverse + inverse * (1 + 4 * inverse) / 3
+
+    def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return a uniform number of the window of x, or rarely one outside of it."""
         import numpy as np
 
         # e^(-ε/2): the largest output is (1 + d)/(1 − d), the window 2d/(1 − d) wide.
-        down = math.exp(-self.epsilon / 2)
+        down = exp(-self.epsilon / 2)
         largest, wide = (1 + down) / (1 - down), 2 * down / (1 - down)
         left = (values - down) / (1 - down)
         inside = generator.random(len(values)) < 1 / (1 + down)
         place = generator.random(len(values))
         outside = -largest + place * (2 * largest - wide)
         outside += np.where(outside >= left, wide, 0.0)
-        drawn: NDArray[np.float64] = np.where(inside, left + place * wide, outside)
+        drawn: Floats = np.where(inside, left + place * wide, outside)
         return drawn
 
 
 @dataclass(frozen=True)
-class HybridOriginal(FloatMechanism):
-    """Wang et al., ICDE 2019, section III-C."""
+class Hybrid(FloatMechanism):
+    """Wang et al., ICDE 2019, section III-C: piecewise with probability 1 − e^(−ε/2), else Duchi's.
+
+    Up to epsilon 0.61 it is always Duchi's.
+    """
+
+    @property
+    def share(self) -> float:
+        """How often it answers by the Piecewise Mechanism."""
+        return -expm1(-self.epsilon / 2) if self.epsilon > HYBRID_FROM else 0.0
 
     def variance(self, x: float) -> float:
-        """Return the variance of the Hybrid Mechanism."""
-        return hybrid_variance(x, self.epsilon)
+        """Return the variance, above epsilon 0.61 the same for all x.
 
-    def simulate(
-        self, values: NDArray[np.float64], generator: np.random.Generator
-    ) -> NDArray[np.float64]:
-        """Return a piecewise estimate with probability 1 − e^(−ε/2), one bit otherwise."""
+        Examples
+        --------
+        >>> round(Hybrid(1.0).variance(0.3), 6), round(Hybrid(0.5).variance(0.3), 6)
+        (4.288992, 16.580792)
+        """
+        piecewise, bit = Piecewise(self.epsilon), Duchi(self.epsilon)
+        return self.share * piecewise.variance(x) + (1 - self.share) * bit.variance(x)
+
+    def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
+        """Return a piecewise estimate or one bit."""
         import numpy as np
 
-        share = -math.expm1(-self.epsilon / 2) if self.epsilon > HYBRID_FROM else 0.0
-        piecewise = PiecewiseOriginal(self.epsilon).simulate(values, generator)
-        bit = DuchiOriginal(self.epsilon).simulate(values, generator)
-        drawn: NDArray[np.float64] = np.where(generator.random(len(values)) < share, piecewise, bit)
+        piecewise = Piecewise(self.epsilon).simulate(values, generator)
+        bit = Duchi(self.epsilon).simulate(values, generator)
+        chosen = generator.random(len(values)) < self.share
+        drawn: Floats = np.where(chosen, piecewise, bit)
         return drawn
 
 
 @dataclass(frozen=True)
-class LaplaceOriginal(FloatMechanism):
+class Laplace(FloatMechanism):
     """Laplace noise of scale 2/ε (Dwork, McSherry, Nissim, Smith, TCC 2006)."""
 
     def variance(self, x: float) -> float:
         """Return 8/ε²."""
-        return laplace_variance(self.epsilon)
+        return 8 / self.epsilon / self.epsilon
 
-    def simulate(
-        self, values: NDArray[np.float64], generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return the values with noise."""
         return values + generator.laplace(scale=2 / self.epsilon, size=len(values))
 
@@ -272,30 +184,28 @@ class SubtractiveDithering(FloatMechanism):
     """One randomized bit about x + u, u public and uniform, and u subtracted again."""
 
     def variance(self, x: float) -> float:
-        """Return 4f(ε) + 1/3."""
-        return dithering_variance(self.epsilon)
+        """Return 4f(ε) + 1/3, f being the variance of a debiased bit."""
+        return 4 * bit_noise(self.epsilon) + 1 / 3
 
-    def simulate(
-        self, values: NDArray[np.float64], generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return the debiased bit less the dither."""
         import numpy as np
 
         dither = generator.uniform(-1, 1, len(values))
         size = 1 / math.tanh(self.epsilon / 2)
-        kept = generator.random(len(values)) < 1 / (1 + math.exp(-self.epsilon))
-        bit: NDArray[np.float64] = np.where((values + dither > 0) == kept, size, -size)
+        kept = generator.random(len(values)) < 1 / (1 + exp(-self.epsilon))
+        bit: Floats = np.where((values + dither > 0) == kept, size, -size)
         return bit - dither
 
 
 @dataclass(frozen=True)
-class SquareWaveOriginal(FloatMechanism):
+class SquareWave(FloatMechanism):
     """Li et al., SIGMOD 2020, section 5, on [-1, 1]; the published one is on [0, 1]."""
 
     @property
     def half_width(self) -> float:
         """Half of the window, b, on [0, 1]."""
-        down = math.exp(-self.epsilon)
+        down = exp(-self.epsilon)
         if self.epsilon < 1e-3:
             # Two differences of the order of ε² would be divided.
             return 0.5 - self.epsilon / 3
@@ -309,9 +219,7 @@ class SquareWaveOriginal(FloatMechanism):
         second += slope * (u * u + half * half / 3)
         return 4 * (second - (centre + slope * u) ** 2) / slope**2
 
-    def simulate(
-        self, values: NDArray[np.float64], generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def simulate(self, values: Floats, generator: np.random.Generator) -> Floats:
         """Return reports that are scaled so that their mean is the value."""
         import numpy as np
 
@@ -321,21 +229,44 @@ class SquareWaveOriginal(FloatMechanism):
         near = units + generator.uniform(-half, half, len(values))
         # The window has the probability of the level everywhere, and this much more.
         reports = np.where(generator.random(len(values)) < low * (1 + 2 * half), anywhere, near)
-        scaled: NDArray[np.float64] = 2 * (reports - centre) / slope - 1
+        scaled: Floats = 2 * (reports - centre) / slope - 1
         return scaled
 
     @property
     def _line(self) -> tuple[float, float, float]:
         """The density everywhere, and slope and value at 0 of a report's mean, on [0, 1]."""
-        half, down = self.half_width, math.exp(-self.epsilon)
+        half, down = self.half_width, exp(-self.epsilon)
         low = down / (2 * half + down)
-        slope = 2 * half * -math.expm1(-self.epsilon) / (2 * half + down)
+        slope = 2 * half * -expm1(-self.epsilon) / (2 * half + down)
         return low, slope, low * (1 + 2 * half) / 2
+
+
+def random_threshold_variance(xs: Sequence[float], epsilon: float) -> float:
+    """Return n times the variance of the stratified mean of random thresholds, to leading order.
+
+    4f(ε) + E|X − X′| − Var(X), with X and X′ drawn from ``xs`` in [-1, 1] independently: at most
+    4f(ε) + 1/3.
+
+    Examples
+    --------
+    >>> round(random_threshold_variance([-1.0, 0.0, 0.5, 1.0], 1.0), 6)
+    3.948319
+    """
+    if not xs:
+        raise ParameterError("there must be at least one number")
+    for x in xs:
+        _check_value(x)
+    ordered, n = sorted(xs), len(xs)
+    centre = fsum(ordered) / n
+    away = [x - centre for x in ordered]
+    apart = 2 * fsum((2 * rank + 1 - n) * x for rank, x in enumerate(away)) / n**2
+    spread = fsum(x * x for x in away) / n - (fsum(away) / n) ** 2
+    return 4 * bit_noise(epsilon) + apart - spread
 
 
 def claims() -> list[Case]:
     """Return the claim of Laplace noise in floating point; its last digits break it."""
-    laplace = LaplaceOriginal(1.0)
+    laplace = Laplace(1.0)
 
     def release(secrets: NDArray[np.bool_], source: Source) -> Views:
         import numpy as np

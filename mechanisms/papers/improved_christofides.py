@@ -45,11 +45,6 @@ class ImprovedChristofides:
     deck : tuple of int
         How many cards the deck has of each number 1 to L.
 
-    Raises
-    ------
-    ParameterError
-        A count is negative or no integer, or the mean card is in the middle.
-
     Privacy
     -------
     *Not locally differentially private.* The published epsilon (Theorem 5.6,
@@ -91,7 +86,7 @@ class ImprovedChristofides:
 
     @property
     def design(self) -> Christofides:
-        """The same cards with replacement."""
+        """The same cards with replacement, for each respondent a full deck."""
         return Christofides(self.deck)
 
     @property
@@ -100,18 +95,7 @@ class ImprovedChristofides:
         return self.design.epsilon
 
     def certified_epsilon(self, n: int) -> float:
-        """Return the true loss of one of n respondents against who knows all the others' values.
-
-        Parameters
-        ----------
-        n : int
-            In [1, M].
-
-        Returns
-        -------
-        float
-            Infinite where a card can run out.
-        """
+        """Return the true loss of one of n <= M respondents; infinite where a card can run out."""
         return deck_epsilon(self.deck, n)
 
     @property
@@ -123,14 +107,6 @@ class ImprovedChristofides:
         """
         middle = self.deck[len(self.deck) // 2] if len(self.deck) % 2 else 0
         return 1 - Fraction(middle, self.size)
-
-    def variance(self, share: Number, n: int, population: int) -> Fraction:
-        """Return the exact variance of the estimated share; see :func:`deck_variance`."""
-        return deck_variance(self.design, self.size, share, n, population)
-
-    def sample_size(self, share: Number, variance: Number) -> int:
-        """Return the smallest census, with a card for each, of at most a given variance."""
-        return census_size(self.design, share, variance)
 
 
 def deck_epsilon(deck: Sequence[int], n: int) -> float:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from math import exp, expm1, log1p, sqrt
 from typing import NamedTuple, TypeAlias
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-from mechanisms.registry import LadderedMechanism
 
 #: Builds a mechanism at one nominal micro-epsilon.
-Builder: TypeAlias = Callable[[int], LadderedMechanism]
+Builder: TypeAlias = Callable[[int], Mechanism]
 #: The standard error of a mechanism at a level.
-Errors: TypeAlias = Callable[[LadderedMechanism, int], float]
+Errors: TypeAlias = Callable[[Mechanism, int], float]
 #: The largest thousandth of epsilon that is tried.
 MOST = 16_000
 #: The largest epsilon of the closed forms.
@@ -67,12 +67,12 @@ class Step(NamedTuple):
     fresh: float | None
 
 
-def steps(chain: LadderedMechanism, builder: Builder, error: Errors) -> list[Step]:
+def steps(chain: Mechanism, builder: Builder, error: Errors) -> list[Step]:
     """Compare every level of a ladder with as many fresh reports at the same total cost.
 
     Parameters
     ----------
-    chain : LadderedMechanism
+    chain : Mechanism
         With all levels that are compared.
     builder : callable
         From a nominal micro-epsilon to the mechanism for a report of its own.
@@ -87,12 +87,13 @@ def steps(chain: LadderedMechanism, builder: Builder, error: Errors) -> list[Ste
 
     Examples
     --------
-    >>> from mechanisms.category.grr import grr_ladder
+    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> from mechanisms.planner.precision import precision
     >>> def error(mechanism, level):
     ...     return precision(mechanism, level).standard_error(10_000)
-    >>> chain = grr_ladder(2, [500_000, 2_000_000], "late")
-    >>> for step in steps(chain, lambda micro: grr_ladder(2, [micro], "late"), error):
+    >>> chain = GeneralizedRandomizedResponse((0.5, 2.0), 2)
+    >>> fresh = lambda micro: GeneralizedRandomizedResponse(micro / 1e6, 2)
+    >>> for step in steps(chain, fresh, error):
     ...     print(step.level, round(step.relaxed, 4), round(step.fresh, 4))
     0 0.0198 0.0198
     1 0.0043 0.0058
@@ -227,7 +228,7 @@ def sampled_instead(ladder: Sequence[int], n: int) -> list[Comparison]:
 
 
 def epsilon_for(
-    builder: Builder, reached: Callable[[LadderedMechanism], float], target: float
+    builder: Builder, reached: Callable[[Mechanism], float], target: float
 ) -> int | None:
     """Return the micro-epsilon at which a measure of precision is small enough, if there is one.
 
@@ -247,9 +248,9 @@ def epsilon_for(
 
     Examples
     --------
-    >>> from mechanisms.category.grr import grr_ladder
+    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> from mechanisms.planner.precision import precision
-    >>> grr = lambda micro: grr_ladder(2, [micro], "late")
+    >>> grr = lambda micro: GeneralizedRandomizedResponse(micro / 1e6, 2)
     >>> epsilon_for(grr, lambda made: precision(made, 0).standard_error(10_000), 0.01)
     963000
     """

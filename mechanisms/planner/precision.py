@@ -11,13 +11,14 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import PureProtocol
+from mechanisms.estimators.variance import share_variance
+from mechanisms.ladders import Ladder
 from mechanisms.number.random_threshold import ThresholdLadder
 from mechanisms.number.sampled_bit import SampledBitLadder
 from mechanisms.number.sampled_bits import SampledBitsLadder
 from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.planner.predictions import mean_variance, share_variances
-from mechanisms.planner.targets import Assumed, Precision
+from mechanisms.planner.predictions import mean_variance
+from mechanisms.planner.targets import Assumed, Precision, of_share
 from mechanisms.string.bloom_precision import string_variances
 from mechanisms.string.rappor import RapporLadder
 from mechanisms.survey.ladders import SurveyLadder
@@ -26,11 +27,11 @@ from mechanisms.top_item.top_response import TopResponseLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
 
 if TYPE_CHECKING:
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
 
 
 def precision(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     level: int,
     assumed: Assumed | None = None,
     *,
@@ -40,7 +41,7 @@ def precision(
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
     level : int
     assumed : Assumed, optional
         By default the worst of all data.
@@ -73,11 +74,13 @@ def precision(
     if not 0 <= level < mechanism.levels:
         raise ParameterError(f"level must lie in [0, {mechanism.levels}), not {level}")
     told = assumed or Assumed()
+    if not isinstance(mechanism, Ladder):
+        return mechanism.precision(level, told, scale)
     if isinstance(mechanism, RapporLadder):
         return _of_string(mechanism, level, told)
     if isinstance(mechanism, SurveyLadder):
         part = mechanism.contributions[level]
-        return _of_share("the share of yes", (part.no, part.yes), told)
+        return of_share("the share of yes", (part.no, part.yes), told)
     if isinstance(mechanism, CoordinatesLadder):
         return _of_coordinate(mechanism, level, told, scale)
     if isinstance(mechanism, BrrLadder):
@@ -87,50 +90,14 @@ def precision(
             "what permute_and_flip selects is near the most frequent item by chance, so that the "
             "error of its shares depends on the counts and is not predicted; top_response's is"
         )
-    if isinstance(mechanism, PureProtocol):
-        what = "the share of a category"
-        if isinstance(mechanism, TopResponseLadder):
-            what = "the share of devices whose most frequent item it is"
-        return _of_share(what, category_ends(mechanism, level), told)
+    if isinstance(mechanism, TopResponseLadder):
+        what = "the share of devices whose most frequent item it is"
+        p, q = mechanism.probabilities(level)[0]
+        return of_share(what, (share_variance(p, q, 0.0), share_variance(p, q, 1.0)), told)
     return _of_number(mechanism, level, told, scale)
 
 
-def category_ends(mechanism: LadderedMechanism, level: int) -> tuple[float, float]:
-    """Return n times the variance of a category's share, at true shares of 0 and of 1.
-
-    Where reports are about a block of categories each, the larger one of those for which all
-    others are in the category's own block, or none is.
-
-    Examples
-    --------
-    >>> from mechanisms.registry import build
-    >>> oue = build({"name": "oue", "domain_size": 9}, [1_000_000], "colour")
-    >>> [round(end, 4) for end in category_ends(oue, 0)]
-    [3.6827, 4.6827]
-    """
-    import numpy as np
-
-    if not isinstance(mechanism, PureProtocol):
-        raise ParameterError(f"{mechanism.name} has no categories")
-    empty = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-    corners = np.eye(mechanism.supports(empty)[0].shape[1])
-    none = (share_variances(mechanism, level, corners[other])[0] for other in (1, -1))
-    return float(max(none)), float(share_variances(mechanism, level, corners[0])[0])
-
-
-def _of_share(what: str, ends: tuple[float, float], assumed: Assumed) -> Precision:
-    share = assumed.share
-    data = f"a true share of {100 * share:g} %" if share is not None else ""
-    if share is None:
-        share = 1.0 if ends[1] > ends[0] else 0.0
-        data = f"the worst true share, {100 * share:g} %"
-    unit = ends[0] + share * (ends[1] - ends[0])
-    return Precision(what, data, lambda n: unit, ends=ends, floors=True)
-
-
-def _of_number(
-    mechanism: LadderedMechanism, level: int, assumed: Assumed, scale: float
-) -> Precision:
+def _of_number(mechanism: Mechanism, level: int, assumed: Assumed, scale: float) -> Precision:
     data = "the values given" if assumed.values is not None else "the worst values"
     if isinstance(mechanism, ThresholdLadder | SampledBitLadder | SampledBitsLadder):
 
@@ -160,7 +127,7 @@ def _of_coordinate(
 
 
 def ordinal_mean(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     level: int,
     assumed: Assumed | None = None,
     *,
@@ -170,7 +137,7 @@ def ordinal_mean(
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         ``brr`` or ``grr``.
     level : int
     assumed : Assumed, optional

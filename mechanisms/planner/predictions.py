@@ -8,10 +8,9 @@ missing, though it may be possible to say that it is.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import BlockProtocol, PureProtocol
 from mechanisms.estimators.variance import bit_means, grid_variance, split_bits_variance
 from mechanisms.number.duchi import DuchiLadder
 from mechanisms.number.grid import BINS
@@ -27,61 +26,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.registry import LadderedMechanism
-
-
-def share_variances(
-    mechanism: LadderedMechanism, level: int, shares: ArrayLike
-) -> NDArray[np.float64]:
-    """Return the variance of the estimated share of each category.
-
-    Parameters
-    ----------
-    mechanism : LadderedMechanism
-        One for categories.
-    level : int
-    shares : array_like, shape (m,)
-        The true shares.
-
-    Returns
-    -------
-    ndarray, shape (m,), float64
-
-    Raises
-    ------
-    ParameterError
-        The mechanism has no categories.
-
-    Examples
-    --------
-    >>> from mechanisms.registry import build
-    >>> oue = build({"name": "oue", "domain_size": 3}, [1_000_000], "colour")
-    >>> share_variances(oue, 0, [1.0, 0.0, 0.0]).round(4)
-    array([4.6827, 3.6827, 3.6827])
-    """
-    import numpy as np
-
-    if not isinstance(mechanism, PureProtocol):
-        raise ParameterError("the mechanism has no categories")
-    true = np.asarray(shares, dtype=np.float64)
-    p, q = mechanism.support_pairs()[level]
-    answered, likely = np.ones_like(true), 0.0
-    if isinstance(mechanism, BlockProtocol):
-        answered, likely = _answered(mechanism, level, true)
-    noise = q * (1 - q) / (p - q) ** 2
-    found: NDArray[np.float64] = noise * (answered - likely * true)
-    found += true * (noise * likely + (1 - p - q) / (p - q))
-    return found
+    from mechanisms.base import Mechanism
 
 
 def mean_variance(
-    mechanism: LadderedMechanism, level: int, values: ArrayLike | None = None, n: int = 1_000_000
+    mechanism: Mechanism, level: int, values: ArrayLike | None = None, n: int = 1_000_000
 ) -> float:
     """Return the variance of the estimated mean of a number.
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         One for a number.
     level : int
     values : array_like, shape (N,), optional
@@ -122,7 +77,7 @@ def mean_variance(
     raise ParameterError("the mechanism is none of a number")
 
 
-def worst_mean_variance(mechanism: LadderedMechanism, level: int) -> float:
+def worst_mean_variance(mechanism: Mechanism, level: int) -> float:
     """Return :func:`mean_variance` of the worst data, by the standard library alone.
 
     For choices in a plan, and for many reports. Of the mechanisms on a grid the rounding is taken
@@ -130,7 +85,7 @@ def worst_mean_variance(mechanism: LadderedMechanism, level: int) -> float:
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         ``threshold``, ``duchi``, ``piecewise``, ``hybrid`` or ``square_wave``.
     level : int
 
@@ -147,7 +102,7 @@ def worst_mean_variance(mechanism: LadderedMechanism, level: int) -> float:
     4.016028
     """
     if isinstance(mechanism, ThresholdLadder):
-        pair, symbols = mechanism.rung_probabilities(level)[0], 2 + mechanism.missing
+        pair, symbols = mechanism.probabilities(level)[0], 2 + mechanism.missing
         # Uniform up to a point, the rest at 0 or at 1: F(x) = x + s has ∫ F(1 − F) − Var(X) of it.
         return max(
             answer_noise(pair, symbols, mean) + rest
@@ -182,29 +137,13 @@ def _uniform_and_atom(shift: float) -> tuple[float, float]:
     return (mean if shift >= 0 else 1 - mean), apart - (square - mean**2)
 
 
-def _answered(
-    mechanism: Any, level: int, shares: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
-    """Return the share of reports in the block of each category, and that of those who have it."""
-    import numpy as np
-
-    nothing = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
-    likely = float(mechanism.concerned(nothing).likely[level])
-    chain = mechanism.chain
-    if chain.blocks == 1:
-        return np.ones_like(shares), likely
-    block = np.arange(len(shares)) % chain.blocks
-    inside = np.bincount(block, shares, minlength=chain.blocks)[block]
-    return inside * likely + (1 - inside) * (1 - likely) / (chain.blocks - 1), likely
-
-
 def _threshold_variance(
     mechanism: ThresholdLadder, level: int, values: NDArray[np.float64] | None, n: int
 ) -> float:
     import numpy as np
 
     strata = 1 << (min(max(n // EXPECTED_REPORTS, 1), BINS).bit_length() - 1)
-    pair, symbols = mechanism.rung_probabilities(level)[0], 2 + mechanism.missing
+    pair, symbols = mechanism.probabilities(level)[0], 2 + mechanism.missing
 
     def variance(x: NDArray[np.float64]) -> float:
         above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
@@ -229,7 +168,7 @@ def _bit_variance(
 ) -> float:
     import numpy as np
 
-    bits, pair = mechanism.bits, mechanism.rung_probabilities(level)[0]
+    bits, pair = mechanism.bits, mechanism.probabilities(level)[0]
     symbols = 2 + mechanism.missing
     if values is None:
         # Bits of a number vary most if all have its mean.
@@ -246,7 +185,7 @@ def _bit_variance(
 def _split_variance(
     mechanism: SplitBitsLadder, level: int, values: NDArray[np.float64] | None
 ) -> float:
-    pairs = mechanism.rung_probabilities(level)
+    pairs = mechanism.probabilities(level)
     # Half-way between two points the rounding adds most; the presence bit does where all are 1.
     found = split_bits_variance(pairs[: mechanism.bits], [0.5] if values is None else values)
     if mechanism.missing:

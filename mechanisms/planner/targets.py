@@ -149,3 +149,14 @@ class Precision:
             else:
                 low = middle
         return high
+
+
+def of_share(what: str, ends: tuple[float, float], assumed: Assumed) -> Precision:
+    """Return the precision of a share with these variances at true shares of 0 and of 1."""
+    share = assumed.share
+    data = f"a true share of {100 * share:g} %" if share is not None else ""
+    if share is None:
+        share = 1.0 if ends[1] > ends[0] else 0.0
+        data = f"the worst true share, {100 * share:g} %"
+    unit = ends[0] + share * (ends[1] - ends[0])
+    return Precision(what, data, lambda n: unit, ends=ends, floors=True)

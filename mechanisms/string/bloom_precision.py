@@ -50,7 +50,7 @@ def string_variances(
 
     names, true = tuple(candidates), np.asarray(shares, dtype=np.float64)
     width, cohorts = mechanism.bits, mechanism.cohorts
-    p, q = mechanism.rung_probabilities(level)[0]
+    p, q = mechanism.probabilities(level)[0]
     unit = q * (1 - q) / (p - q) ** 2
     density = 1 - (1 - 1 / width) ** mechanism.hashes
     filters = bloom_filters(names, width, mechanism.hashes, cohorts)

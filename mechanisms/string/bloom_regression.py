@@ -32,7 +32,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mechanisms import coins
-from mechanisms.estimators.frequency import channel_pairs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +123,7 @@ def observe(mechanism: RapporLadder, cells: NDArray[np.int64]) -> Observed:
     """
     import numpy as np
 
-    p, q = channel_pairs(mechanism, 0).T[:, :, None]
+    p, q = mechanism.pairs().T[:, :, None]
     gap = p - q
     ones, by_level = cells[:, :, :-1], cells[:, :, -1]
     reports = by_level.sum(axis=0)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class StringEstimates:
 
 
 def decode(
-    mechanism: LadderedMechanism,
+    mechanism: Mechanism,
     counts: ArrayLike,
     candidates: Sequence[str],
     *,
@@ -88,7 +88,7 @@ def decode(
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
         ``rappor``.
     counts : array_like, shape (levels, count_length), integers
         Counts of the newest reports, by level, as the mechanism's ``accumulate`` lays them out.

@@ -9,12 +9,13 @@ from math import exp, expm1, log1p
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.base import Prior, VectorLadder
 from mechanisms.category.unary import MAX_WIDTH
 from mechanisms.chains.bits import BitChain, symmetric_bit
+from mechanisms.chains.chain import Prior
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
+from mechanisms.ladders import VectorLadder
 from mechanisms.levels import certify, check_ladder
 from mechanisms.randomness import Source
 from mechanisms.single import CoinMechanism

@@ -12,12 +12,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
-from mechanisms.category.grr import category, category_array
-from mechanisms.chains.finite import FiniteChain, FiniteDraw, FiniteLadder, finite_chain, rounded
+from mechanisms.category.oracle import category, category_array
+from mechanisms.chains.chain import Prior
+from mechanisms.chains.finite import FiniteChain, FiniteDraw, finite_chain, rounded
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import MICRO, ceil_fraction, exp_micro, loss_micro
 from mechanisms.frozen import frozen
+from mechanisms.ladders import FiniteLadder
 from mechanisms.levels import GRAINS, certify, check_ladder
 from mechanisms.randomness import Source
 from mechanisms.survey.christofides import Christofides

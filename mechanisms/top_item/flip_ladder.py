@@ -7,10 +7,10 @@ from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
+from mechanisms.chains.chain import Prior
 from mechanisms.exact import decimal_context, exp_micro
 from mechanisms.frozen import frozen
-from mechanisms.levels import GRAINS, Rung, certify, check_ladder
+from mechanisms.levels import GRAINS, Probabilities, certify, check_ladder
 from mechanisms.randomness import Source
 from mechanisms.top_item.flipping import exact_flips
 from mechanisms.top_item.permute_and_flip import flip
@@ -133,7 +133,7 @@ class PermuteAndFlipLadder(TopItemLadder):
         return np.array([(float(rung.p), float(rung.q)) for rung in self.chain.releases])
 
 
-def extremes(domain_size: int, last: int) -> Rung:
+def extremes(domain_size: int, last: int) -> Probabilities:
     """Return the largest and the smallest probability that any counts give to an item.
 
     Parameters
@@ -150,7 +150,7 @@ def extremes(domain_size: int, last: int) -> Rung:
     (Fraction(3, 4), Fraction(1, 4))
     """
     x = Fraction(last, GRAINS)
-    return Rung((1 - (1 - x) ** domain_size) / (domain_size * x), x / domain_size)
+    return Probabilities((1 - (1 - x) ** domain_size) / (domain_size * x), x / domain_size)
 
 
 def last_threshold(domain_size: int, micro: int) -> int:
@@ -209,5 +209,5 @@ def permute_and_flip_ladder(
     check_items(domain_size, clip)
     last = last_threshold(domain_size, rungs[-1])
     chain = release_chain(domain_size, extremes(domain_size, last), rungs)
-    amounts = certify(rungs, [rung.p / rung.q for rung in chain.rungs])
+    amounts = certify(rungs, [rung.p / rung.q for rung in chain.exact])
     return PermuteAndFlipLadder(metric, amounts, chain, clip, acceptance_table(clip, last))

@@ -11,7 +11,7 @@ from mechanisms.chains.symbols import SymbolDraw, chains_below, weaker_outputs
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.exact import ceil_fraction, exp_micro
 from mechanisms.frozen import frozen
-from mechanisms.levels import GRAINS, Rung
+from mechanisms.levels import GRAINS, Probabilities
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
@@ -28,7 +28,7 @@ class ReleaseChain:
     ----------
     size : int
         The number of items.
-    selection : Rung
+    selection : Probabilities
         The largest and the smallest probability with which any scores select an item; of every
         item the same.
     steps : tuple of SymbolDraw
@@ -36,19 +36,19 @@ class ReleaseChain:
     """
 
     size: int
-    selection: Rung
+    selection: Probabilities
     steps: tuple[SymbolDraw, ...]
 
     @cached_property
-    def releases(self) -> tuple[Rung, ...]:
+    def releases(self) -> tuple[Probabilities, ...]:
         """Of every rung the probability that it is the selected item, and a given other one."""
-        found = [Rung(Fraction(1), Fraction(0))]
+        found = [Probabilities(Fraction(1), Fraction(0))]
         for step in reversed(self.steps):
             found.insert(0, _through(found[0], step))
         return tuple(found)
 
     @cached_property
-    def rungs(self) -> tuple[Rung, ...]:
+    def exact(self) -> tuple[Probabilities, ...]:
         """Of every rung the largest and the smallest probability of an item."""
         found = [self.selection]
         for step in reversed(self.steps):
@@ -103,7 +103,7 @@ class ReleaseChain:
         return choose(self.forward_weights(prior, previous, level), source)
 
 
-def release_chain(size: int, selection: Rung, ladder: Sequence[int]) -> ReleaseChain:
+def release_chain(size: int, selection: Probabilities, ladder: Sequence[int]) -> ReleaseChain:
     """Build the chain below a selection, with the least uniform noise that honours each rung.
 
     Raises
@@ -132,6 +132,6 @@ def release_chain(size: int, selection: Rung, ladder: Sequence[int]) -> ReleaseC
     return ReleaseChain(size, selection, tuple(steps))
 
 
-def _through(rung: Rung, step: SymbolDraw) -> Rung:
+def _through(rung: Probabilities, step: SymbolDraw) -> Probabilities:
     kept, other = step.rung
-    return Rung(rung.p * (kept - other) + other, rung.q * (kept - other) + other)
+    return Probabilities(rung.p * (kept - other) + other, rung.q * (kept - other) + other)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """The most frequent item of one device's period: what its ladders have in common.
 
 A device counts the items of a period in memory, clips each count to [0, clip] and releases one
@@ -12,15 +13,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import SymbolLadder
 from mechanisms.errors import ParameterError
 from mechanisms.frozen import frozen
+from mechanisms.ladders import SymbolLadder
 from mechanisms.levels import GRAINS
 from mechanisms.randomness import Source
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.estimate import Estimate
 
 #: Largest number of items, and largest clip.
 MAX_ITEMS, MAX_CLIP = 1 << 10, 1 << 16
@@ -69,6 +72,13 @@ class TopItemLadder(SymbolLadder):
     ) -> NDArray[np.uint8]:
         """Draw chains for ``(n, items)`` counts: ``(n, levels, payload_width)`` ``uint8``."""
         return super().randomize(list(symbols), chains, pseudonyms, source)
+
+    def frequencies(self, counts: ArrayLike) -> list[Estimate]:
+        """Estimate the share of devices that name each item."""
+        from mechanisms.estimators.frequency import count_table, shares
+
+        table = count_table(self, counts)
+        return shares(*self.supports(table), self.support_pairs())
 
     def counts(self, symbol: Any) -> Sequence[int]:
         """Return clipped counts, after a check."""

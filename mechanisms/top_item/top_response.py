@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
+from mechanisms.chains.chain import Prior
 from mechanisms.chains.symbols import symbol_chain
 from mechanisms.frozen import frozen
 from mechanisms.levels import certify, check_ladder
@@ -90,7 +90,7 @@ class TopResponseLadder(TopItemLadder):
         """Return (p, q) of every level for the most frequent item, drawn among ties."""
         import numpy as np
 
-        return np.array([self.rung_probabilities(level)[0] for level in range(self.levels)])
+        return np.array([self.probabilities(level)[0] for level in range(self.levels)])
 
 
 def top_response_ladder(
@@ -111,5 +111,5 @@ def top_response_ladder(
     rungs = check_ladder(ladder)
     check_items(domain_size, clip)
     chain = symbol_chain(domain_size, rungs)
-    amounts = certify(rungs, [rung.p / rung.q for rung in chain.rungs])
+    amounts = certify(rungs, [rung.p / rung.q for rung in chain.exact])
     return TopResponseLadder(metric, amounts, chain, clip)

@@ -17,12 +17,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.base import Ladder, Prior
+from mechanisms.chains.chain import Prior
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
 from mechanisms.frozen import frozen
-from mechanisms.levels import Amounts, Rung, certify, check_ladder
+from mechanisms.ladders import Ladder
+from mechanisms.levels import Amounts, Probabilities, certify, check_ladder
 from mechanisms.randomness import Source
 from mechanisms.sampling import choose
 
@@ -163,9 +164,9 @@ class DrawsLadder(Ladder):
         """Bytes of a payload."""
         return -(-self.chain.count * self.chain.width // 8)
 
-    def rungs(self, level: int) -> tuple[Rung, ...]:
+    def exact(self, level: int) -> tuple[Probabilities, ...]:
         """Return the exact probabilities of a rung, the same for every answer."""
-        return (self.chain.single.rungs[level],)
+        return (self.chain.single.exact[level],)
 
     def forward(
         self,
@@ -287,5 +288,5 @@ def packed_chain(size: int, count: int, ladder: Sequence[int]) -> tuple[PackedCh
     """
     rungs = check_ladder(ladder, count)
     single = symbol_chain(size, [Fraction(micro, count) for micro in rungs])
-    ratios = [(rung.p / rung.q) ** count for rung in single.rungs]
+    ratios = [(rung.p / rung.q) ** count for rung in single.exact]
     return PackedChain(single, count), certify(rungs, ratios)

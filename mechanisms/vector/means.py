@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import channel_pairs, count_table
+from mechanisms.estimators.frequency import count_table
 from mechanisms.number.answers import bit_estimates, threshold_estimates
 from mechanisms.number.results import QUANTILES, NumericEstimates
 from mechanisms.number.strata import EXPECTED_REPORTS
@@ -86,7 +86,7 @@ def vector_estimates(
         outputs = table.reshape(len(table), ladder.dimensions, -1)
         return tuple(grid_means(ladder.grid, outputs[:, i], low, high, share) for i in columns)
     cells = table.reshape(len(table), ladder.dimensions, ladder.slots, 2)
-    pairs = channel_pairs(ladder, 0)
+    pairs = ladder.pairs()
     if ladder.bits:
         return tuple(bit_estimates(cells[:, i], pairs, low, high, stratum=stratum) for i in columns)
     return tuple(

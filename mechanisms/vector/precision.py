@@ -96,6 +96,6 @@ def _of_bits(
         strata = 1 << (most.bit_length() - 1)
         above = np.clip(x * strata - np.arange(strata)[:, None], 0.0, 1.0).mean(axis=1)
         between, extra = float((above * (1 - above)).mean()), strata - 1
-    noise = answer_noise(mechanism.rung_probabilities(level)[0], 2, float(x.mean()))
+    noise = answer_noise(mechanism.probabilities(level)[0], 2, float(x.mean()))
     taken = 0.0 if mechanism.bits and values is None else float(x.var())
     return ratio * (noise + between) * (1 + extra / answers) - taken

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
+from mechanisms.chains.chain import Prior
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen, replace
-from mechanisms.levels import MAX_DECISION_EPSILON, Rung, certify, check_ladder
+from mechanisms.levels import MAX_DECISION_EPSILON, Probabilities, certify, check_ladder
 from mechanisms.number import inputs
 from mechanisms.number.gridded import GridLadder, hybrid_ladder
 from mechanisms.number.laws import worst_variance
@@ -123,9 +123,9 @@ class SampledHybridLadder(CoordinatesLadder):
         """A count for each coordinate and output."""
         return self.dimensions * self.grid.chain.size
 
-    def rungs(self, level: int) -> tuple[Rung, ...]:
+    def exact(self, level: int) -> tuple[Probabilities, ...]:
         """Return the largest and the smallest probability of the output that costs most."""
-        return self.grid.rungs(level)
+        return self.grid.exact(level)
 
     def encode(self, symbol: Any, seed: int, source: Source) -> list[int]:
         """Return the chosen coordinates as inputs of the grid."""
@@ -188,7 +188,7 @@ def over_coordinates(
     rungs : tuple of int
         Nominal micro-epsilons.
     """
-    ratios = [(rung.p / rung.q) ** sampled for [rung] in map(grid.rungs, range(grid.levels))]
+    ratios = [(rung.p / rung.q) ** sampled for [rung] in map(grid.exact, range(grid.levels))]
     chain = PackedChain(grid.chain, sampled)
     amounts = certify(rungs, ratios)
     return SampledHybridLadder(grid.metric, amounts, chain, dimensions, replace(grid, metric=""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.base import Prior
+from mechanisms.chains.chain import Prior
 from mechanisms.errors import check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen

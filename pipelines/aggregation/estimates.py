@@ -9,25 +9,23 @@ the interval does not belong to it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
-import numpy as np
-
-from mechanisms.base import SymbolLadder
+from mechanisms.category.oracle import share_items
 from mechanisms.estimate import Estimate
-from mechanisms.estimators.frequency import PureProtocol, frequencies, norm_sub
+from mechanisms.items import Item, Method
+from mechanisms.ladders import Ladder
 from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.number.strata import EXPECTED_REPORTS
-from mechanisms.ordinal.estimates import OrdinalEstimates, ordinal
+from mechanisms.ordinal.estimates import ordinal_items
 from mechanisms.string.decoding import decode
 from mechanisms.string.rappor import RapporLadder
 from mechanisms.survey.estimates import survey_share
 from mechanisms.survey.ladders import SurveyLadder
+from mechanisms.top_item.top_item import TopItemLadder
 from mechanisms.vector.coordinates import CoordinatesLadder
 from mechanisms.vector.means import vector_means
 from mechanisms.vector.sampled_hybrid import SampledHybridLadder
@@ -38,57 +36,6 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.metric import MISSING_STRING
 
 
-class Method(StrEnum):
-    """How far an estimate can be relied on.
-
-    ``unbiased``: right on average (a ratio, to order 1/n), and its interval covers what it says.
-    ``monotone``: isotonic regression, biased where it evens out; its interval covers at least what
-    it says: of a ``cdf`` its average over the stratum of thresholds around the point, and not the
-    share at the point, which may lie anywhere between its neighbours. ``smoothed``: biased toward
-    a smooth law, without an interval. ``em``: the most likely shares; biased near zero, and the
-    interval, from the curvature of the likelihood, holds only for many reports and away from zero
-    and one. ``biased``: of what was reported, and not of what was true.
-    """
-
-    UNBIASED = "unbiased"
-    MONOTONE = "monotone"
-    SMOOTHED = "smoothed"
-    EM = "em"
-    BIASED = "biased"
-
-
-@dataclass(frozen=True)
-class Item:
-    """One estimate of a window, with what it is of.
-
-    Parameters
-    ----------
-    kind, item : str
-        Together unique in a window.
-    estimate : Estimate
-    unit : str or None
-        ``share``, or the metric's own.
-    display : float or None
-        Norm-Sub value.
-    p_value, significant : float, bool or None
-        Of a candidate string.
-    confounded_with : tuple of str
-        The candidates between which reports cannot tell; nothing is determined of them.
-    method : Method
-        How far value and interval can be relied on.
-    """
-
-    kind: str
-    item: str
-    estimate: Estimate
-    unit: str | None = "share"
-    display: float | None = None
-    p_value: float | None = None
-    significant: bool | None = None
-    confounded_with: tuple[str, ...] = ()
-    method: Method = Method.UNBIASED
-
-
 def estimate(
     metric: CompiledMetric, counts: Matrix, candidates: Sequence[str], least: int = 1
 ) -> Iterator[Item]:
@@ -97,12 +44,14 @@ def estimate(
     Parameters
     ----------
     metric : CompiledMetric
-    counts : (rungs, length) int64
+    counts : (levels, length) int64
     candidates : sequence of str
         For a string metric.
     least : int
         The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
     """
+    if not isinstance(metric.mechanism, Ladder):
+        return metric.mechanism.estimate(counts, metric.context(candidates, least))
     if metric.type == "string":
         return _strings(metric, counts, candidates)
     stratum = max(EXPECTED_REPORTS, least)
@@ -114,67 +63,27 @@ def estimate(
 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
-    """Return how many reports of each rung the counts of a window are of."""
+    """Return how many reports of each level the counts of a window are of."""
+    if not isinstance(metric.mechanism, Ladder):
+        return metric.mechanism.reports_by_level(counts, items)
     if isinstance(metric.mechanism, CoordinatesLadder):
         answers: list[int] = (counts.sum(axis=1) // metric.mechanism.sampled).tolist()
         return answers
     return list(items[0].estimate.reports_by_level)
 
 
-def _shares(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    estimates = frequencies(metric.mechanism, counts)
-    values = np.array([each.value for each in estimates])
-    shown = norm_sub(values).tolist() if np.isfinite(values).all() else [None] * len(values)
-    for label, each, display in zip(metric.labels, estimates, shown, strict=True):
-        yield Item("share", label, each, display=display)
-
-
 def _ordinals(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
-    """Shares, those of values that reports do not tell apart together, the mean and the CDF.
-
-    Shares are unbiased where all values are told apart, and the most likely ones where not.
-    """
-    assert isinstance(metric.mechanism, SymbolLadder)
-    points = metric.labels[: len(metric.labels) - metric.missing]
-    numbers = metric.points if metric.range is not None else range(1, len(points) + 1)
-    found = ordinal(metric.mechanism, counts, numbers)
-    by_level = found.group_shares[0].reports_by_level
-    if isinstance(metric.mechanism, PureProtocol):
-        yield from _shares(metric, counts)
-    else:
-        errors = found.shares.standard_errors.tolist()
-        for label, value, error in zip(metric.labels, found.shares.values, errors, strict=True):
-            likely = Estimate(float(value), error, sum(by_level), by_level)
-            yield Item("share", label, likely, method=Method.EM)
-        for group, each in zip(found.groups, found.group_shares, strict=True):
-            yield Item("group", " to ".join(_ends([metric.labels[x] for x in group])), each)
-    yield from _ordinal_mean(metric, found)
-    for label, each in zip(points, found.cumulative, strict=False):
-        if math.isfinite(each.standard_error):
-            yield Item("cdf", label, each)
-
-
-def _ordinal_mean(metric: CompiledMetric, found: OrdinalEstimates) -> Iterator[Item]:
-    """Yield the mean, or what it lies between where some values are not told apart."""
-    unit = metric.unit if metric.range is not None else "rank"
-    least, most = found.mean_bounds
-    if len(found.groups) == len(metric.labels):
-        yield Item("mean", "", least, unit)
-    else:
-        yield Item("mean", "at least", least, unit)
-        yield Item("mean", "at most", most, unit)
-
-
-def _ends(labels: Sequence[str]) -> Sequence[str]:
-    return labels if len(labels) < 2 else (labels[0], labels[-1])
+    return ordinal_items(metric.mechanism, counts, metric.context())
 
 
 def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     """Of permute-and-flip the share of devices that name an item, their most frequent or not."""
+    assert isinstance(metric.mechanism, TopItemLadder)
+    found = share_items(metric.mechanism.frequencies(counts), metric.context())
     if metric.mechanism.name != "permute_and_flip":
-        yield from _shares(metric, counts)
+        yield from found
         return
-    for item in _shares(metric, counts):
+    for item in found:
         # How many devices must have an item for it to be noticed depends on their other items.
         named = replace(item.estimate, detection_floor=None)
         yield replace(item, estimate=named, method=Method.BIASED)
@@ -242,8 +151,6 @@ def _vector(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[It
 
 
 _BY_TYPE: Mapping[str, Callable[[CompiledMetric, Matrix], Iterator[Item]]] = {
-    "category": _shares,
-    "boolean": _shares,
     "ordinal": _ordinals,
     "survey": _survey,
     "top_item": _top_items,
@@ -293,7 +200,7 @@ def _within_block(mechanism: Any, level: int) -> float:
     That of any no, an average over blocks, shares less. A report is in that block with p + q, and
     in another one with 2 q, the smaller part of which is the permanent response's.
     """
-    p, q = mechanism.rungs(level)[0]
+    p, q = mechanism.exact(level)[0]
     return float((p + q) / (p - q) ** 2)
 
 

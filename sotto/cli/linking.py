@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING
 
-from mechanisms.base import VectorLadder
-
 if TYPE_CHECKING:
+    from mechanisms.base import Mechanism
     from sotto.plan.compiled import CompiledMetric
 
 #: Among so many devices one is looked for, each of them in turn.
@@ -53,7 +52,7 @@ def recognized(metric: CompiledMetric) -> float:
         for reports in (first, second):
             payload = mechanism.weaker(response, source)[-1]
             reports.append(int.from_bytes(payload, "little"))
-    if isinstance(mechanism, VectorLadder):
+    if mechanism.chain.independent_bits:
         return _by_bits(first, second, *_weights(mechanism, metric.sent))
     # Other payloads are kept or drawn anew, so that the same one is the likeliest.
     number = Counter(second)
@@ -82,14 +81,14 @@ def _any_value(metric: CompiledMetric) -> object:
     return "" if metric.type == "string" else False
 
 
-def _weights(mechanism: VectorLadder, sent: int) -> tuple[float, float]:
+def _weights(mechanism: Mechanism, sent: int) -> tuple[float, float]:
     """Return how the logarithm of the likelihood ratio weighs common bits, and all that are set.
 
     Of one bit that the value leaves at 0: it is set in the response, which is then sent twice.
     """
     permanent, seen = (
         sum(q for _, q in laws) / len(laws)
-        for laws in map(mechanism.rung_probabilities, (sent, sent - 1))
+        for laws in map(mechanism.probabilities, (sent, sent - 1))
     )
     flip = (seen - permanent) / (1 - 2 * permanent)
     both = permanent * (1 - flip) ** 2 + (1 - permanent) * flip**2

@@ -375,14 +375,15 @@ def influence(metric: CompiledMetric, level: int) -> float | None:
     and so is what it is moved by. None where an estimate is no sum over reports, and for strings:
     the regression takes what is not set for evidence too, and weighs it by the other candidates.
     """
-    from sotto.design.noise import Noise, noise_of
+    from mechanisms.noise import Noise
+    from sotto.design.noise import noise_of
 
     spec = metric.spec
     if metric.type == "string":
         return None
     if metric.mechanism.name == "split_bits" and isinstance(bits := spec["bits"], int):
         weights = [2.0 ** (bits - 1 - bit) / (2.0**bits - 1) for bit in range(bits)]
-        pairs = metric.mechanism.rungs(level)
+        pairs = metric.mechanism.exact(level)
         return sum(w * Noise.of(*pq).lie for w, pq in zip(weights, pairs, strict=False))
     said = noise_of(metric.mechanism, level)
     if said is None:

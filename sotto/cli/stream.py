@@ -100,8 +100,7 @@ def run(args: argparse.Namespace) -> int:
         idle=args.idle,
         bounded=args.until_end,
     )
-    job = folder.job()
-    print(f"submitted: job {job.name if job else ''}", flush=True)
+    print(f"submitted: job {folder.job()}", flush=True)
     return 0 if args.detach else _wait(result, folder, watched)
 
 

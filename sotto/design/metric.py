@@ -22,12 +22,18 @@ from sotto.plan.choice import Asked, spec_of
 from sotto.plan.metric import MECHANISMS
 
 if TYPE_CHECKING:
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
 
 #: So many users are assumed where neither they nor a target are given.
 USERS = 10_000
 #: Parameters of a mechanism that the metric itself gives.
 _GIVEN = ("domain_size", "missing", "clip", "dimensions")
+#: Parameters of mechanisms that are compared, where a plan would have to choose them.
+_CHOSEN: Mapping[str, Mapping[str, int]] = {
+    "sampled_bit": {"bits": 10},
+    "sampled_bits": {"bits": 10, "count": 2},
+    "split_bits": {"bits": 8},
+}
 
 
 @dataclass(frozen=True)
@@ -268,7 +274,7 @@ def _needed(question: Question, precision: Precision, goal: Goal) -> int | None:
 
 
 def _steps(question: Question, n: int) -> list[Step]:
-    def error(mechanism: LadderedMechanism, level: int) -> float:
+    def error(mechanism: Mechanism, level: int) -> float:
         return question.precision_of(mechanism, level).standard_error(n)
 
     chain = build(question.spec, question.ladder[: question.sent], question.name)
@@ -276,7 +282,7 @@ def _steps(question: Question, n: int) -> list[Step]:
 
 
 def _enough(question: Question, goal: Goal, n: int) -> int | None:
-    def reached(mechanism: LadderedMechanism) -> float:
+    def reached(mechanism: Mechanism) -> float:
         return question.precision_of(mechanism, 0).measure(goal.measure, n, goal.confidence)
 
     assert goal.target is not None
@@ -304,7 +310,9 @@ def _of_type(question: Question, n: int) -> Iterator[Other]:
     given.setdefault("missing", False)
     asked = Asked(question.kind, given, ladder, question.name)
     for name in MECHANISMS[question.kind]:
-        spec = question.spec if name == question.spec.get("name") else spec_of(name, asked)
+        spec = spec_of(name, asked, _CHOSEN.get(name))
+        if name == question.spec.get("name"):
+            spec = dict(question.spec)
         if question.constant and not supports_constant(spec):
             continue
         try:

@@ -17,7 +17,7 @@ from sotto.plan.choice import Asked, choose, spec_of
 from sotto.plan.metric import MECHANISMS, Parameter
 
 if TYPE_CHECKING:
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
     from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
 #: Parameters that are best at one epsilon.
@@ -76,7 +76,7 @@ class Question:
     periods: float = 1.0
 
     @cached_property
-    def mechanism(self) -> LadderedMechanism:
+    def mechanism(self) -> Mechanism:
         """The mechanism with its whole ladder."""
         return build(self.spec, self.ladder, self.name)
 
@@ -99,12 +99,12 @@ class Question:
         """Return how precise the main estimate will be at a level."""
         return self.precision_of(self.mechanism, level)
 
-    def precision_of(self, mechanism: LadderedMechanism, level: int) -> Precision:
+    def precision_of(self, mechanism: Mechanism, level: int) -> Precision:
         """Return the same of another mechanism for the question."""
         make = ordinal_mean if self.kind == "ordinal" else precision
         return make(mechanism, level, self.assumed, scale=self.scale)
 
-    def alone(self, micro: int) -> LadderedMechanism:
+    def alone(self, micro: int) -> Mechanism:
         """Return the mechanism of a single report, its parameters as they are best at its epsilon.
 
         A ladder has those that are best at its last level at all of them.

@@ -16,7 +16,7 @@ from sotto.plan.durations import duration_text
 from sotto.plan.metric import MECHANISMS, CompiledMetric, Parameter
 
 if TYPE_CHECKING:
-    from mechanisms.registry import Entry
+    from mechanisms.base import Mechanism
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
 MAX_LEVELS = 8
@@ -268,7 +268,7 @@ def _question_problems(metric: CompiledMetric) -> list[str]:
 
 
 def _spec_problems(metric: CompiledMetric, *, sound: bool) -> list[str]:
-    from mechanisms.registry import REGISTRY
+    from mechanisms.registry import mechanism_class
 
     name = metric.spec.get("name")
     allowed = MECHANISMS[metric.type]
@@ -276,23 +276,24 @@ def _spec_problems(metric: CompiledMetric, *, sound: bool) -> list[str]:
         return [
             f": mechanism {name!r} must be one of {', '.join(allowed)} for {_named(metric.type)}"
         ]
-    entry = REGISTRY[str(name)]
+    kind = mechanism_class(name)
     if metric.type == "ordinal" and metric.range is not None:
         size = metric.spec.get("domain_size")
         if type(size) is int and not 2 <= size - metric.missing <= MAX_DOMAIN:
             return [f": points {size - metric.missing} must be at least 2 and at most {MAX_DOMAIN}"]
-    problems = _parameter_problems(metric, str(name), entry)
-    if metric.missing and metric.type not in _WITH_MISSING and "missing" not in entry.fields:
+    problems = _parameter_problems(metric, str(name), kind)
+    if metric.missing and metric.type not in _WITH_MISSING and "missing" not in kind.parameters():
         problems.append(f": {_named(metric.type)} by {name} cannot be missing")
     if sound and not problems:
         problems = _symbol_problems(metric)
     return problems
 
 
-def _parameter_problems(metric: CompiledMetric, name: str, entry: Entry) -> list[str]:
+def _parameter_problems(metric: CompiledMetric, name: str, kind: type[Mechanism]) -> list[str]:
     spec = metric.spec
     del spec["name"]
-    wanted = sorted(entry.fields)
+    fields = kind.parameters()
+    wanted = sorted(fields)
     if sorted(spec) != wanted:
         return [
             f": mechanism {name} has the parameters {', '.join(wanted) or '(none)'}, not "
@@ -300,12 +301,12 @@ def _parameter_problems(metric: CompiledMetric, name: str, entry: Entry) -> list
         ]
     problems = []
     for key, value in spec.items():
-        kind = entry.fields[key]
+        type_ = fields[key]
         if key == "missing":
             if value is not metric.missing:
                 problems.append(f": mechanism {name}: missing must be {metric.missing}")
-        elif not (type(value) is kind and _bounded(value)):
-            problems.append(f": mechanism {name}: {key} {_brief(value)} must be {_WANTED[kind]}")
+        elif not (type(value) is type_ and _bounded(value)):
+            problems.append(f": mechanism {name}: {key} {_brief(value)} must be {_WANTED[type_]}")
     return problems
 
 

@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from mechanisms.category.hadamard import best_blocks
-from mechanisms.category.local_hashing import best_buckets
-from mechanisms.category.subset_selection import best_subset_size
+from mechanisms.base import Mechanism
 from mechanisms.constant import supports_constant
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.ordinal.brr import best_subset_size as best_window
 from mechanisms.planner.predictions import worst_mean_variance
-from mechanisms.registry import REGISTRY, LadderedMechanism, build
+from mechanisms.registry import build, mechanism_class
 from mechanisms.survey.christofides import cards_of
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vector.optimum import optimal_sampled
@@ -95,10 +93,14 @@ def spec_of(
     >>> spec_of("grr", asked)
     {'name': 'grr', 'domain_size': 5}
     """
-    fields = REGISTRY[name].fields
+    kind = mechanism_class(name)
+    fields = kind.parameters()
     known = {key: value for key, value in asked.given.items() if key in fields or key not in _TOLD}
     known |= written or {}
     left = set(fields) - set(known)
+    if name not in _DEFAULTS and left:
+        micro = asked.ladder[asked.level] if asked.level >= 0 else 0
+        known |= {key: made for key, made in kind.defaults(micro, known).items() if key in left}
     for key, default in _DEFAULTS.get(name, {}).items():
         if key in left:
             known[key] = default(asked)
@@ -129,21 +131,6 @@ def _favoured(asked: Asked) -> int:
     return best_window(points, asked.ladder[asked.level])
 
 
-def _buckets(asked: Asked) -> int:
-    """Return the number of buckets of least variance at the last level that is sent."""
-    return best_buckets(asked.epsilon, asked.number("domain_size"))
-
-
-def _subset(asked: Asked) -> int:
-    """Return the subset size of least variance at that level."""
-    return best_subset_size(asked.epsilon, asked.number("domain_size"))
-
-
-def _blocks(asked: Asked) -> int:
-    """Return the number of blocks of least variance at that level."""
-    return best_blocks(asked.epsilon, asked.number("domain_size"))
-
-
 def _cards(asked: Asked) -> tuple[int, ...]:
     """Return three cards that reach the ladder's last epsilon, one in a hundred in the middle."""
     if not asked.ladder or asked.ladder[-1] <= 0:
@@ -154,9 +141,6 @@ def _cards(asked: Asked) -> tuple[int, ...]:
 #: Points of the grid on which a number is hidden.
 _POINTS: Mapping[str, Callable[[Asked], Parameter]] = {"points": lambda asked: 65}
 _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
-    "local_hashing": {"buckets": _buckets},
-    "subset": {"subset_size": _subset},
-    "hadamard": {"blocks": _blocks},
     "brr": {"subset_size": _favoured},
     "sampled_vector": {"sampled": _sampled, "bits": lambda asked: 0},
     "sampled_hybrid": {"sampled": _sampled_on_grid, "points": lambda asked: VECTOR_POINTS},
@@ -252,7 +236,7 @@ def choose_category(asked: Asked) -> Choice:
     >>> choose_category(Asked("category", {"domain_size": 200}, ladder, "airport")).spec["name"]
     'local_hashing'
     """
-    found: list[tuple[float, LadderedMechanism]] = []
+    found: list[tuple[float, Mechanism]] = []
     problems = []
     for name in MECHANISMS[asked.kind]:
         if asked.constant and not supports_constant({"name": name}):
@@ -282,7 +266,7 @@ def choose_category(asked: Asked) -> Choice:
     return Choice(spec_of(best.name, asked), f"{what} (n times the sum over symbols: {each})")
 
 
-def _variance(item: tuple[float, LadderedMechanism]) -> float:
+def _variance(item: tuple[float, Mechanism]) -> float:
     return item[0]
 
 

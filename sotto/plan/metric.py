@@ -17,7 +17,8 @@ from mechanisms.frozen import frozen
 from sotto.errors import PlanError, ValueTypeError
 
 if TYPE_CHECKING:
-    from mechanisms.registry import LadderedMechanism
+    from mechanisms.base import Mechanism
+    from mechanisms.items import Context
 
 T = TypeVar("T")
 
@@ -207,11 +208,37 @@ class CompiledMetric:
         return dict(self.parameters)
 
     @cached_property
-    def mechanism(self) -> LadderedMechanism:
+    def mechanism(self) -> Mechanism:
         """The mechanism with its whole ladder, built at first use."""
         from mechanisms.registry import build
 
         return build(self.spec, [level.epsilon for level in self.ladder], self.name)
+
+    def context(self, candidates: Sequence[str] = (), least: int = 1) -> Context:
+        """Return what its mechanism must know to estimate, and to describe a payload.
+
+        Parameters
+        ----------
+        candidates : sequence of str
+            Of a string metric.
+        least : int
+            The plan's ``minimum_reports``.
+        """
+        from mechanisms.items import Context
+
+        ordered = self.type == "ordinal"
+        return Context(
+            labels=self.labels,
+            range=self.range or (0.0, 1.0),
+            unit=self.unit,
+            missing=self.missing,
+            ordered=ordered,
+            points=self.points if ordered and self.range is not None else None,
+            candidates=candidates,
+            missing_string=MISSING_STRING,
+            limit=self.limit,
+            least=least,
+        )
 
     @property
     def sent(self) -> int:

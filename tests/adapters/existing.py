@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from mechanisms.channel import Channel
-from mechanisms.degradation import forward_kernel
 from mechanisms.errors import UnrelatedRungsError
+from mechanisms.papers.gradual_release.channels import forward_kernel
 from mechanisms.papers.gradual_release.formulas import (
     bit_degradation,
     chain_log_ratio,

@@ -6,26 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from mechanisms.papers.float_numbers import (
-    dithering_variance,
-    duchi_variance,
-    hybrid_variance,
-    laplace_variance,
-    piecewise_variance,
+    Duchi,
+    Hybrid,
+    Laplace,
+    Piecewise,
+    SubtractiveDithering,
     random_threshold_variance,
 )
 
 Inputs = dict[str, Any]
+MEANS = {
+    "duchi_or_1bit": Duchi,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
+    "laplace": Laplace,
+    "dither": SubtractiveDithering,
+}
 
 
 def mean_var(given: Inputs) -> dict[str, float]:
-    x, epsilon = given["x"], given["eps"]
-    return {
-        "duchi_or_1bit": duchi_variance(x, epsilon),
-        "piecewise": piecewise_variance(x, epsilon),
-        "hybrid": hybrid_variance(x, epsilon),
-        "laplace": laplace_variance(epsilon),
-        "dither": dithering_variance(epsilon),
-    }
+    return {name: kind(given["eps"]).variance(given["x"]) for name, kind in MEANS.items()}
 
 
 def thr_var(given: Inputs) -> float:

@@ -20,7 +20,6 @@ from statistical import check_at_least, check_binomial, check_counts, check_vari
 
 from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome, panels
 from clientsdk.testing import FakeClock
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.randomness import SystemSource
@@ -101,7 +100,7 @@ def test_turns_come_equally_often_in_every_period(fleet: list[Life]) -> None:
 def test_the_fleet_s_estimates_are_as_precise_as_predicted(fleet: list[Life]) -> None:
     """A week's share beside the truth of those who had their turn, and beside that of all."""
     mechanism = PLAN.metrics[0].mechanism
-    ((p, q),) = set(mechanism.rungs(1))
+    ((p, q),) = set(mechanism.exact(1))
     beside, of_all = [], []
     for period in range(N * CYCLES):
         turn = [life for life in fleet if period in life.turns]
@@ -157,7 +156,7 @@ def test_coverage_and_errors_are_those_of_the_design(panel: int) -> None:
     for turn, true, says in windows(secrets, SHARE, panel, cycles):
         counts = np.zeros((2, 2), np.int64)
         counts[1] = np.bincount(says.astype(np.int64), minlength=2)
-        estimate = frequencies(PLAN.metrics[0].mechanism, counts)[1]
+        estimate = PLAN.metrics[0].mechanism.frequencies(counts)[1]
         truth = float(true[turn].mean())
         low, high = estimate.interval(0.95)
         covered += low <= truth <= high

@@ -190,7 +190,7 @@ def _fails_with(error):
 STAGES = {
     "encode": "sotto.plan.metric.CompiledMetric.encode",
     "coins": "clientsdk.draws.identifier",
-    "draw": "mechanisms.base.Ladder.draw",
+    "draw": "mechanisms.ladders.Ladder.draw",
     "store": "clientsdk.spool.insert",
     "book": "clientsdk.booking.Booking.book",
     "warn": "clientsdk.complaints.warn",

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.registry import LadderedMechanism
+from mechanisms.base import Mechanism
 from mechanisms.testing import SeededSource
 
 ROWS = 400_000
 
 
 def replicate(
-    mechanism: LadderedMechanism, symbols: Any, levels: ArrayLike, repeats: int, seed: int
+    mechanism: Mechanism, symbols: Any, levels: ArrayLike, repeats: int, seed: int
 ) -> NDArray[np.int64]:
     """Randomize ``n`` clients ``repeats`` times, each with new chains and a new pseudonym.
 

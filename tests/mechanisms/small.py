@@ -10,13 +10,14 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain
 from mechanisms.chains.finite import FiniteChain, FiniteDraw
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw
-from mechanisms.levels import Rung
+from mechanisms.levels import Probabilities
 from mechanisms.number.split_bits import SplitBitsLadder
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.string.rappor import RapporLadder
 
 Law = dict[tuple[int, ...], Fraction]
@@ -60,7 +61,7 @@ class Case:
     spec: dict[str, Any]
     ladder: tuple[int, ...]
 
-    def build(self) -> LadderedMechanism:
+    def build(self) -> Mechanism:
         return build(self.spec, self.ladder, "metric")
 
 
@@ -71,7 +72,7 @@ CASES = {
 }
 
 
-def encodings(mechanism: LadderedMechanism) -> list[int]:
+def encodings(mechanism: Mechanism) -> list[int]:
     """Every symbol, or vector of bits, that the mechanism ever randomizes."""
     chain: AnyChain = mechanism.chain  # type: ignore[attr-defined]
     if isinstance(chain, SupportChain | FiniteChain):
@@ -86,6 +87,12 @@ def encodings(mechanism: LadderedMechanism) -> list[int]:
         values = [point | present for point in range(1 << mechanism.bits)]
         return [*values, 0] if mechanism.missing else values
     return [1 << symbol for symbol in range(chain.width)]
+
+
+def prior_of(mechanism: Any, symbol: Any, identifier: bytes = bytes(16)) -> Any:
+    """What a value becomes before it is randomized, with integer weights."""
+    prior = getattr(mechanism, "_prior", mechanism.prior)
+    return prior(symbol, identifier, identifier)
 
 
 @cache
@@ -184,4 +191,4 @@ def coarse_symbols() -> SymbolChain:
     strongest = SymbolDraw(2, 3 << 62, 1 << 62)
     weaker = SymbolDraw(2, 5 << 61, 3 << 61)
     p = Fraction(3, 4) * Fraction(5, 8) + Fraction(1, 4) * Fraction(3, 8)
-    return SymbolChain(2, strongest, (weaker,), (Rung(p, 1 - p), strongest.rung))
+    return SymbolChain(2, strongest, (weaker,), (Probabilities(p, 1 - p), strongest.rung))

@@ -19,10 +19,10 @@ from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw, symbol_chain
 from mechanisms.channel import bit_channel, compose, symbol_channel
-from mechanisms.degradation import degradation
 from mechanisms.exact import exp_micro, loss_micro
-from mechanisms.levels import Rung
+from mechanisms.levels import Probabilities
 from mechanisms.number.split_bits import split_bits_ladder
+from mechanisms.papers.gradual_release.channels import degradation
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
@@ -72,7 +72,7 @@ def test_the_marginals_of_a_chain_are_its_rungs(case: Case) -> None:
     for encoded in encodings(mechanism):
         law = chain_law(mechanism.chain, encoded)
         for level in range(mechanism.levels):
-            rungs, outputs = mechanism.rungs(level), level_law(law, level)
+            rungs, outputs = mechanism.exact(level), level_law(law, level)
             if isinstance(mechanism.chain, SymbolChain):
                 for symbol in range(mechanism.chain.size):
                     assert outputs[symbol,] == (rungs[0].p if symbol == encoded else rungs[0].q)
@@ -88,7 +88,7 @@ def test_the_marginals_of_a_chain_are_its_rungs(case: Case) -> None:
                     rung = rungs[index % len(rungs)]
                     assert share == (rung.p if encoded >> index & 1 else rung.q)
             floats = [(float(rung.p), float(rung.q)) for rung in rungs]
-            assert [tuple(pair) for pair in mechanism.rung_probabilities(level)] == floats
+            assert [tuple(pair) for pair in mechanism.probabilities(level)] == floats
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_rungs_are_degradations_by_the_thresholds_that_are_drawn_with(case: Case
     """Solved from the rungs' matrices alone, the degradation is the one in integers."""
     chain = case.build().chain
     if isinstance(chain, SymbolChain):
-        levels = [chain.channel(level) for level in range(len(chain.rungs))]
+        levels = [chain.channel(level) for level in range(len(chain.exact))]
         pairs = [(levels, [symbol_channel(chain.size, *step.rung) for step in chain.degradations])]
     elif isinstance(chain, FiniteChain):
         levels = [chain.channel(level) for level in range(chain.levels)]
@@ -251,7 +251,7 @@ def test_symbol_chains_are_drawn_by_their_law() -> None:
 )
 def test_bit_chains_are_drawn_by_their_law(one: int, flips: tuple[int, ...], width: int) -> None:
     zero = 2**64 - one if one != 1 << 63 else 1 << 61
-    rungs = (Rung(Fraction(0), Fraction(0)),) * (len(flips) + 1)
+    rungs = (Probabilities(Fraction(0), Fraction(0)),) * (len(flips) + 1)
     chain = BitChain(width, (BitLadder(one, zero, flips, rungs),))
     for bits in (0, 1):
         law = exact_law(lambda source: tuple(chain.draw(bits, source)))  # noqa: B023

@@ -13,8 +13,9 @@ from scipy import stats
 from statistical import check_at_least, check_normal
 
 from mechanisms import coins
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.string.decoding import StringEstimates, decode
 
 SEED = 20241104
@@ -26,7 +27,7 @@ SHARES = np.array([0.2, 0.15, 0.1, 0.1, 0.08, 0.05, 0.04, 0.03, 0.03, 0.02, 0.1,
 
 def rappor(
     ladder: list[int], bits: int = BITS, hashes: int = HASHES, cohorts: int = COHORTS
-) -> LadderedMechanism:
+) -> Mechanism:
     spec = {"name": "rappor", "bits": bits, "hashes": hashes, "cohorts": cohorts}
     return build(spec, ladder, "port")
 
@@ -42,7 +43,7 @@ def filters(strings: list[str]) -> NDArray[np.bool_]:
 
 
 def collections(
-    mechanism: LadderedMechanism, n: int, repeats: int, unlisted: bool, cluster: int = 1
+    mechanism: Mechanism, n: int, repeats: int, unlisted: bool, cluster: int = 1
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Yield counts, drawn by their exact law, and the true shares of all strings.
 
@@ -58,7 +59,7 @@ def collections(
             true[10:] = 0
         cells = np.zeros((mechanism.levels, COHORTS, BITS + 1), dtype=np.int64)
         for level in range(mechanism.levels):
-            p, q = mechanism.rung_probabilities(level)[0]
+            p, q = mechanism.probabilities(level)[0]
             at = true // mechanism.levels // cluster
             if level == mechanism.levels - 1:
                 at = true // cluster - at * level
@@ -143,7 +144,7 @@ def test_a_frequent_unlisted_string_makes_no_false_candidates() -> None:
     """It shares bits with some candidates; without residuals in the test they are significant."""
     mechanism = rappor([12_000_000])
     rng = np.random.default_rng(SEED)
-    p, q = mechanism.rung_probabilities(0)[0]
+    p, q = mechanism.probabilities(0)[0]
     false, plain = 0, 0
     for repeat in range(60):
         sets = filters([f"heavy {repeat}"])[0]

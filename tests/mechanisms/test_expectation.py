@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from replicas import replicate
 from statistical import check_at_least, check_counts, check_normal
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.ascent import GAP, smoothed
 from mechanisms.estimators.expectation import EmEstimate, expectation_maximization, likeliest
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.estimators.variance import share_variance
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 
 SEED = 31415926
 
@@ -131,10 +131,10 @@ def test_a_channel_that_says_little_still_has_full_rank() -> None:
     assert found.standard_errors == pytest.approx([stated] * 50, rel=1e-6)
 
 
-def coverage(mechanism: LadderedMechanism, truth: NDArray[np.int64], repeats: int) -> list[float]:
+def coverage(mechanism: Mechanism, truth: NDArray[np.int64], repeats: int) -> list[float]:
     levels = np.arange(len(truth)) % mechanism.levels
     tables = replicate(mechanism, truth, levels, repeats, SEED)
-    channels = [response(4, mechanism.rung_probabilities(c)[0][0]) for c in range(mechanism.levels)]
+    channels = [response(4, mechanism.probabilities(c)[0][0]) for c in range(mechanism.levels)]
     expected = np.bincount(truth, minlength=4) / len(truth)
     deviations = []
     for table in tables:
@@ -161,7 +161,7 @@ def test_unbiased_inside_the_simplex() -> None:
     mechanism = build({"name": "grr", "domain_size": 3}, [1_000_000, 2_000_000], "m")
     truth, repeats = np.repeat([0, 1, 1, 2], 1000), 300
     tables = replicate(mechanism, truth, np.arange(4000) % 2, repeats, SEED)
-    channels = [response(3, mechanism.rung_probabilities(c)[0][0]) for c in range(2)]
+    channels = [response(3, mechanism.probabilities(c)[0][0]) for c in range(2)]
     found = [expectation_maximization(channels, list(table)) for table in tables]
     values = np.array([one.values for one in found])
     errors = np.array([one.standard_errors for one in found]).mean(axis=0)
@@ -268,7 +268,7 @@ def test_mechanisms_are_fitted_at_all_levels_together(spec: dict[str, object]) -
         covered = np.abs(values[:, j] - expected[j]) <= 1.96 * errors[:, j]
         check_at_least(int(covered.sum()), repeats, 0.94, label=SEED)
     # Levels weighed by what they tell: never more noise than with equal weights.
-    equal = np.array([[e.standard_error for e in frequencies(mechanism, t)] for t in tables[:20]])
+    equal = np.array([[e.standard_error for e in mechanism.frequencies(t)] for t in tables[:20]])
     assert (errors.mean(axis=0) < equal.mean(axis=0)).all()
 
 

@@ -155,7 +155,7 @@ def test_channels_are_the_marginals_and_certify_the_head_of_a_chain(name: str) -
                     p for path, p in law.items() if path[level] == out
                 )
         assert chain.ratio(level) == channel.ratio()
-        assert chain.rungs[level].p in {entry for row in channel.rows for entry in row}
+        assert chain.exact[level].p in {entry for row in channel.rows for entry in row}
         heads = []
         for law in laws:
             head: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
@@ -234,7 +234,7 @@ def test_default_steps_of_randomized_response_are_its_own() -> None:
     rows = [[known.strongest.keep if x == o else other for o in range(5)] for x in range(5)]
     chain = finite_chain(FiniteDraw(tuple(map(tuple, rows))), ladder)
     assert chain.steps == known.degradations
-    assert chain.rungs == known.rungs
+    assert chain.exact == known.exact
 
 
 def test_unrelated_rungs_are_refused() -> None:

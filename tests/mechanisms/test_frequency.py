@@ -17,24 +17,25 @@ from scipy import stats
 from statistical import check_at_least, check_normal, check_variance
 from vectors import Vector, vectors
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import Estimate
-from mechanisms.estimators.frequency import frequencies, norm_sub, shares
+from mechanisms.estimators.frequency import norm_sub, shares
 from mechanisms.estimators.variance import share_variance
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 
 SEED = 20241101
 LADDER = [500_000, 1_000_000, 2_000_000]
 
 
-def category(name: str, size: int, ladder: list[int]) -> LadderedMechanism:
+def category(name: str, size: int, ladder: list[int]) -> Mechanism:
     return build({"name": name, "domain_size": size}, ladder, "colour")
 
 
 @vectors("freq_grr")
 def test_shares_from_counts(vector: Vector) -> None:
     grr = category("grr", vector.inputs["m"], [round(vector.inputs["eps"] * 1e6)])
-    vector.check([e.value for e in frequencies(grr, [vector.inputs["counts"]])])
+    vector.check([e.value for e in grr.frequencies([vector.inputs["counts"]])])
 
 
 @vectors("debias_mixed")
@@ -48,10 +49,10 @@ def test_mixed_levels_have_equal_weights(vector: Vector) -> None:
     for report, epsilon in zip(vector.inputs["reports"], epsilons, strict=True):
         counts[rungs.index(epsilon)] += (report, 0, 1)
     n = len(epsilons)
-    estimate = frequencies(sue, counts)[0]
+    estimate = sue.frequencies(counts)[0]
     vector.check(n * estimate.value, vector.expected["count"])
     vector.check(n**2 * estimate.standard_error**2, vector.expected["count_noise_var"])
-    alone = [frequencies(sue, counts * (np.arange(3) == k)[:, None])[0] for k in range(len(rungs))]
+    alone = [sue.frequencies(counts * (np.arange(3) == k)[:, None])[0] for k in range(len(rungs))]
     weights = [1 / e.standard_error**2 for e in alone]
     weighted = sum(w * e.value for w, e in zip(weights, alone, strict=True)) / sum(weights)
     vector.check(weighted, vector.expected["mean_ivw"])
@@ -66,7 +67,7 @@ def test_unbiased_and_of_the_stated_variance_exactly(name: str) -> None:
     truth, levels = [0, 2, 2, 1], [0, 0, 0, 1]
     mean, square, variance = np.zeros(3), np.zeros(3), np.zeros(3)
     for probability, counts in outcomes(mechanism, truth, levels):
-        found = frequencies(mechanism, counts)
+        found = mechanism.frequencies(counts)
         values = np.array([e.value for e in found])
         mean += probability * values
         square += probability * values**2
@@ -75,7 +76,7 @@ def test_unbiased_and_of_the_stated_variance_exactly(name: str) -> None:
     assert mean == pytest.approx(expected, abs=1e-12)
     stated = np.zeros(3)
     for value, level in zip(truth, levels, strict=True):
-        p, q = mechanism.rung_probabilities(level)[0]
+        p, q = mechanism.probabilities(level)[0]
         stated += [share_variance(p, q, float(value == j)) / 16 for j in range(3)]
     assert square - mean**2 == pytest.approx(stated, rel=1e-9)
     # Kept where it can be, the plug-in for the holders of a value errs, but by little.
@@ -83,12 +84,12 @@ def test_unbiased_and_of_the_stated_variance_exactly(name: str) -> None:
 
 
 def outcomes(
-    mechanism: LadderedMechanism, truth: list[int], levels: list[int]
+    mechanism: Mechanism, truth: list[int], levels: list[int]
 ) -> Iterator[tuple[float, NDArray[np.int64]]]:
     """Yield the probability and the counts of everything that clients can report."""
     single = []
     for value, level in zip(truth, levels, strict=True):
-        p, q = mechanism.rung_probabilities(level)[0]
+        p, q = mechanism.probabilities(level)[0]
         if mechanism.name == "grr":
             rows = [(p if j == value else q, np.eye(3, dtype=int)[j]) for j in range(3)]
         else:
@@ -109,12 +110,12 @@ def outcomes(
 def test_variance_of_categories(vector: Vector) -> None:
     size, true = vector.inputs["m"], vector.inputs["true_counts"]
     grr = category("grr", size, [round(vector.inputs["eps"] * 1e6)])
-    p, q = grr.rung_probabilities(0)[0]
+    p, q = grr.probabilities(0)[0]
     n = sum(true)
     vector.check([share_variance(p, q, count / n) / n for count in true])
     counts = np.round([n * q + (p - q) * count for count in true]).astype(int)
     counts[0] += n - counts.sum()
-    found = [e.standard_error**2 for e in frequencies(grr, [counts])]
+    found = [e.standard_error**2 for e in grr.frequencies([counts])]
     assert found == pytest.approx(vector.expected, rel=0.01)
 
 
@@ -133,7 +134,7 @@ def test_variance_of_categories(vector: Vector) -> None:
 def test_small_intervals_cover_exactly(name: str, size: int, epsilon: float, n: int) -> None:
     """The law of a count is that of two binomials: coverage needs no sampling."""
     mechanism = category(name, size, [round(epsilon * 1e6)])
-    pair = np.array([mechanism.rung_probabilities(0)[0]])
+    pair = np.array([mechanism.probabilities(0)[0]])
     intervals = np.array([interval(pair, [ones], [n]) for ones in range(n + 1)])
     for holders in range(0, n + 1, max(1, n // 10)):
         law = law_of_ones(pair[0], holders, n)
@@ -145,7 +146,7 @@ def test_small_intervals_cover_exactly(name: str, size: int, epsilon: float, n: 
 @pytest.mark.parametrize("allocation", ["even", "weak", "strong"])
 def test_small_intervals_cover_exactly_when_levels_depend_on_values(allocation: str) -> None:
     mechanism = category("grr", 8, [1_000_000, 3_000_000])
-    pairs = np.array([mechanism.rung_probabilities(level)[0] for level in range(2)])
+    pairs = np.array([mechanism.probabilities(level)[0] for level in range(2)])
     reports = [30, 50]
     for holders in (0, 4, 16, 30):
         at = {"even": (holders // 2, holders - holders // 2), "weak": (holders, 0)}
@@ -185,7 +186,7 @@ def test_small_intervals_cover_exactly_where_only_a_block_answers(
             table = np.zeros((2, 8), dtype=np.int64)
             for row, seen in zip(table, (weak, strong), strict=True):
                 row[[0, 1, 4]] = seen
-            low, high = frequencies(hadamard, table)[0].interval(0.95)
+            low, high = hadamard.frequencies(table)[0].interval(0.95)
             covered += one * two * (low <= holders / 16 <= high)
     assert covered >= 0.95 - 2e-3, covered
 
@@ -233,12 +234,12 @@ def test_replicas_at_mixed_levels(name: str) -> None:
     levels = np.where(truth == 1, 2, np.arange(n) % 2)
     mechanism = category(name, 4, LADDER)
     counts = replicate(mechanism, truth, levels, repeats, SEED)
-    found = [frequencies(mechanism, table) for table in counts]
+    found = [mechanism.frequencies(table) for table in counts]
     for symbol, expected in enumerate(np.bincount(truth, minlength=4) / n):
         label = f"{name} symbol {symbol} seed {SEED}"
         at = [[np.sum((levels == c) & (truth == symbol)), np.sum(levels == c)] for c in range(3)]
         variance = sum(
-            total * share_variance(*mechanism.rung_probabilities(c)[0], held / total) / n**2
+            total * share_variance(*mechanism.probabilities(c)[0], held / total) / n**2
             for c, (held, total) in enumerate(at)
         )
         values = np.array([one[symbol].value for one in found])
@@ -260,7 +261,7 @@ def test_counts_that_are_not_debiased_are_caught() -> None:
     truth = np.repeat([0, 1], [500, 1500])
     counts = replicate(mechanism, truth, 0, repeats, SEED)
     raw = counts[:, 0, 0] / n
-    p, q = mechanism.rung_probabilities(0)[0]
+    p, q = mechanism.probabilities(0)[0]
     error = (share_variance(p, q, 0.25) / n / repeats) ** 0.5
     with pytest.raises(AssertionError):
         check_normal(raw.mean(), 0.25, error)
@@ -275,7 +276,7 @@ def test_counts_that_are_not_debiased_are_caught() -> None:
 def test_detection_floor_is_found_with_the_stated_power(name: str, epsilon: int) -> None:
     n = 20_000
     mechanism = category(name, 20, [epsilon * 1_000_000])
-    pair = np.array([mechanism.rung_probabilities(0)[0]])
+    pair = np.array([mechanism.probabilities(0)[0]])
     [estimate] = shares(np.array([[100]]), np.array([n]), pair)
     floor = estimate.detection_floor
     assert floor is not None
@@ -289,12 +290,12 @@ def test_detection_floor_is_found_with_the_stated_power(name: str, epsilon: int)
 
 def test_the_standard_error_is_positive_and_no_reports_determine_nothing() -> None:
     mechanism = category("grr", 4, LADDER)
-    none = frequencies(mechanism, np.zeros((3, 4), dtype=int))
+    none = mechanism.frequencies(np.zeros((3, 4), dtype=int))
     assert [e.n for e in none] == [0] * 4
     assert none[0].interval() == (-math.inf, math.inf)
     assert math.isnan(none[0].value)
     assert math.isinf(none[0].standard_error)
-    one = frequencies(mechanism, [[0] * 4, [0, 0, 1, 0], [0] * 4])
+    one = mechanism.frequencies([[0] * 4, [0, 0, 1, 0], [0] * 4])
     assert all(e.standard_error > 0 for e in one)
     assert one[0].reports_by_level == (0, 1, 0)
 
@@ -302,12 +303,9 @@ def test_the_standard_error_is_positive_and_no_reports_determine_nothing() -> No
 def test_what_does_not_fit_is_refused() -> None:
     mechanism = category("grr", 4, LADDER)
     with pytest.raises(ParameterError, match="shape"):
-        frequencies(mechanism, [[1, 2, 3, 4]])
+        mechanism.frequencies([[1, 2, 3, 4]])
     with pytest.raises(ParameterError, match="negative"):
-        frequencies(mechanism, [[1, 2, 3, -4]] * 3)
-    number = build({"name": "threshold", "missing": False}, [1_000_000], "delay")
-    with pytest.raises(ParameterError, match="categories"):
-        frequencies(number, np.zeros((1, 128), dtype=int))
+        mechanism.frequencies([[1, 2, 3, -4]] * 3)
 
 
 finite = st.floats(-10, 10, allow_nan=False)

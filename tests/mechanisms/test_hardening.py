@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import decimal
 from fractions import Fraction
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mechanisms import exact
-from mechanisms.base import SymbolLadder, VectorLadder
 from mechanisms.category.grr import GeneralizedRandomizedResponse
+from mechanisms.category.unary import OptimizedUnaryEncoding
 from mechanisms.errors import ParameterError
 from mechanisms.number.grid import split_grid
 from mechanisms.number.random_threshold import RandomThreshold
 from mechanisms.number.sampled_bit import SampledBit
 from mechanisms.number.split_bits import SplitBits
 from mechanisms.randomness import SystemSource
-from mechanisms.registry import REGISTRY, build
+from mechanisms.registry import build, mechanism_class
 
 NUMBERS = [RandomThreshold(1.0), SampledBit(1.0, bits=4), SplitBits(1.0, bits=4)]
 
@@ -74,14 +73,12 @@ def test_narrow_floats_are_scaled_in_full() -> None:
 @pytest.mark.parametrize("tenths", range(1, 40))
 def test_a_certified_float_is_never_below_the_exact_amount(tenths: int) -> None:
     mechanism = GeneralizedRandomizedResponse(tenths / 10, 4)
-    assert Fraction(mechanism.certified_epsilon) >= Fraction(mechanism.certified, 1_000_000)
+    assert Fraction(mechanism.certified_epsilon) >= Fraction(mechanism.certified(), 1_000_000)
 
 
 def test_chains_refuse_what_they_cannot_randomize() -> None:
-    symbols = build({"name": "grr", "domain_size": 5}, [1, 10], "m")
-    vectors = build({"name": "oue", "domain_size": 3}, [1, 10], "m")
-    assert isinstance(symbols, SymbolLadder)
-    assert isinstance(vectors, VectorLadder)
+    symbols = GeneralizedRandomizedResponse((1e-6, 1e-5), 5)
+    vectors = OptimizedUnaryEncoding((1e-6, 1e-5), 3)
     with pytest.raises(ParameterError, match="symbol"):
         symbols.chain.draw(200, SystemSource())
     with pytest.raises(ParameterError, match="3 bits"):
@@ -117,14 +114,13 @@ WHOLE = {
     ],
 )
 def test_builders_refuse_parameters_that_are_no_ints(name: str, field: str) -> None:
-    module, _, function = REGISTRY[name].builder.partition(":")
-    make = getattr(import_module(module), function)
-    make(*WHOLE[name].values(), [1_000_000], "m")
+    make = mechanism_class(name).build
+    make([1_000_000], "m", **WHOLE[name])
     good = WHOLE[name][field]
     for wrong in (float(good), good + 0.5, True, str(good), None, np.int64(good), float("nan")):
         given = {**WHOLE[name], field: wrong}
         with pytest.raises(ParameterError, match=field):
-            make(*given.values(), [1_000_000], "m")
+            make([1_000_000], "m", **given)
 
 
 @pytest.mark.parametrize("name", ["grr", "sue", "oue", "local_hashing", "subset", "hadamard"])

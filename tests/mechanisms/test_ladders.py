@@ -13,16 +13,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import CASES, Case, chain_law, encodings
+from small import CASES, Case, chain_law, encodings, prior_of
 from statistical import check_counts, check_same_law
 
 from mechanisms import coins
+from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain
 from mechanisms.chains.subsets import SubsetChain
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
-from mechanisms.estimators.frequency import PureProtocol
-from mechanisms.ordinal.brr import BrrLadder
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 
 SEED = 2718281828
@@ -76,13 +75,13 @@ def as_bytes(rows: np.ndarray) -> list[bytes]:
     return [row.tobytes() for row in rows.astype("<u8")]
 
 
-def values(mechanism: LadderedMechanism, n: int) -> tuple[list[Any], Any]:
+def values(mechanism: Mechanism, n: int) -> tuple[list[Any], Any]:
     """Some values: as scalars, and as what ``randomize`` takes."""
     generator = np.random.default_rng(SEED)
     if mechanism.name == "rappor":
         strings = [f"string {number % 7}".encode() for number in range(n)]
         return strings, strings
-    if isinstance(mechanism, PureProtocol | BrrLadder):
+    if hasattr(mechanism, "domain_size"):
         symbols = generator.integers(0, mechanism.domain_size, size=n)
         return symbols.tolist(), symbols
     numbers = generator.random(n)
@@ -146,17 +145,17 @@ def outcomes(payloads: np.ndarray) -> list[int]:
     return [int.from_bytes(row.tobytes(), "little") for row in payloads]
 
 
-def encoded(mechanism: LadderedMechanism, symbol: Any, identifier: bytes) -> int:
+def encoded(mechanism: Mechanism, symbol: Any, identifier: bytes) -> int:
     """What a value becomes, for one that is not rounded at random."""
-    prior = mechanism.prior(symbol, identifier)
+    prior = prior_of(mechanism, symbol, identifier)
     return next(bits for bits, weight in prior if weight)
 
 
-def fixed_symbol(mechanism: LadderedMechanism) -> Any:
+def fixed_symbol(mechanism: Mechanism) -> Any:
     """A value that becomes the same in every run: a grid point."""
     if mechanism.name == "rappor":
         return b"a string"
-    return 1 if isinstance(mechanism, PureProtocol | BrrLadder) else 1.0
+    return 1 if hasattr(mechanism, "domain_size") else 1.0
 
 
 @three_rungs
@@ -255,13 +254,13 @@ def test_counts_are_those_of_a_person_who_counts(case: Case) -> None:
     np.testing.assert_array_equal(counts, expected)
 
 
-def places(mechanism: LadderedMechanism, output: int, chain: bytes, pseudonym: bytes) -> list[int]:
+def places(mechanism: Mechanism, output: int, chain: bytes, pseudonym: bytes) -> list[int]:
     """Where a report is counted, from the layout's description."""
     coin = coins.hash_id(chain, coins.coin_domain("metric"))
     if mechanism.name in ("grr", "hadamard", "brr"):
         return [output]
     if mechanism.name == "local_hashing":
-        return [coin % mechanism.coins * mechanism.buckets + output]
+        return [coin % mechanism.hashes * mechanism.buckets + output]
     if mechanism.name == "threshold":
         return [(coin >> 58) * (2 + mechanism.missing) + output]
     if mechanism.name == "sampled_bit":
@@ -330,7 +329,7 @@ def test_values_of_the_wrong_kind_are_refused_and_never_shown(case: Case) -> Non
     wrong: list[Any]
     if mechanism.name == "rappor":
         return
-    if isinstance(mechanism, PureProtocol | BrrLadder):
+    if hasattr(mechanism, "domain_size"):
         wrong = [-1, mechanism.domain_size, SECRET, 0.5, math.nan]
     else:
         wrong = [-0.015625, SECRET, math.nan, math.inf]
@@ -350,7 +349,7 @@ def test_only_what_follows_a_rung_is_drawn_forward() -> None:
             mechanism.forward(1, b"\0", level, bytes(16), bytes(16), SeededSource(SEED))
 
 
-def attempts(mechanism: LadderedMechanism, value: Any) -> list[Callable[[], object]]:
+def attempts(mechanism: Mechanism, value: Any) -> list[Callable[[], object]]:
     source, chain = SeededSource(SEED), bytes(16)
     calls: list[Callable[[], object]] = [lambda: mechanism.draw(value, chain, chain, source)]
     if mechanism.levels > 1:
@@ -423,7 +422,7 @@ RAPPOR: dict[str, object] = {"name": "rappor", "bits": 8, "hashes": 2, "cohorts"
         (GRR, list(range(1, 10)), "a ladder has 1 to 8 rungs, not 9"),
         (GRR, [1, 1], "rung 2: epsilons must increase, 1 follows 1"),
         (GRR, [1, 3, 2], "rung 3: epsilons must increase"),
-        (GRR, [0, 1], r"rung 1: micro-epsilon must lie in \[1, 40000000\]"),
+        (GRR, [0, 1], r"rung 1: micro-epsilon must lie in \[1, "),
         (GRR, [-5], "rung 1: micro-epsilon must lie in"),
         (GRR, [1, 40_000_001], "rung 2: micro-epsilon must lie in"),
         (GRR, [math.nan], "rung 1: micro-epsilon must be an int"),
@@ -574,7 +573,7 @@ class TestLimits:
         for case in EVERY.values():
             mechanism = case.build()
             for level in range(mechanism.levels):
-                for rung in mechanism.rungs(level):
+                for rung in mechanism.exact(level):
                     assert 0 < rung.q < rung.p < 1
 
 
@@ -587,7 +586,7 @@ def test_encodings_of_the_small_cases_are_all_that_values_become() -> None:
         seen = {
             bits
             for symbol, identifier in zip(scalars, as_bytes(ids(400)), strict=True)
-            for bits, weight in mechanism.prior(symbol, identifier)
+            for bits, weight in prior_of(mechanism, symbol, identifier)
             if weight
         }
         assert seen <= expected

@@ -17,21 +17,18 @@ from mechanisms.category.linear_hash import bucket, buckets_of, digits
 from mechanisms.category.local_hashing import (
     MAX_CELLS,
     LocalHashing,
-    LocalHashingLadder,
     best_buckets,
     hashing_variance,
-    local_hashing_ladder,
 )
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.estimators.variance import share_variance
 from mechanisms.testing import SeededSource
 
 SEED = 141421356
 
 
-def ladder(size: int, buckets: int, *micros: int) -> LocalHashingLadder:
-    return local_hashing_ladder(size, buckets, micros or (1_000_000,), "metric")
+def ladder(size: int, buckets: int, *micros: int) -> LocalHashing:
+    return LocalHashing([micro / 1e6 for micro in micros or (1_000_000,)], size, buckets, "metric")
 
 
 @pytest.mark.parametrize(("size", "buckets"), [(5, 2), (9, 3), (26, 5), (12, 13), (30, 7)])
@@ -39,11 +36,11 @@ def test_any_two_categories_share_a_bucket_under_exactly_one_hash_in_g(
     size: int, buckets: int
 ) -> None:
     mechanism = ladder(size, buckets)
-    hashed = [[mechanism.bucket(v, s) for s in range(mechanism.coins)] for v in range(size)]
+    hashed = [[mechanism.bucket(v, s) for s in range(mechanism.hashes)] for v in range(size)]
     for v in range(size):
         for other in range(v):
             same = sum(a == b for a, b in zip(hashed[v], hashed[other], strict=True))
-            assert Fraction(same, mechanism.coins) == Fraction(1, buckets)
+            assert Fraction(same, mechanism.hashes) == Fraction(1, buckets)
 
 
 @pytest.mark.parametrize(("size", "buckets"), [(5, 2), (26, 5), (12, 13), (700, 3), (200, 257)])
@@ -52,11 +49,11 @@ def test_support_is_what_a_walk_through_the_domain_finds(size: int, buckets: int
     table = np.random.default_rng(SEED).integers(0, 9, size=(2, mechanism.count_length))
     ones, reports = mechanism.supports(table)
     assert reports.tolist() == table.sum(axis=1).tolist()
-    cells = table.reshape(2, mechanism.coins, buckets)
+    cells = table.reshape(2, mechanism.hashes, buckets)
     some = range(0, size, max(1, size // 20))
     for v in some:
-        hashed = [mechanism.bucket(v, s) for s in range(mechanism.coins)]
-        walked = cells[:, np.arange(mechanism.coins), hashed].sum(axis=1)
+        hashed = [mechanism.bucket(v, s) for s in range(mechanism.hashes)]
+        walked = cells[:, np.arange(mechanism.hashes), hashed].sum(axis=1)
         assert ones[:, v].tolist() == walked.tolist()
 
 
@@ -76,36 +73,36 @@ def test_vectorised_hashes_are_the_scalar_ones(buckets: int, size: int, given_: 
     symbols = np.array([v % size for v in given_], dtype=np.int64)
     ids = SeededSource(SEED).words(2 * len(symbols)).reshape(-1, 2)
     scalar = [
-        mechanism.encode(int(v), row.astype("<u8").tobytes(), SeededSource(1))
+        mechanism.encode(int(v), row.astype("<u8").tobytes(), bytes(16), SeededSource(1))
         for v, row in zip(symbols, ids, strict=True)
     ]
-    assert mechanism.encode_many(symbols, ids, SeededSource(1)).tolist() == scalar
+    assert mechanism.encode_many(symbols, ids, ids, SeededSource(1)).tolist() == scalar
 
 
 def test_the_exact_law_of_coin_and_report_is_pure() -> None:
     """Over uniform coins a category of others is supported by exactly 1/g of the reports."""
     mechanism = ladder(6, 3, 1_000_000)
-    [rung] = mechanism.rungs(0)
+    [rung] = mechanism.exact(0)
     for v in range(6):
         for j in range(6):
             share = Fraction(0)
-            for coin in range(mechanism.coins):
+            for coin in range(mechanism.hashes):
                 same = mechanism.bucket(v, coin) == mechanism.bucket(j, coin)
-                share += Fraction(rung.p if same else rung.q) / mechanism.coins
+                share += Fraction(rung.p if same else rung.q) / mechanism.hashes
             assert share == (rung.p if v == j else Fraction(1, 3))
 
 
 def test_the_coin_is_that_of_the_chain_and_nearly_uniform() -> None:
     mechanism = ladder(1000, 7)
     ids = SeededSource(SEED).words(2 * 200_000).reshape(-1, 2)
-    found = mechanism.coins_of(ids)
+    found = mechanism.hashes_of(ids)
     chain = ids[5].astype("<u8").tobytes()
-    assert mechanism.coin(chain) == found[5]
+    assert mechanism.hash_of(chain) == found[5]
     assert found[5] == coins.hash_id(chain, coins.coin_domain("metric")) % 7**4
     check_counts(np.bincount(found, minlength=7**4), [Fraction(1, 7**4)] * 7**4, label=SEED)
     # No hash is likelier than another by more than so much.
     assert Fraction(2**64 // MAX_CELLS + 1, 2**64 // MAX_CELLS) - 1 < Fraction(1, 2**39)
-    other = local_hashing_ladder(1000, 7, [1_000_000], "other").coins_of(ids)
+    other = LocalHashing(1.0, 1000, 7, "other").hashes_of(ids)
     assert (other != found).mean() > 0.99
 
 
@@ -113,10 +110,10 @@ def test_a_report_read_with_another_chain_supports_nothing_in_particular() -> No
     """The estimate needs the chain's own coin: with other ids all shares vanish."""
     mechanism, n = LocalHashing(3.0, 50), 40_000
     ids = SeededSource(SEED).words(2 * n).reshape(-1, 2)
-    reports = mechanism.randomize(np.full(n, 7), ids, SeededSource(SEED + 1))
-    right = mechanism.estimate(mechanism.count(reports, ids))[7]
+    reports = mechanism.report(np.full(n, 7), SeededSource(SEED + 1), ids)
+    right = mechanism.frequencies(mechanism.tally(reports, ids))[7]
     check_normal(right.value, 1.0, right.standard_error, label=SEED)
-    moved = mechanism.estimate(mechanism.count(reports, ids[::-1]))[7]
+    moved = mechanism.frequencies(mechanism.tally(reports, ids[::-1]))[7]
     check_normal(moved.value, 0.0, moved.standard_error, label=SEED)
 
 
@@ -124,7 +121,7 @@ def test_a_report_read_with_another_chain_supports_nothing_in_particular() -> No
 def test_variance_is_the_closed_form_of_the_paper(epsilon: float) -> None:
     mechanism = LocalHashing(epsilon, 1000)
     g = mechanism.buckets
-    p, q = mechanism.ladder.support_pairs()[0]
+    p, q = mechanism.support_pairs()[0]
     e = math.exp(mechanism.epsilon)
     stated = (e + g - 1) ** 2 / ((e - 1) ** 2 * (g - 1))
     assert share_variance(p, q, 0.0) == pytest.approx(stated, rel=1e-4)
@@ -141,7 +138,7 @@ def test_replicas_at_mixed_levels() -> None:
     levels = np.where(truth == 7, 2, np.arange(n) % 2)
     mechanism = ladder(size, 5, 500_000, 1_000_000, 2_000_000)
     counts = replicate(mechanism, truth, levels, repeats, SEED)
-    found = [frequencies(mechanism, table) for table in counts]
+    found = [mechanism.frequencies(table) for table in counts]
     pairs = mechanism.support_pairs()
     expected = np.bincount(truth, minlength=size) / n
     for v in (0, 3, 7, 39):

@@ -12,6 +12,7 @@ from replicas import replicate
 from statistical import check_at_least, check_normal, check_variance
 from vectors import Vector, vectors
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.estimators.variance import (
     bit_means,
@@ -20,7 +21,7 @@ from mechanisms.estimators.variance import (
     threshold_variance,
 )
 from mechanisms.number.numeric import NumericEstimates, numeric
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 
 SEED = 20241102
 RNG = np.random.default_rng(SEED)
@@ -34,19 +35,19 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 
-def number(name: str, ladder: list[int], missing: bool = False) -> LadderedMechanism:
+def number(name: str, ladder: list[int], missing: bool = False) -> Mechanism:
     return build({"name": name, "missing": missing, **SPECS[name]}, ladder, "delay")
 
 
 def estimates(
-    mechanism: LadderedMechanism, values: Any, levels: Any, repeats: int, seed: int = SEED
+    mechanism: Mechanism, values: Any, levels: Any, repeats: int, seed: int = SEED
 ) -> list[NumericEstimates]:
     counts = replicate(mechanism, values, levels, repeats, seed)
     return [numeric(mechanism, table, 0.0, 1.0, quantiles=()) for table in counts]
 
 
-def formula(mechanism: LadderedMechanism, values: NDArray[np.float64]) -> float:
-    pairs = mechanism.rung_probabilities(0)
+def formula(mechanism: Mechanism, values: NDArray[np.float64]) -> float:
+    pairs = mechanism.probabilities(0)
     if mechanism.name == "threshold":
         return threshold_variance(*pairs[0], values, strata=64)
     if mechanism.name == "sampled_bit":
@@ -172,9 +173,7 @@ def test_bits_that_are_seldom_sampled_share_a_stratum() -> None:
     counts = replicate(mechanism, values, 0, repeats, SEED)
     assert (counts.reshape(repeats, 10, 2).sum(axis=2) == 0).any(axis=1).mean() > 0.9
     means = [numeric(mechanism, table, 0.0, 1.0).mean.value for table in counts]
-    error = (
-        1.1 * sampled_bit_variance(*mechanism.rung_probabilities(0)[0], values, 10) / 100
-    ) ** 0.5
+    error = (1.1 * sampled_bit_variance(*mechanism.probabilities(0)[0], values, 10) / 100) ** 0.5
     check_normal(np.mean(means), 0.777, error / repeats**0.5, label=f"seed {SEED}")
 
 
@@ -182,7 +181,7 @@ def test_faults_are_caught() -> None:
     """A debias left out, and the strata left out."""
     repeats = 300
     mechanism = number("threshold", [8_000_000])
-    p, q = mechanism.rung_probabilities(0)[0]
+    p, q = mechanism.probabilities(0)[0]
     counts = replicate(mechanism, SKEWED, 0, repeats, SEED)
     variance = formula(mechanism, SKEWED) / len(SKEWED)
     above = counts[:, 0, 1::2].sum(axis=1) / len(SKEWED)

@@ -14,28 +14,17 @@ from statistical import check_normal
 from vectors import Vector, vectors
 
 from mechanisms.category.grr import GeneralizedRandomizedResponse
-from mechanisms.category.hadamard import HadamardResponse
-from mechanisms.category.local_hashing import LocalHashing
-from mechanisms.category.subset_selection import SubsetSelection
-from mechanisms.category.unary import OptimizedUnaryEncoding, SymmetricUnaryEncoding
 from mechanisms.errors import ParameterError
 from mechanisms.number.random_threshold import RandomThreshold
 from mechanisms.number.sampled_bit import SampledBit
 from mechanisms.number.split_bits import SplitBits
-from mechanisms.single import CategoryMechanism, SingleLevel
+from mechanisms.single import SingleLevel
 from mechanisms.string.rappor import Rappor, differing_bits_epsilon, expected_differing_bits
 from mechanisms.testing import SeededSource
 
 SEED = 1618033988
 
 MAKERS: dict[str, Callable[[float], Any]] = {
-    "GRR": partial(GeneralizedRandomizedResponse, domain_size=5),
-    "GRR wide": partial(GeneralizedRandomizedResponse, domain_size=300),
-    "SUE": partial(SymmetricUnaryEncoding, domain_size=5),
-    "OUE": partial(OptimizedUnaryEncoding, domain_size=70),
-    "subset": partial(SubsetSelection, domain_size=20),
-    "Hadamard": partial(HadamardResponse, domain_size=70),
-    "hashing": partial(LocalHashing, domain_size=70),
     "RAPPOR": partial(Rappor, bits=32, hashes=2, cohorts=4),
     "threshold": RandomThreshold,
     "threshold, missing": partial(RandomThreshold, missing=True),
@@ -50,15 +39,9 @@ def report(mechanism: SingleLevel, n: int) -> tuple[Any, np.ndarray, np.ndarray]
     generator = np.random.default_rng(SEED)
     identifiers = generator.integers(0, 2**64, size=(n, 2), dtype=np.uint64)
     source = SeededSource(SEED)
-    if isinstance(mechanism, CategoryMechanism):
-        values = np.minimum(generator.geometric(0.4, size=n) - 1, mechanism.domain_size - 1)
-        return values, identifiers, mechanism.randomize(values, source)
     if isinstance(mechanism, Rappor):
         strings = [b"alpha" if number % 4 else b"beta" for number in range(n)]
         return strings, identifiers, mechanism.randomize(strings, identifiers, source)
-    if isinstance(mechanism, LocalHashing):
-        values = np.minimum(generator.geometric(0.4, size=n) - 1, mechanism.domain_size - 1)
-        return values, identifiers, mechanism.randomize(values, identifiers, source)
     numbers = generator.beta(2, 5, size=n)
     return numbers, identifiers, mechanism.randomize(numbers, identifiers, source)
 
@@ -113,7 +96,7 @@ def test_reports_and_counts(make: Callable[[float], Any]) -> None:
     np.testing.assert_array_equal(reports, again)
     assert reports.shape == (n, mechanism.ladder.payload_width)
     assert reports.dtype == np.uint8
-    extra = () if isinstance(mechanism, CategoryMechanism) else (identifiers,)
+    extra = (identifiers,)
     counts = mechanism.count(reports, *extra)
     assert counts.shape == (mechanism.ladder.count_length,)
     assert counts.dtype == np.int64
@@ -122,23 +105,6 @@ def test_reports_and_counts(make: Callable[[float], Any]) -> None:
         for part in (slice(0, 123), slice(123, n))
     ]
     np.testing.assert_array_equal(counts, halves[0] + halves[1])
-
-
-@pytest.mark.parametrize("name", ["GRR", "SUE", "OUE", "subset", "Hadamard", "hashing"])
-def test_shares_are_estimated_on_the_mechanism_itself(name: str) -> None:
-    mechanism, n = MAKERS[name](2.0), 50_000
-    values, identifiers, reports = report(mechanism, n)
-    extra = () if isinstance(mechanism, CategoryMechanism) else (identifiers,)
-    counts = mechanism.count(reports, *extra)
-    estimates = mechanism.estimate(counts)
-    true = np.bincount(values, minlength=mechanism.domain_size) / n
-    got = np.array([estimate.value for estimate in estimates])
-    errors = [estimate.standard_error for estimate in estimates]
-    check_normal(got, true, errors, label=f"seed {SEED}")
-    # Without the debias: the plain share of reports.
-    plain = mechanism.ladder.supports(counts[np.newaxis])[0][0] / n
-    with pytest.raises(AssertionError):
-        check_normal(plain, true, errors)
 
 
 @pytest.mark.parametrize("name", ["threshold", "sampled", "split"])

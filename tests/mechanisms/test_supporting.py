@@ -15,23 +15,19 @@ from replicas import replicate
 from statistical import check_at_least, check_counts, check_normal, check_variance
 
 from mechanisms.category.hadamard import (
-    HadamardLadder,
     HadamardResponse,
     best_blocks,
-    hadamard_ladder,
     response_variance,
 )
 from mechanisms.category.subset_selection import (
-    SubsetLadder,
     SubsetSelection,
     best_subset_size,
-    subset_ladder,
 )
 from mechanisms.chains.output_sets import block_order, walsh_hadamard
 from mechanisms.chains.subsets import SubsetChain, uniform_subset
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import frequencies, shares
+from mechanisms.estimators.frequency import shares
 from mechanisms.estimators.variance import share_variance
 from mechanisms.exact import exp_micro
 from mechanisms.testing import SeededSource
@@ -40,12 +36,12 @@ SEED = 57721566
 RUNGS = (500_000, 1_000_000, 2_000_000)
 
 
-def subset(m: int, k: int, *micros: int) -> SubsetLadder:
-    return subset_ladder(m, k, micros or RUNGS, "metric")
+def subset(m: int, k: int, *micros: int) -> SubsetSelection:
+    return SubsetSelection([micro / 1e6 for micro in micros or RUNGS], m, k)
 
 
-def hadamard(m: int, blocks: int, *micros: int) -> HadamardLadder:
-    return hadamard_ladder(m, blocks, micros or RUNGS, "metric")
+def hadamard(m: int, blocks: int, *micros: int) -> HadamardResponse:
+    return HadamardResponse([micro / 1e6 for micro in micros or RUNGS], m, blocks)
 
 
 SMALL: list[Any] = [
@@ -81,7 +77,7 @@ def test_support_has_the_stated_probabilities(mechanism: Any) -> None:
     """Of subsets that a category is in them; of blocks the mean that a report contributes."""
     chain, m = mechanism.chain, mechanism.domain_size
     for level in range(len(RUNGS)):
-        p, q = chain.rungs[level]
+        p, q = chain.exact[level]
         for x, j in itertools.product(range(m), repeat=2):
             supported = sum(
                 chain.probability(x, out, level)
@@ -238,7 +234,7 @@ def test_replicas_at_mixed_levels(mechanism: Any) -> None:
     truth = np.repeat([0, 0, 7, 29], n // 4)
     levels = np.where(truth == 7, 2, np.arange(n) % 2)
     counts = replicate(mechanism, truth, levels, repeats, SEED)
-    found = [frequencies(mechanism, table) for table in counts]
+    found = [mechanism.frequencies(table) for table in counts]
     expected = np.bincount(truth, minlength=size) / n
     for j in (0, 3, 7, 29):
         variance = sum(noise(mechanism, x, j, c) for x, c in zip(truth, levels, strict=True)) / n**2
@@ -253,7 +249,7 @@ def test_replicas_at_mixed_levels(mechanism: Any) -> None:
     # With a probability that is 5 % off the largest share is seen to be wrong.
     pairs = mechanism.support_pairs() * (0.95, 1)
     wrong = [shares(*mechanism.supports(table), pairs)[0].value for table in counts]
-    if isinstance(mechanism, HadamardLadder):
+    if mechanism.name == "hadamard":
         concerned = [mechanism.concerned(table) for table in counts]
         wrong = [
             shares(*mechanism.supports(table), pairs, about)[0].value
@@ -266,7 +262,7 @@ def test_replicas_at_mixed_levels(mechanism: Any) -> None:
 def noise(mechanism: Any, x: int, j: int, level: int) -> float:
     """The variance of what one report contributes to a category, by the law."""
     chain = mechanism.chain
-    p, q = (float(share) for share in chain.rungs[level])
+    p, q = (float(share) for share in chain.exact[level])
     if isinstance(chain, SubsetChain):
         return float(share_variance(p, q, float(x == j)))
     same = chain.place(x)[0] == chain.place(j)[0]
@@ -276,12 +272,12 @@ def noise(mechanism: Any, x: int, j: int, level: int) -> float:
 
 def test_no_interval_is_empty_and_small_ones_cover() -> None:
     """Few reports, most blocks without any: still an error, and no interval of length zero."""
-    mechanism = hadamard_ladder(60, 16, [3_000_000], "metric")
+    mechanism = hadamard(60, 16, 3_000_000)
     truth = np.array([3] * 10 + [40] * 20)
     counts = replicate(mechanism, truth, 0, 300, SEED)
     covered = dict.fromkeys((3, 40, 59), 0)
     for table in counts:
-        found = frequencies(mechanism, table)
+        found = mechanism.frequencies(table)
         assert min(one.standard_error for one in found) > 0
         assert max(one.detection_floor or 0 for one in found) < 3
         for j in covered:
@@ -297,7 +293,7 @@ def test_the_default_parameters_are_the_best(epsilon: float) -> None:
 
     def total(k: int) -> float:
         chain = subset(m, k, round(epsilon * 1e6)).chain
-        p, q = (float(share) for share in chain.rungs[0])
+        p, q = (float(share) for share in chain.exact[0])
         return share_variance(p, q, 1.0) + (m - 1) * share_variance(p, q, 0.0)
 
     best = min(range(1, m // 2 + 1), key=total)
@@ -306,7 +302,7 @@ def test_the_default_parameters_are_the_best(epsilon: float) -> None:
     powers = [1, 2, 4, 8, 16, 32]
     least = min(powers, key=lambda blocks: response_variance(epsilon, blocks))
     assert HadamardResponse(epsilon, m).blocks == best_blocks(epsilon, m) == least
-    [one] = hadamard(m, least, round(epsilon * 1e6)).chain.rungs
+    [one] = hadamard(m, least, round(epsilon * 1e6)).chain.exact
     stated = 1 / least / float(one.p - one.q) ** 2
     assert response_variance(epsilon, least) == pytest.approx(stated, rel=1e-4)
 
@@ -329,12 +325,12 @@ def test_every_category_of_a_block_has_a_row_of_its_own() -> None:
         (subset, (1, 1), r"domain_size must lie in \[2, 1024\], not 1"),
         (subset, (1025, 1), "domain_size"),
         (subset, (9, 5), r"subset_size must lie in \[1, 4\], half of the domain, not 5"),
-        (subset, (9, 0), "subset_size"),
+        (subset, (9, -1), "subset_size"),
         (hadamard, (1, 1), r"domain_size must lie in \[2, 1048576\], not 1"),
         (hadamard, (2**20 + 1, 1), "domain_size"),
         (hadamard, (9, 3), r"blocks must be a power of two in \[1, 9\], not 3"),
         (hadamard, (9, 16), "blocks"),
-        (hadamard, (9, 0), "blocks"),
+        (hadamard, (9, -1), "blocks"),
         (best_subset_size, (math.nan, 9), "epsilon"),
         (best_subset_size, (1.0, 1), "domain_size"),
         (best_blocks, (0.0, 9), "epsilon"),

@@ -108,7 +108,7 @@ def test_least_variance_is_below_the_variance_and_close_to_it(data: str) -> None
     values = np.tile(DATA[data], 25)
     mechanism = build({"name": "threshold", "missing": False}, [12_000_000], "delay")
     [table] = replicate(mechanism, values, 0, 1, SEED)
-    pairs = np.array(mechanism.rung_probabilities(0))
+    pairs = np.array(mechanism.probabilities(0))
     strata = stratify(table.reshape(1, 64, 2), np.full(64, 1 / 64), pairs)
     least = Survival(strata, 1.0, 0.0, 1.0).least_variance()
     assert values.var() - 0.01 < least < values.var() + 0.002

@@ -67,7 +67,7 @@ def test_split_bits(vector: Vector) -> None:
         [round(vector.inputs["eps"] * 1e6)],
         "m",
     )
-    assert 4 * split_bits_variance(split.rung_probabilities(0), whole) == pytest.approx(got, 1e-5)
+    assert 4 * split_bits_variance(split.probabilities(0), whole) == pytest.approx(got, 1e-5)
 
 
 def test_threshold_is_never_worse_than_one_bit_and_uniform_data_are_worst() -> None:

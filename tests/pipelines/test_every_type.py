@@ -11,11 +11,11 @@ import pytest
 from every_type import KINDS, Fleet, every_plan, finite, fleet, logged
 from statistical import check_normal
 
+from mechanisms.items import Method
 from mechanisms.registry import REGISTRY
 from mechanisms.testing import SeededSource
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 from pipelines.aggregation.counts import Window, WindowKey
-from pipelines.aggregation.estimates import Method
 from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
 from pipelines.sinks.sql import Results, of_state
@@ -78,7 +78,7 @@ def test_reports_taken_for_another_rung_would_be_noticed(
 ) -> None:
     """The check itself: shares debiased as if all reports were of the first rung."""
     mechanism = every_plan().metric("grr").mechanism
-    [(p, q)], [(last_p, last_q)] = (mechanism.rung_probabilities(level) for level in (0, 1))
+    [(p, q)], [(last_p, last_q)] = (mechanism.probabilities(level) for level in (0, 1))
     truths = KINDS["grr"].truth(sent.values["grr"])
     found = [rows["grr"][key] for key in truths]
     wrong = [(float(str(row["value"])) * (last_p - last_q) + last_q - q) / (p - q) for row in found]

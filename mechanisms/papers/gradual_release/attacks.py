@@ -64,10 +64,7 @@ def last_output(
 def maximum_likelihood(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
 ) -> NDArray[np.int64]:
-    """Guess the value for which the whole chain is likeliest, by the law of each relaxation.
-
-    Parameters, returns: as :func:`last_output`.
-    """
+    """Guess the value for which the whole chain is likeliest, by the law of each relaxation."""
     import numpy as np
 
     chains = _chains(outputs, domain_size, epsilons)
@@ -89,20 +86,14 @@ def maximum_likelihood(
 def highest_frequency(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
 ) -> NDArray[np.int64]:
-    """Guess the value that is reported most often; of equals, the one reported last if it is one.
-
-    Parameters, returns: as :func:`last_output`.
-    """
+    """Guess the value that is reported most often; of equals, the last report if it is one."""
     return _heaviest(outputs, domain_size, epsilons, [1.0] * len(epsilons))
 
 
 def weighted_highest_frequency(
     outputs: ArrayLike, domain_size: int, epsilons: Sequence[float]
 ) -> NDArray[np.int64]:
-    """Guess the value whose reports have the largest sum of epsilons; ties as above.
-
-    Parameters, returns: as :func:`last_output`.
-    """
+    """Guess the value whose reports have the largest sum of epsilons; ties as above."""
     return _heaviest(outputs, domain_size, epsilons, epsilons)
 
 

@@ -1,189 +1,212 @@
-"""Relaxation between any finite mechanisms, where there is one.
+"""Whether a channel can be relaxed to another, by which degradation and by which kernel.
 
-A weaker channel can be relaxed to a stronger one if and only if it is a degradation of it: C1 =
-C2 T for a stochastic T that does not see the value. Then o2 is drawn with
-Pr(o2 | o1, x) = C2[x, o2] T[o2, o1] / C1[x, o1], and all reports together cost what the last one
-does: their probability is Cn[x, on] times a product of T's, and x is in the first factor alone.
+It can if and only if it is a degradation of the other: C1 = C2 T for a stochastic T that does not
+see the value. Then o2 is drawn with Pr(o2 | o1, x) = C2[x, o2] T[o2, o1] / C1[x, o1], and all
+reports together cost what the last one does: their probability is Cn[x, on] times a product of T's,
+and x is in the first factor alone. Exact rationals throughout, for channels of some tens of values.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from itertools import pairwise
 
-from mechanisms.channel import Channel
-from mechanisms.degradation import degradation, forward_kernel
+from mechanisms.channel import Channel, Matrix
 from mechanisms.errors import ParameterError, UnrelatedRungsError
-from mechanisms.randomness import Source
-from mechanisms.sampling import choose
-
-#: Rows of floats may miss a sum of one by so much.
-_ROW_ERROR = Fraction(1, 10**9)
 
 
-@dataclass(frozen=True)
-class ChannelLadder:
-    """Channels over the same values, each relaxed to the next.
+def degradation(weak: Channel, strong: Channel) -> Channel:
+    """Return a channel that turns reports of ``strong`` into reports of ``weak``.
 
-    Exact rationals throughout, with no rounding at all; for channels of some tens of values.
+    Where the columns of ``strong`` are independent there is at most one such matrix, found by
+    elimination; otherwise an exact linear program decides (Blackwell's criterion).
 
     Parameters
     ----------
-    channels : tuple of Channel
-        Weakest first; see :func:`channel_of` for channels given as numbers.
+    weak, strong : Channel
+        Over the same inputs.
+
+    Returns
+    -------
+    Channel
+        T with ``strong.then(T) == weak``.
 
     Raises
     ------
     ParameterError
-        There are no channels, or they have different numbers of inputs.
+        The channels have different numbers of inputs.
     UnrelatedRungsError
-        A channel is no degradation of the next one, so that no relaxation exists; the message
-        says which.
-
-    Privacy
-    -------
-    Any two values are neighbours. The reports up to a level together cost what that level costs
-    alone, :meth:`certified`. :meth:`relax` and :meth:`draw` have the same law.
+        There is no such channel.
 
     References
     ----------
     D. Blackwell, "Equivalent Comparisons of Experiments", Annals of Mathematical Statistics 24(2),
-    1953. Algorithm 1 of M. Pan, arXiv:2401.13952, is the case of randomized response.
+    1953.
 
     Examples
     --------
-    >>> from mechanisms.testing import SeededSource
-    >>> weak = channel_of([[0.55, 0.45], [0.35, 0.65]])
-    >>> strong = channel_of([[0.75, 0.25], [0.25, 0.75]])
-    >>> ladder = ChannelLadder((weak, strong))
-    >>> ladder.steps[0].rows[0]
-    (Fraction(13, 20), Fraction(7, 20))
-    >>> ladder.relax(0, 1, 1, SeededSource(1)) in (0, 1)
-    True
-    >>> ChannelLadder((strong, weak))
-    Traceback (most recent call last):
-    mechanisms.errors.UnrelatedRungsError: channel 0 cannot be relaxed to channel 1: it is no \
-degradation of it, so that some reports of the stronger would have to see the value again
+    >>> def bit(p):
+    ...     return Channel(((p, 1 - p), (1 - p, p)))
+    >>> step = degradation(bit(Fraction(3, 5)), bit(Fraction(9, 10)))
+    >>> step.rows[0]
+    (Fraction(5, 8), Fraction(3, 8))
     """
+    if weak.inputs != strong.inputs:
+        raise ParameterError(
+            f"channels over {weak.inputs} and {strong.inputs} inputs do not compare"
+        )
+    # Equal inputs give equal equations.
+    pairs = list(dict.fromkeys(zip(strong.rows, weak.rows, strict=True)))
+    left, right = tuple(one for one, _ in pairs), tuple(two for _, two in pairs)
+    solved, independent = _eliminate(left, right)
+    if not independent:
+        solved = _program(left, right)
+    if solved is None or not all(entry >= 0 for row in solved for entry in row):
+        raise UnrelatedRungsError("the weaker channel is no degradation of the stronger one")
+    return Channel(solved)
 
-    channels: tuple[Channel, ...]
 
-    def __post_init__(self) -> None:
-        if not self.channels:
-            raise ParameterError("a ladder needs at least one channel")
-        _ = self.steps
+def forward_kernel(strong: Channel, step: Channel) -> tuple[tuple[tuple[Fraction, ...], ...], ...]:
+    """Return the law of the stronger report given the weaker one and the value.
 
-    @cached_property
-    def steps(self) -> tuple[Channel, ...]:
-        """The degradations: ``steps[k]`` makes a report of channel k of one of channel k + 1."""
-        steps = []
-        for number, (weak, strong) in enumerate(pairwise(self.channels)):
-            try:
-                steps.append(degradation(weak, strong))
-            except UnrelatedRungsError:
-                raise UnrelatedRungsError(
-                    f"channel {number} cannot be relaxed to channel {number + 1}: it is no "
-                    "degradation of it, so that some reports of the stronger would have to see "
-                    "the value again"
-                ) from None
-        return tuple(steps)
+    Parameters
+    ----------
+    strong : Channel
+        C2, over the values.
+    step : Channel
+        T, over the outputs of ``strong``.
 
-    @property
-    def levels(self) -> int:
-        """The number of channels."""
-        return len(self.channels)
-
-    def certified(self, level: int) -> int:
-        """Return what all reports up to a level cost together, in micro-epsilon, rounded up.
-
-        Raises
-        ------
-        ParameterError
-            A report of that level tells values apart with certainty.
-        """
-        return self.channels[level].certified
-
-    def draw(self, value: int, source: Source) -> list[int]:
-        """Draw a whole chain backward; return its reports, weakest first."""
-        last = self.channels[-1]
-        if not 0 <= value < last.inputs:
-            raise ParameterError(f"a value must lie in [0, {last.inputs})")
-        out = [choose(_weights(last.rows[value]), source)]
-        for step in reversed(self.steps):
-            out.append(choose(_weights(step.rows[out[-1]]), source))
-        return out[::-1]
-
-    def kernel(self, level: int) -> tuple[tuple[tuple[Fraction, ...], ...], ...]:
-        """Return the law of the report of ``level`` given value and previous report.
-
-        Returns
-        -------
-        nested tuple
-            ``kernel[x][o1][o2]``; all zero where ``o1`` is impossible for ``x``.
-        """
-        self._check(level)
-        return forward_kernel(self.channels[level], self.steps[level - 1])
-
-    def relax(self, value: int, previous: int, level: int, source: Source) -> int:
-        """Draw the report of ``level`` given the value and the report of the level below.
-
-        Raises
-        ------
-        ParameterError
-            The value, the previous report or the level is none of the ladder, or the previous
-            report is impossible for the value.
-        """
-        self._check(level)
-        strong, step = self.channels[level], self.steps[level - 1]
-        if not (0 <= value < strong.inputs and 0 <= previous < step.outputs):
-            raise ParameterError(
-                f"a value must lie in [0, {strong.inputs}), a report in [0, {step.outputs})"
+    Returns
+    -------
+    nested tuple
+        ``kernel[x][o1][o2] = C2[x, o2] T[o2, o1] / C1[x, o1]`` with C1 = C2 T; all zero where
+        ``o1`` is impossible for ``x``.
+    """
+    weak = strong.then(step)
+    return tuple(
+        tuple(
+            tuple(
+                likely * step.rows[o2][o1] / total if total else Fraction(0)
+                for o2, likely in enumerate(row)
             )
-        joint = [
-            likely * row[previous]
-            for likely, row in zip(strong.rows[value], step.rows, strict=True)
-        ]
-        if not any(joint):
-            raise ParameterError("the previous report is impossible for the value")
-        return choose(_weights(joint), source)
-
-    def _check(self, level: int) -> None:
-        if not 1 <= level < self.levels:
-            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
+            for o1, total in enumerate(weak.rows[x])
+        )
+        for x, row in enumerate(strong.rows)
+    )
 
 
-def channel_of(rows: Sequence[Sequence[float | Fraction]]) -> Channel:
-    """Return a channel from numbers; floats are the decimals that they print as.
+def _eliminate(left: Matrix, right: Matrix) -> tuple[Matrix | None, bool]:
+    """Solve ``left @ T == right``: the solution if there is one, and whether it is the only one."""
+    size = len(left[0])
+    table = [[*one, *two] for one, two in zip(left, right, strict=True)]
+    for column in range(size):
+        pivot = next((r for r in range(column, len(table)) if table[r][column]), None)
+        if pivot is None:
+            return None, False
+        table[column], table[pivot] = table[pivot], table[column]
+        head = table[column][column]
+        table[column] = [value / head for value in table[column]]
+        for number, row in enumerate(table):
+            factor = row[column]
+            if number != column and factor:
+                table[number] = [
+                    value - factor * other for value, other in zip(row, table[column], strict=True)
+                ]
+    if any(any(row) for row in table[size:]):
+        return None, True
+    return tuple(tuple(row[size:]) for row in table[:size]), True
 
-    Rows whose sum misses one by less than 1e-9 are divided by it.
 
-    Raises
-    ------
-    ParameterError
-        A number is not finite or negative, or a row's sum is off.
+def _program(left: Matrix, right: Matrix) -> Matrix | None:
+    """Find a stochastic T with ``left @ T == right`` as a linear program over its entries."""
+    inner, outer = len(left[0]), len(right[0])
+    equations: list[list[Fraction]] = []
+    values: list[Fraction] = []
+    for one, two in zip(left, right, strict=True):
+        for column in range(outer):
+            equation = [Fraction(0)] * (inner * outer)
+            equation[column::outer] = one
+            equations.append(equation)
+            values.append(two[column])
+    for number in range(inner):
+        equation = [Fraction(0)] * (inner * outer)
+        equation[number * outer : (number + 1) * outer] = [Fraction(1)] * outer
+        equations.append(equation)
+        values.append(Fraction(1))
+    entries = nonnegative_solution(equations, values)
+    if entries is None:
+        return None
+    return tuple(tuple(entries[i * outer : (i + 1) * outer]) for i in range(inner))
+
+
+def nonnegative_solution(
+    matrix: Sequence[Sequence[Fraction]], right: Sequence[Fraction]
+) -> list[Fraction] | None:
+    """Return some ``x >= 0`` with ``matrix @ x == right``, or None if there is none.
+
+    The first phase of the simplex method in integers (a tableau with a common denominator, so
+    that every division is exact), with Bland's rule, which never cycles.
+
+    Parameters
+    ----------
+    matrix : sequence of rows of Fraction
+    right : sequence of Fraction, one a row
+
+    References
+    ----------
+    R. G. Bland, "New Finite Pivoting Rules for the Simplex Method", Mathematics of Operations
+    Research 2(2), 1977. J. Edmonds, "Systems of Distinct Representatives and Linear Algebra",
+    Journal of Research of the NBS 71B, 1967 (integer pivoting).
 
     Examples
     --------
-    >>> channel_of([[0.1, 0.9]]).rows
-    ((Fraction(1, 10), Fraction(9, 10)),)
+    >>> half = Fraction(1, 2)
+    >>> nonnegative_solution([[Fraction(1), Fraction(2)]], [half])
+    [Fraction(1, 2), Fraction(0, 1)]
+    >>> nonnegative_solution([[Fraction(1)], [Fraction(2)]], [half, half]) is None
+    True
     """
-    exact = []
-    for number, row in enumerate(rows):
-        try:
-            entries = [x if isinstance(x, Fraction) else Fraction(repr(float(x))) for x in row]
-        except ValueError:
-            raise ParameterError(f"row {number} of a channel has an entry that is none") from None
-        total = sum(entries, Fraction(0))
-        if not abs(total - 1) <= _ROW_ERROR:
-            raise ParameterError(f"row {number} of a channel sums to {float(total)}, not to 1")
-        exact.append(tuple(entry / total for entry in entries))
-    return Channel(tuple(exact))
+    table = [_integers([*row, value]) for row, value in zip(matrix, right, strict=True)]
+    columns = len(matrix[0])
+    # Numbers from `columns` on stand for the artificial variables that start as the basis.
+    basis = list(range(columns, columns + len(table)))
+    missing = [sum(column) for column in zip(*table, strict=True)]
+    scale = 1
+    while missing[-1] > 0:
+        enter = next((c for c in range(columns) if missing[c] > 0), None)
+        if enter is None:
+            return None
+        leave = min(
+            (r for r in range(len(table)) if table[r][enter] > 0),
+            key=lambda r: (Fraction(table[r][-1], table[r][enter]), basis[r]),
+        )
+        pivot_row = table[leave]
+        for number, row in enumerate(table):
+            if number != leave:
+                table[number] = _pivot(row, pivot_row, enter, scale)
+        missing = _pivot(missing, pivot_row, enter, scale)
+        basis[leave], scale = enter, pivot_row[enter]
+    solution = [Fraction(0)] * columns
+    for variable, row in zip(basis, table, strict=True):
+        if variable < columns:
+            solution[variable] = Fraction(row[-1], scale)
+    return solution
 
 
-def _weights(probabilities: Sequence[Fraction]) -> dict[int, int]:
-    scale = math.lcm(*(entry.denominator for entry in probabilities))
-    return {index: int(entry * scale) for index, entry in enumerate(probabilities) if entry}
+def _integers(row: Sequence[Fraction]) -> list[int]:
+    """Scale an equation to integers, its right side not negative."""
+    scale = math.lcm(*(value.denominator for value in row))
+    if row[-1] < 0:
+        scale = -scale
+    return [int(value * scale) for value in row]
+
+
+def _pivot(row: list[int], pivot_row: list[int], column: int, scale: int) -> list[int]:
+    pivot, factor = pivot_row[column], row[column]
+    if not factor:
+        return [value * pivot // scale for value in row]
+    return [
+        (value * pivot - factor * other) // scale
+        for value, other in zip(row, pivot_row, strict=True)
+    ]

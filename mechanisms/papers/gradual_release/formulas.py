@@ -57,11 +57,6 @@ def relaxation(domain_size: int, epsilon1: float, epsilon2: float) -> Relaxation
     epsilon1, epsilon2 : float
         0 < epsilon1 <= epsilon2 <= 700.
 
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Examples
     --------
     >>> round(relaxation(3, 0.1, 0.5).p_aa, 6)
@@ -85,8 +80,6 @@ def degradation_probabilities(
 
     Two values also describe every bit of optimized unary encoding, which is flipped with the
     probability ``other``; of symmetric unary encoding at half the epsilons.
-
-    Parameters, errors: as :func:`relaxation`.
 
     Examples
     --------
@@ -136,8 +129,6 @@ def chain_log_ratio(
     """Return ln of how much likelier a chain is for one value than for another (Lemma 3.1).
 
     The last report alone decides; the ratio is finite even where both probabilities underflow.
-
-    Parameters, errors: as :func:`chain_probability`.
 
     Examples
     --------

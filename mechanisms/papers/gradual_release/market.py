@@ -37,11 +37,6 @@ class Catalogue:
         Epsilons of the weakest and of the strongest report, at most 40, and the difference
         between neighbours; digits beyond the sixth are dropped. ``cap`` is reached exactly.
 
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Privacy
     -------
     Any two values are neighbours. All reports of a seller together cost what the strongest one
@@ -79,13 +74,13 @@ class Catalogue:
     def amounts(self) -> Amounts:
         """Nominal and certified micro-epsilon of every report, weakest first."""
         first, last, step = (to_micro(x) for x in (self.start, self.cap, self.stride))
-        ratios = [rung.p / rung.q for rung in self._chain.rungs]
+        ratios = [rung.p / rung.q for rung in self._chain.exact]
         return certify((*range(first, last, step), last), ratios)
 
     @property
     def levels(self) -> int:
         """The number of reports of a chain."""
-        return len(self._chain.rungs)
+        return len(self._chain.exact)
 
     def level_of(self, epsilon: float) -> int:
         """Return the strongest report that ``epsilon`` pays for.
@@ -117,7 +112,7 @@ class Catalogue:
         ones = np.zeros((self.levels, self.domain_size), dtype=np.int64)
         for sale in sales:
             ones[sale.level, sale.report] += 1
-        pairs = np.array([(float(rung.p), float(rung.q)) for rung in self._chain.rungs])
+        pairs = np.array([(float(rung.p), float(rung.q)) for rung in self._chain.exact])
         found = shares(ones, ones.sum(axis=1), pairs)
         return MarketEstimate(tuple(found), any(sale.output_dependent for sale in sales))
 

@@ -62,11 +62,6 @@ class NoisySampling:
     samples : int
         At least 1, the number K of reports of one bit.
 
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range.
-
     Privacy
     -------
     A 0 and a 1 are neighbours. The certified loss is that of all K reports together, from the

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError, SottoError
 from mechanisms.randomness import Source
-from mechanisms.registry import LadderedMechanism
 
 
 class RelaxationStateError(SottoError):
@@ -35,7 +35,7 @@ class RelaxationState:
 
     Parameters
     ----------
-    mechanism : LadderedMechanism
+    mechanism : Mechanism
     symbol : object
         The value, as the mechanism's ``draw`` takes it.
     chain, pseudonym : bytes
@@ -57,10 +57,10 @@ class RelaxationState:
 
     Examples
     --------
-    >>> from mechanisms.category.grr import grr_ladder
+    >>> from mechanisms.category.grr import GeneralizedRandomizedResponse
     >>> from mechanisms.testing import SeededSource
     >>> source = SeededSource(5)
-    >>> grr = grr_ladder(4, [500_000, 1_000_000, 2_000_000], "colour")
+    >>> grr = GeneralizedRandomizedResponse((0.5, 1.0, 2.0), domain_size=4)
     >>> state = RelaxationState(grr, 3, bytes(16), bytes(16), source)
     >>> report = state.relax(3, state.output, source)
     >>> state.level, state.certified
@@ -73,7 +73,7 @@ first report
 
     def __init__(
         self,
-        mechanism: LadderedMechanism,
+        mechanism: Mechanism,
         symbol: Any,
         chain: bytes,
         pseudonym: bytes,

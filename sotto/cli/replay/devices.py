@@ -23,8 +23,8 @@ from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.wire.format import GROUP, HEADER, ROW, decode_message
 
 if TYPE_CHECKING:
+    from mechanisms.base import Mechanism
     from mechanisms.randomness import Source
-    from mechanisms.registry import LadderedMechanism
 
 DAY = 86_400_000
 EMPTY_CELL = "empty cell"
@@ -126,7 +126,7 @@ class Witness:
     SDK itself never reveals which value stays in a reservoir. Only a simulation may look.
     """
 
-    def __init__(self, mechanism: LadderedMechanism) -> None:
+    def __init__(self, mechanism: Mechanism) -> None:
         self._mechanism = mechanism
         self.chain: bytes | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +26,12 @@ from mechanisms.audit.claims import (
 from mechanisms.audit.guessing import fair_bits, guess, key_of, score_key
 from mechanisms.audit.pairs import Pair, column_of, some_inputs, worst_pair
 from mechanisms.audit.views import Reader
+from mechanisms.base import Mechanism
 from mechanisms.chains.thresholds import FiniteDraw
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.papers.gradual_release.formulas import relaxation
-from mechanisms.registry import REGISTRY, LadderedMechanism, build
+from mechanisms.registry import REGISTRY, build
 from mechanisms.testing import SeededSource
 
 SEED = 20_250_611
@@ -156,7 +158,7 @@ class TestFaultySamplers:
     """Every one is proved to lose more than is certified, at the rate of a verdict."""
 
     @staticmethod
-    def caught(mechanism: LadderedMechanism, sampler: Any, **options: Any) -> bool:
+    def caught(mechanism: Mechanism, sampler: Any, **options: Any) -> bool:
         found = attack(mechanism, SeededSource(SEED), sampler=sampler, **options)
         certified = mechanism.certified(mechanism.levels - 1) / MICRO
         return found.exceeds(certified, FALSE_ALARM / len(LIBRARY))
@@ -215,7 +217,7 @@ class TestFaultySamplers:
         assert not honest.exceeds(2.0, FALSE_ALARM)
 
     @staticmethod
-    def named(name: str) -> LadderedMechanism:
+    def named(name: str) -> Mechanism:
         return next(c for c in LIBRARY if c.name == name).build(ladder_to(1.0))
 
 
@@ -240,7 +242,9 @@ def five_percent_off(mechanism: Any) -> Any:
                 row[place] -= taken
                 row[most] += taken
         wrong = replace(chain, strongest=FiniteDraw(tuple(map(tuple, rows))))
-    return replace(mechanism, chain=wrong)
+    faulty = copy(mechanism)
+    vars(faulty)["chain"] = wrong
+    return faulty
 
 
 OTHERS: dict[str, dict[str, Any]] = {

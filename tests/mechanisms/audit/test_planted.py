@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small import prior_of
 
 from mechanisms.audit.attack import attack
 from mechanisms.audit.claims import FALSE_ALARM, LIBRARY
 from mechanisms.audit.pairs import worst_pair
+from mechanisms.base import Mechanism
 from mechanisms.exact import MICRO
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 
 SEED = 20_260_701
@@ -24,22 +26,20 @@ Sampler = Callable[..., Any]
 Fault = Callable[[Any], None]
 
 
-def unary(name: str, width: int) -> LadderedMechanism:
+def unary(name: str, width: int) -> Mechanism:
     return build({"name": name, "domain_size": width}, LADDER, "m")
 
 
-def rappor(width: int) -> LadderedMechanism:
+def rappor(width: int) -> Mechanism:
     return build({"name": "rappor", "bits": width, "hashes": 2, "cohorts": 4}, LADDER, "m")
 
 
-def packed(sampled: int) -> LadderedMechanism:
+def packed(sampled: int) -> Mechanism:
     spec = {"name": "sampled_vector", "dimensions": 64, "sampled": sampled, "bits": 0}
     return build(spec, LADDER, "m")
 
 
-def planted(
-    mechanism: LadderedMechanism, value: Any, fault: Fault, probability: float = 1.0
-) -> Sampler:
+def planted(mechanism: Mechanism, value: Any, fault: Fault, probability: float = 1.0) -> Sampler:
     """Return the mechanism's sampler, wrong for one value, as often as the probability says."""
     generator = np.random.default_rng(SEED)
 
@@ -66,7 +66,7 @@ def sets(bit: int, rungs: slice = slice(None)) -> Fault:
     return fault
 
 
-def proved(mechanism: LadderedMechanism, sampler: Sampler, trials: int) -> bool:
+def proved(mechanism: Mechanism, sampler: Sampler, trials: int) -> bool:
     found = attack(mechanism, SeededSource(SEED), sampler=sampler, trials=trials)
     certified = mechanism.certified(mechanism.levels - 1) / MICRO
     return found.exceeds(certified, FALSE_ALARM / len(LIBRARY))
@@ -75,7 +75,7 @@ def proved(mechanism: LadderedMechanism, sampler: Sampler, trials: int) -> bool:
 def outside(mechanism: Any) -> tuple[Any, int]:
     """Return an input of the audited pair, and the last bit that both set alike."""
     pair = worst_pair(mechanism)
-    one, other = (mechanism.encode(value, pair.name, None) for value in pair.values)
+    one, other = (prior_of(mechanism, value, pair.name)[0][0] for value in pair.values)
     same = [bit for bit in range(mechanism.chain.width) if not (one ^ other) >> bit & 1]
     return pair.values[0], same[-1]
 
@@ -105,13 +105,13 @@ class TestABitThatShouldSayNothing:
 
     @pytest.mark.parametrize("mechanism", [unary("oue", 64), unary("sue", 64), rappor(128)])
     @pytest.mark.parametrize("rung", [0, 1])
-    def test_of_one_rung(self, mechanism: LadderedMechanism, rung: int) -> None:
+    def test_of_one_rung(self, mechanism: Mechanism, rung: int) -> None:
         value, bit = outside(mechanism)
         sampler = planted(mechanism, value, sets(bit, slice(rung, rung + 1)))
         assert proved(mechanism, sampler, 10_000)
 
     @pytest.mark.parametrize("mechanism", [unary("oue", 64), unary("sue", 64), rappor(128)])
-    def test_that_is_never_set(self, mechanism: LadderedMechanism) -> None:
+    def test_that_is_never_set(self, mechanism: Mechanism) -> None:
         value, bit = outside(mechanism)
 
         def fault(payloads: Any) -> None:
@@ -120,7 +120,7 @@ class TestABitThatShouldSayNothing:
         assert proved(mechanism, planted(mechanism, value, fault), 10_000)
 
     @pytest.mark.parametrize("mechanism", [unary("oue", 64), unary("sue", 128), rappor(64)])
-    def test_that_is_the_same_at_both_rungs(self, mechanism: LadderedMechanism) -> None:
+    def test_that_is_the_same_at_both_rungs(self, mechanism: Mechanism) -> None:
         """The bit of either rung has the law that it should have; both together do not."""
         value, bit = outside(mechanism)
 
@@ -131,7 +131,7 @@ class TestABitThatShouldSayNothing:
         assert proved(mechanism, planted(mechanism, value, fault), 10_000)
 
     @pytest.mark.parametrize("mechanism", [unary("oue", 64), unary("sue", 64), rappor(128)])
-    def test_that_repeats_its_neighbour(self, mechanism: LadderedMechanism) -> None:
+    def test_that_repeats_its_neighbour(self, mechanism: Mechanism) -> None:
         """Each bit has the law that it should have; the byte of both does not."""
         value, _ = outside(mechanism)
         byte = mechanism.payload_width - 1
@@ -172,7 +172,7 @@ class TestAnInputThatIsNotOfTheAuditedPair:
         def sampler(values: Any, chains: Any, names: Any, source: Any) -> Any:
             payloads = mechanism.randomize(values, chains, names, source)
             mine = np.asarray(values) == 70
-            true = mechanism.encode_many(np.full(mine.sum(), 70), chains[mine], source)
+            true = mechanism.truths(np.full(mine.sum(), 70), chains[mine])[:, 0]
             payloads[mine] = true[:, None, None]
             return payloads
 
@@ -211,7 +211,7 @@ def test_reports_that_no_input_has() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [unary("oue", 256), unary("sue", 64), rappor(128), packed(8)])
-def test_without_a_leak_nothing_is_proved(mechanism: LadderedMechanism) -> None:
+def test_without_a_leak_nothing_is_proved(mechanism: Mechanism) -> None:
     """The checks above: they do not depend on the sampler being replaced."""
     value = worst_pair(mechanism).values[0]
     assert not proved(mechanism, planted(mechanism, value, lambda payloads: None), 50_000)

@@ -19,7 +19,7 @@ from mechanisms.number.contributions import contributions, matrix
 from mechanisms.number.duchi import DuchiLadder
 from mechanisms.number.gridded import GridLadder, hybrid_ladder
 from mechanisms.number.laws import Law, Shape, worst_variance
-from mechanisms.papers.float_numbers import duchi_variance, hybrid_variance, piecewise_variance
+from mechanisms.papers.float_numbers import Duchi, Hybrid, Piecewise
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
@@ -60,7 +60,7 @@ def test_exact(name: str, rungs: str, missing: bool) -> None:
     for level in range(ladder.levels):
         channel, law = ladder.chain.channel(level), ladder.laws[level]
         assert ladder.certified(level) == channel.certified <= ladder.nominal(level)
-        (rung,) = ladder.rungs(level)
+        (rung,) = ladder.exact(level)
         assert rung.p / rung.q == channel.ratio()
         exact = contributions(ladder.shape, law)
         assert matrix(ladder.shape, law) == pytest.approx(np.array(channel.rows, float), rel=1e-13)
@@ -88,10 +88,10 @@ def test_the_published_design_has_the_published_variance(epsilon: int) -> None:
     width = round(256 * np.exp(-epsilon / 2)) // 2 * 2 + 1
     shape = Shape(257, width, True, False)
     law = designs.law_of(shape, designs.strongest(shape, share, epsilon * 1_000_000))
-    assert 4 * worst_variance(shape, law) == pytest.approx(hybrid_variance(1, epsilon), rel=0.02)
+    assert 4 * worst_variance(shape, law) == pytest.approx(Hybrid(epsilon).variance(1), rel=0.02)
     alone = designs.law_of(shape, designs.strongest(shape, Fraction(1), epsilon * 1_000_000))
     assert 4 * worst_variance(shape, alone) == pytest.approx(
-        piecewise_variance(1, epsilon), rel=0.02
+        Piecewise(epsilon).variance(1), rel=0.02
     )
 
 
@@ -126,7 +126,7 @@ def test_the_chosen_design_is_better(epsilon: float, part: float) -> None:
     """Worst-case variance over the published one, the rounding to the grid included."""
     ladder = grid("hybrid", (round(epsilon * 1e6),), False, 65)
     rounding = 1 / 64**2
-    found = (worst(ladder, 0) + rounding) / hybrid_variance(0, epsilon)
+    found = (worst(ladder, 0) + rounding) / Hybrid(epsilon).variance(0)
     assert found <= 1.0005
     assert found == pytest.approx(part, abs=0.012)
 
@@ -153,9 +153,9 @@ def test_piecewise_is_nowhere_worse_than_the_published_one(epsilon: int, part: f
     ladder = grid("piecewise", (epsilon * 1_000_000,), False, 65)
     for x in (0.0, 0.25, 0.5, 0.75, 1.0):
         found = 4 * grid_variance(ladder, 0, [(x + 1) / 2])
-        assert found <= 1.001 * piecewise_variance(x, epsilon)
+        assert found <= 1.001 * Piecewise(epsilon).variance(x)
     uniform = np.linspace(-1, 1, 129)
-    published = np.mean([piecewise_variance(x, epsilon) for x in uniform])
+    published = np.mean([Piecewise(epsilon).variance(x) for x in uniform])
     found = 4 * np.mean([grid_variance(ladder, 0, [(x + 1) / 2]) for x in uniform])
     assert found / published == pytest.approx(part, abs=0.02)
 
@@ -165,14 +165,14 @@ def test_weaker_rungs_are_close_to_mechanisms_of_their_own() -> None:
     for rungs, parts in allowed.items():
         ladder = grid("hybrid", LADDERS[rungs], False, 65)
         for level, part in enumerate(parts):
-            alone = hybrid_variance(1, ladder.nominal(level) / 1e6)
+            alone = Hybrid(ladder.nominal(level) / 1e6).variance(1)
             assert worst(ladder, level) <= part * alone
 
 
 def test_far_below_a_rung_is_duchis() -> None:
     """Half the epsilon and less: all cells become the bit, whose law is then exactly his."""
     ladder = grid("hybrid", (500_000, 2_000_000), False, 65)
-    assert worst(ladder, 0) == pytest.approx(duchi_variance(0, 0.5), rel=1e-9)
+    assert worst(ladder, 0) == pytest.approx(Duchi(0.5).variance(0), rel=1e-9)
     assert ladder.laws[0].inside == 0
 
 
@@ -183,7 +183,7 @@ def test_plain_noise_is_worse() -> None:
         (ladder.laws[0].inside * ladder.shape.width, ladder.laws[0].outside * ladder.shape.steps)
     )
     assert 0 < cells < 0.6
-    assert worst(ladder, 0) < 1.02 * hybrid_variance(1, 1)
+    assert worst(ladder, 0) < 1.02 * Hybrid(1).variance(1)
 
 
 def test_at_small_epsilon_the_hybrid_has_no_cells() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mechanisms.chains.finite import FiniteChain
-from mechanisms.degradation import degradation
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro
 from mechanisms.ordinal.brr import (
@@ -25,6 +24,7 @@ from mechanisms.ordinal.brr import (
 )
 from mechanisms.ordinal.losses import equidistant, jaccard
 from mechanisms.ordinal.search import equidistant_size
+from mechanisms.papers.gradual_release.channels import degradation
 from mechanisms.randomness import SystemSource
 from mechanisms.registry import build
 from mechanisms.testing import SeededSource
@@ -104,7 +104,7 @@ def test_ladders_keep_the_windows_and_honour_every_rung() -> None:
     for level in range(3):
         channel = ladder.chain.channel(level)
         assert channel.rows[0] == channel.rows[1]
-        rung = ladder.rungs(level)[0]
+        rung = ladder.exact(level)[0]
         assert rung.p / rung.q == channel.ratio()
         high, low = probabilities(9, 3, LADDER[level] / 1e6)
         assert float(rung.p) == pytest.approx(high, rel=1e-12)

@@ -11,7 +11,6 @@ import pytest
 
 from mechanisms.chains.finite import FiniteChain
 from mechanisms.channel import Channel
-from mechanisms.degradation import degradation
 from mechanisms.errors import ParameterError, UnrelatedRungsError
 from mechanisms.ordinal.brr import (
     Windows,
@@ -20,7 +19,6 @@ from mechanisms.ordinal.brr import (
     equidistant_windows,
     probabilities,
     strongest_draw,
-    windows_of,
 )
 from mechanisms.ordinal.losses import equidistant, jaccard
 from mechanisms.ordinal.search import equidistant_size
@@ -32,12 +30,11 @@ from mechanisms.papers.bipartite_randomized_response import (
     exponential_rows,
     keep_probability,
     loss_ratios,
-    most_windows,
     printed_size,
     quality_loss,
     quality_losses,
-    relaxes_to_single,
 )
+from mechanisms.papers.gradual_release.channels import degradation
 
 #: Bipartite, randomized response, exponential at half the exponent, exponential; at epsilon 0.5,
 #: 1, 2, 3.
@@ -184,32 +181,6 @@ def test_the_ladder_uses_that_noise() -> None:
     step = ladder.chain.steps[0]
     keep = keep_probability(8, 3, 0.5, 2.0)
     assert (step.keep - step.other) / 2**64 == pytest.approx(keep, rel=1e-12)  # type: ignore[union-attr]
-
-
-def test_the_criterion_is_that_of_the_linear_program() -> None:
-    cases = related = 0
-    sets = [{1}, {1, 2}, {2, 3}, {3, 4, 5}, {1, 5}, {2}]
-    families = [
-        *(equidistant_windows(points, size) for points in (4, 5, 8) for size in (2, 3)),
-        windows_of(jaccard(sets), 3),
-    ]
-    for windows in families:
-        single = equidistant_windows(len(windows), 1)
-        for weak, strong in ((0.1, 0.2), (0.3, 0.9), (0.5, 1.0), (0.5, 3.0), (1.0, 2.0), (2, 2.2)):
-            expected = degradable(floats(windows, weak), floats(single, strong))
-            assert relaxes_to_single(windows, weak, strong) == expected
-            cases, related = cases + 1, related + expected
-    assert 5 < related < cases - 5
-
-
-def test_the_criterion_holds_at_its_boundary() -> None:
-    windows = equidistant_windows(6, 3)
-    count = most_windows(windows)
-    strong = math.log1p(math.expm1(0.4) * count)
-    assert relaxes_to_single(windows, 0.4, strong * (1 + 1e-12))
-    assert not relaxes_to_single(windows, 0.4, strong * (1 - 1e-12))
-    assert relaxes_to_single(equidistant_windows(6, 1), 0.4, 0.4)
-    assert not relaxes_to_single(windows, 0.4, 0.4)
 
 
 def test_floats_are_compared_as_exact_channels_are() -> None:

@@ -14,7 +14,7 @@ from mechanisms.ordinal.brr import equidistant_windows, probabilities, windows_o
 from mechanisms.ordinal.losses import Loss, equidistant, jaccard
 from mechanisms.ordinal.search import equidistant_size
 from mechanisms.papers.bipartite_randomized_response import bipartite_loss
-from mechanisms.papers.extremal_mechanisms import best_bipartite_size, optimal_channel
+from mechanisms.papers.extremal_mechanisms import optimal_channel
 
 
 def bipartite(loss: Loss, size: int, epsilon: float) -> float:
@@ -65,29 +65,6 @@ def test_a_prior_decides_what_is_best() -> None:
     plain = FiniteChain(optimal_channel(equidistant(4), 0.3).draw).matrix(0)
     assert informed.loss < float((shares * plain).sum()) - 0.01
     assert informed.certified <= 300_000
-
-
-def test_the_best_size_within_bipartite_response() -> None:
-    for points in (2, 5, 12, 20):
-        for epsilon in (1e-9, 0.3, 1.0, 3.0, 300.0):
-            losses = [bipartite_loss(points, m, epsilon) for m in range(1, points)]
-            size = best_bipartite_size(equidistant(points), epsilon)
-            assert losses[size - 1] == pytest.approx(min(losses), rel=1e-12)
-
-
-def test_what_the_search_loses_to_the_best_size() -> None:
-    worst: dict[float, tuple[float, int]] = {}
-    for epsilon in (0.25, 1.0, 5.0):
-        found = []
-        for points in range(2, 60):
-            size = equidistant_size(points, epsilon)
-            least = min(bipartite_loss(points, m, epsilon) for m in range(1, points))
-            found.append((1 - least / bipartite_loss(points, size, epsilon), points))
-        worst[epsilon] = max(found)
-    assert [points for _, points in worst.values()] == [4, 5, 26]
-    assert [lost for lost, _ in worst.values()] == pytest.approx([0.0089, 0.0326, 0.1257], abs=1e-4)
-    direct = [bipartite(equidistant(26), size, 5.0) / 25 for size in (1, 3)]
-    assert 1 - direct[1] / direct[0] == pytest.approx(worst[5.0][0], rel=1e-9)
 
 
 @pytest.mark.parametrize(

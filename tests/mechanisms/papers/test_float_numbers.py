@@ -17,17 +17,12 @@ from mechanisms.exact import exp_bounds
 from mechanisms.number.allocation import bit_weights, split_epsilon
 from mechanisms.papers.float_numbers import (
     HYBRID_FROM,
-    DuchiOriginal,
-    HybridOriginal,
-    LaplaceOriginal,
-    PiecewiseOriginal,
-    SquareWaveOriginal,
+    Duchi,
+    Hybrid,
+    Laplace,
+    Piecewise,
+    SquareWave,
     SubtractiveDithering,
-    dithering_variance,
-    duchi_variance,
-    hybrid_variance,
-    laplace_variance,
-    piecewise_variance,
     random_threshold_variance,
 )
 from mechanisms.planner.comparison import bit_noise
@@ -51,11 +46,11 @@ SECOND_MOMENT = 0.335
 def test_table_of_errors(epsilon: float) -> None:
     at = SECOND_MOMENT**0.5
     variances = {
-        "duchi": duchi_variance(at, epsilon),
-        "piecewise": piecewise_variance(at, epsilon),
-        "hybrid": hybrid_variance(at, epsilon),
-        "laplace": laplace_variance(epsilon),
-        "dither": dithering_variance(epsilon),
+        "duchi": Duchi(epsilon).variance(at),
+        "piecewise": Piecewise(epsilon).variance(at),
+        "hybrid": Hybrid(epsilon).variance(at),
+        "laplace": Laplace(epsilon).variance(0),
+        "dither": SubtractiveDithering(epsilon).variance(0),
         "thr": 4 * bit_noise(epsilon) + 2 / 3 - 1 / 3,
     }
     rmse = {name: round(1e4 * (value / 1e4) ** 0.5) for name, value in variances.items()}
@@ -80,8 +75,8 @@ def test_table_of_errors_of_skewed_values(
     at = (4 * law.moment(2) - 4 * law.mean() + 1) ** 0.5
     apart = 4 * quad(lambda u: law.cdf(u) * (1 - law.cdf(u)), 0, 1)[0]
     variances = (
-        duchi_variance(at, epsilon),
-        piecewise_variance(at, epsilon),
+        Duchi(epsilon).variance(at),
+        Piecewise(epsilon).variance(at),
         4 * bit_noise(epsilon) + apart - 4 * law.var(),
     )
     assert [round(100 * float(each) ** 0.5) for each in variances] == [duchi, piecewise, threshold]
@@ -118,16 +113,16 @@ def test_the_crossover_of_threshold_and_hybrid() -> None:
     """4f + 1/3 meets the published Hybrid's constant at epsilon 1.901."""
 
     def excess(epsilon: float) -> float:
-        return dithering_variance(epsilon) - hybrid_variance(1.0, epsilon)
+        return SubtractiveDithering(epsilon).variance(0) - Hybrid(epsilon).variance(1.0)
 
     assert brentq(excess, 1, 4, xtol=1e-12) == pytest.approx(1.901, abs=5e-4)
 
 
 def test_the_hybrid_begins_where_both_parts_are_equal() -> None:
     assert pytest.approx(0.61, abs=1e-3) == HYBRID_FROM
-    assert piecewise_variance(0, HYBRID_FROM) == pytest.approx(duchi_variance(0, HYBRID_FROM))
+    assert Piecewise(HYBRID_FROM).variance(0) == pytest.approx(Duchi(HYBRID_FROM).variance(0))
     for epsilon in (0.7, 2, 9):
-        values = [hybrid_variance(x, epsilon) for x in (-1, -0.3, 0, 0.8)]
+        values = [Hybrid(epsilon).variance(x) for x in (-1, -0.3, 0, 0.8)]
         assert values == pytest.approx([values[0]] * 4, rel=1e-13)
 
 
@@ -141,9 +136,9 @@ def test_stable(epsilon: float) -> None:
     hybrid = (1 - 1 / half) * piecewise + duchi / half if epsilon > HYBRID_FROM else duchi
     got = (
         bit_noise(epsilon),
-        piecewise_variance(0.75, epsilon),
-        duchi_variance(0.75, epsilon),
-        hybrid_variance(0.75, epsilon),
+        Piecewise(epsilon).variance(0.75),
+        Duchi(epsilon).variance(0.75),
+        Hybrid(epsilon).variance(0.75),
     )
     for one, true in zip(got, (noise, piecewise, duchi, hybrid), strict=True):
         assert one == pytest.approx(float(true), rel=1e-13)
@@ -152,12 +147,12 @@ def test_stable(epsilon: float) -> None:
 def test_thresholds_of_equal_values_keep_the_noise() -> None:
     assert random_threshold_variance([0.2] * 7, 30.0) == pytest.approx(4 * math.exp(-30), rel=1e-9)
     uniform = random_threshold_variance(np.linspace(-1, 1, 2001).tolist(), 1.0)
-    assert uniform == pytest.approx(dithering_variance(1.0), abs=1e-3)
+    assert uniform == pytest.approx(SubtractiveDithering(1.0).variance(0), abs=1e-3)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, 701])
 def test_bad_epsilon(epsilon: float) -> None:
-    for variance in (laplace_variance, dithering_variance, *ORIGINALS):
+    for variance in ORIGINALS:
         with pytest.raises(ParameterError, match="epsilon"):
             variance(epsilon)
 
@@ -165,18 +160,18 @@ def test_bad_epsilon(epsilon: float) -> None:
 def test_bad_values_are_not_repeated() -> None:
     for value in (1.5, -1.01, math.nan):
         with pytest.raises(ParameterError, match=r"\[-1, 1\]") as caught:
-            piecewise_variance(value, 1.0)
+            Piecewise(1.0).variance(value)
         assert str(value) not in str(caught.value)
     with pytest.raises(ParameterError, match="at least one"):
         random_threshold_variance([], 1.0)
 
 
 ORIGINALS = (
-    DuchiOriginal,
-    HybridOriginal,
-    LaplaceOriginal,
-    PiecewiseOriginal,
-    SquareWaveOriginal,
+    Duchi,
+    Hybrid,
+    Laplace,
+    Piecewise,
+    SquareWave,
     SubtractiveDithering,
 )
 
@@ -196,18 +191,18 @@ def test_variances(original: type, epsilon: float) -> None:
 
 
 def test_a_wrong_variance_is_caught() -> None:
-    mechanism = LaplaceOriginal(1.0)
+    mechanism = Laplace(1.0)
     values = np.zeros(100_000)
     drawn = mechanism.simulate(values, np.random.default_rng(SEED)).reshape(1000, 100).mean(axis=1)
     with pytest.raises(AssertionError):
-        check_variance(drawn, LaplaceOriginal(0.8).variance(0) / 100)
+        check_variance(drawn, Laplace(0.8).variance(0) / 100)
 
 
 def test_the_square_waves_width() -> None:
-    assert SquareWaveOriginal(1.0).half_width == pytest.approx(0.256083, abs=1e-6)
+    assert SquareWave(1.0).half_width == pytest.approx(0.256083, abs=1e-6)
     exact = (1e-3 * math.exp(1e-3) - math.expm1(1e-3)) / (
         2 * math.exp(1e-3) * (math.expm1(1e-3) - 1e-3)
     )
-    assert SquareWaveOriginal(1e-3).half_width == pytest.approx(exact, rel=1e-6)
-    assert SquareWaveOriginal(9.9e-4).half_width == pytest.approx(exact, rel=1e-4)
-    assert SquareWaveOriginal(100.0).half_width < 1e-40
+    assert SquareWave(1e-3).half_width == pytest.approx(exact, rel=1e-6)
+    assert SquareWave(9.9e-4).half_width == pytest.approx(exact, rel=1e-4)
+    assert SquareWave(100.0).half_width < 1e-40

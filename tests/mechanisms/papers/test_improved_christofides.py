@@ -48,7 +48,7 @@ def test_mean_and_variance_over_all_samples_and_hands(
                 every.append((Fraction(sum(answers), n) - no) / (yes - no))
         assert sum(every) / len(every) == share
         variance = sum((value - share) ** 2 for value in every) / len(every)
-        assert variance == mechanism.variance(share, n, len(truths))
+        assert variance == deck_variance(mechanism.design, mechanism.size, share, n, len(truths))
 
 
 def brute_force(deck: tuple[int, ...], n: int) -> float:
@@ -172,9 +172,9 @@ def test_parameters_outside_their_range_are_refused() -> None:
         with pytest.raises(ParameterError):
             mechanism.certified_epsilon(n)
     with pytest.raises(ParameterError, match="deck"):
-        mechanism.variance(0.1, 9, 20)
+        deck_variance(mechanism.design, mechanism.size, 0.1, 9, 20)
     with pytest.raises(ParameterError):
-        mechanism.sample_size(0.1, 0)
+        census_size(mechanism.design, 0.1, 0)
 
 
 def test_table_1() -> None:

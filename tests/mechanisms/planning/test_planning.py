@@ -9,13 +9,13 @@ import pytest
 from replicas import replicate
 from statistical import check_variance
 
+from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.papers.gradual_release.noisy_sampling import NoisySampling
 from mechanisms.planner.comparison import epsilon_for, sampled_instead, steps
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
-from mechanisms.registry import LadderedMechanism, build
+from mechanisms.registry import build
 from mechanisms.testing import SeededSource
 
 SEED = 20261126
@@ -24,7 +24,7 @@ GRR: dict[str, Any] = {"name": "grr", "domain_size": 5}
 CHAIN = build(GRR, LADDER, "m")
 
 
-def grr(micro: int) -> LadderedMechanism:
+def grr(micro: int) -> Mechanism:
     return build(GRR, [micro], "m")
 
 
@@ -46,7 +46,7 @@ def test_fresh_reports_as_simulated() -> None:
     for number, micro in enumerate((500_000, 500_000, 1_000_000)):
         mechanism = build(GRR, [micro], "m")
         counts = replicate(mechanism, symbols, 0, repeats, SEED + number)
-        parts.append([frequencies(mechanism, table)[0].value for table in counts])
+        parts.append([mechanism.frequencies(table)[0].value for table in counts])
         weights.append(precision(mechanism, 0, assumed).standard_error(n) ** -2)
     stated = steps(
         CHAIN, grr, lambda made, level: precision(made, level, assumed).standard_error(n)

@@ -11,11 +11,10 @@ from scipy import stats
 from statistical import check_at_least, check_normal, check_variance
 
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.number.numeric import numeric
 from mechanisms.ordinal.estimates import ordinal
 from mechanisms.ordinal.precision import mean_bound_variance
-from mechanisms.planner.precision import category_ends, precision
+from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
 from mechanisms.string.bloom_precision import string_variances
@@ -49,7 +48,7 @@ def test_a_category(spec: Any, level: int) -> None:
     told = precision(mechanism, level, Assumed(share=0.25))
     symbols = np.where(np.arange(N) < N // 4, 0, 1)
     found = [
-        frequencies(mechanism, table)[0].value
+        mechanism.frequencies(table)[0].value
         for table in replicate(mechanism, symbols, level, REPEATS, SEED)
     ]
     error = told.standard_error(N)
@@ -62,7 +61,7 @@ def test_a_wrong_prediction_is_seen() -> None:
     mechanism = build(CATEGORY[0], LADDER, "m")
     symbols = np.where(np.arange(N) < N // 4, 0, 1)
     counts = replicate(mechanism, symbols, 1, REPEATS, SEED)
-    found = [frequencies(mechanism, table)[0].value for table in counts]
+    found = [mechanism.frequencies(table)[0].value for table in counts]
     wrong = precision(mechanism, 2, Assumed(share=0.25)).standard_error(N)
     with pytest.raises(AssertionError):
         check_variance(found, wrong**2)
@@ -74,7 +73,7 @@ def test_without_a_share_the_worst_one_is_taken(spec: Any) -> None:
     worst = precision(mechanism, 1)
     each = [precision(mechanism, 1, Assumed(share=k / 10)).standard_error(N) for k in range(11)]
     assert worst.standard_error(N) == pytest.approx(max(each), rel=1e-12)
-    assert worst.ends == category_ends(mechanism, 1)
+    assert worst.ends == mechanism.extremes(1)
 
 
 @pytest.mark.parametrize("spec", [CATEGORY[0], CATEGORY[1]], ids=lambda spec: spec["name"])
@@ -91,7 +90,7 @@ def test_a_share_at_the_floor_is_noticed(spec: Any) -> None:
     for case, number in enumerate((holders, 0)):
         symbols = np.where(np.arange(N) < number, 0, 1)
         for table in replicate(mechanism, symbols, 2, times, SEED):
-            noticed[case] += frequencies(mechanism, table)[0].value > threshold
+            noticed[case] += mechanism.frequencies(table)[0].value > threshold
     check_at_least(noticed[0], times, 0.79, label=label(spec, 2))
     check_at_least(times - noticed[1], times, 0.965, label=label(spec, 2))
 

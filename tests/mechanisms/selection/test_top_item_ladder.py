@@ -15,7 +15,6 @@ from statistical import check_counts, check_normal, check_same_law
 
 from mechanisms.chains.symbols import SymbolDraw
 from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.levels import GRAINS
 from mechanisms.registry import build
@@ -84,7 +83,7 @@ def test_any_two_periods_lose_exactly_the_certified_amount(
         for column in zip(*(law[level] for law in every), strict=True):
             worst = max(worst, max(column) / min(column))
         assert loss_micro(worst) == ladder.certified(level) <= ladder.nominal(level)
-        rung = ladder.rungs(level)[0]
+        rung = ladder.exact(level)[0]
         assert worst == rung.p / rung.q
 
 
@@ -175,9 +174,9 @@ def test_estimates_undo_the_degradation_without_bias(level: int) -> None:
     law = laws(ladder, counts)
     table = np.zeros((2, 3), dtype=np.int64)
     table[level] = [round(n * share) for share in law[level]]
-    released = [estimate.value for estimate in frequencies(ladder, table)]
+    released = [estimate.value for estimate in ladder.frequencies(table)]
     assert released == pytest.approx([float(share) for share in law[1]], abs=1e-12)
-    errors = [estimate.standard_error for estimate in frequencies(ladder, table)]
+    errors = [estimate.standard_error for estimate in ladder.frequencies(table)]
     assert all((error == 0) == (level == 1) for error in errors)
     # It is the release, and far from the truth: item 0 is the top one of every device.
     assert released[0] < 0.7
@@ -199,7 +198,7 @@ def test_estimates_of_the_response_are_of_the_truth() -> None:
     )
     best = counts == counts.max(axis=1)[:, None]
     truth = (best / best.sum(axis=1)[:, None]).mean(axis=0)
-    estimates = frequencies(ladder, table)
+    estimates = ladder.frequencies(table)
     for estimate, share in zip(estimates, truth, strict=True):
         # Ties, drawn at random, add less than a binomial would.
         error = math.hypot(estimate.standard_error, math.sqrt(share * (1 - share) / n))

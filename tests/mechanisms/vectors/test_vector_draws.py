@@ -134,7 +134,7 @@ def test_a_report_costs_exactly_the_product_of_its_answers(spec: dict[str, Any])
         laws = [level_law(mechanism, answers, level) for answers in inputs(mechanism)]
         assert all(sum(law.values()) == 1 for law in laws)
         worst = worst_ratio(laws)
-        [rung] = mechanism.rungs(level)
+        [rung] = mechanism.exact(level)
         assert worst == (rung.p / rung.q) ** mechanism.count
         assert mechanism.certified(level) == loss_micro(worst)
         assert THREE[level] - 2 <= mechanism.certified(level) <= THREE[level]

@@ -202,7 +202,7 @@ def test_means_from_several_sampled_bits(missing: bool) -> None:
         check_normal(seen.mean(), 0.25, seen.std() / math.sqrt(REPEATS), label=f"seed {SEED}")
         return
     weights = np.exp2(np.arange(7, -1, -1)) / 255
-    [(p, q)] = mechanism.rung_probabilities(0)
+    [(p, q)] = mechanism.probabilities(0)
     means = bit_means(column, 8)
     answer = p * (1 - p) / (p - q) ** 2 + float(weights @ (means * (1 - means))) - column.var()
     check_variance(values, answer / (2 * N), label=f"seed {SEED}")

@@ -110,7 +110,7 @@ def test_no_bound_is_stated_for_strings_since_lies_count_more_than_a_bit_does():
     assert influence(plan.metric("found"), 1) is None
     rappor = build({"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 1}, [2_000_000], "x")
     names = tuple(f"string {number}" for number in range(40))
-    [(p, q), *_], n, forged = rappor.rung_probabilities(0), 1_000_000, 10_000
+    [(p, q), *_], n, forged = rappor.probabilities(0), 1_000_000, 10_000
     filters = bloom_filters(names, 128, 2, 1)
     honest = np.rint(n * (q + (p - q) * (filters @ np.full(40, 1 / 40)).reshape(1, -1)))
     claimed = forged * (filters @ np.eye(40)[0]).reshape(1, -1)
@@ -149,7 +149,7 @@ def test_pure_protocols_have_the_noise_of_their_pairs(size, tenths):
 def test_hadamard_s_noise_is_that_of_its_blocks():
     """All categories alike: n times the sum of variances, from the channel by enumeration."""
     mechanism = build({"name": "hadamard", "domain_size": 6, "blocks": 2}, [1_000_000], "x")
-    chain, (p, q) = mechanism.chain, map(float, mechanism.rungs(0)[0])
+    chain, (p, q) = mechanism.chain, map(float, mechanism.exact(0)[0])
     per_place = [p / (chain.order / 2), q / (chain.order / 2)]
     total = 0.0
     for x in range(6):

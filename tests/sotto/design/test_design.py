@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from agreed_plans import PLAN_YAML
 
-from mechanisms.estimators.frequency import frequencies
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
@@ -62,7 +61,7 @@ def test_the_interval_of_the_estimate_has_the_predicted_width():
     counts = np.zeros((3, asked.mechanism.count_length), dtype=np.int64)
     groups = np.zeros(n, dtype=np.int64)
     counts[2] = asked.mechanism.accumulate(payloads[:, 2], ids, ids, groups, 1)[0]
-    for estimate in frequencies(asked.mechanism, counts):
+    for estimate in asked.mechanism.frequencies(counts):
         low, high = estimate.interval()
         assert high - low == pytest.approx(0.05, rel=0.05)
         assert estimate.detection_floor == pytest.approx(found.levels[2].floor, rel=1e-6)

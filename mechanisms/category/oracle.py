@@ -1,0 +1,229 @@
+"""Frequency oracles: mechanisms whose reports each support some of the categories."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mechanisms.base import Mechanism
+from mechanisms.errors import ParameterError
+from mechanisms.noise import Noise
+from mechanisms.randomness import Source
+from mechanisms.sampling import some_below
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from mechanisms.estimate import Estimate
+    from mechanisms.estimators.frequency import Concerned
+    from mechanisms.items import Context, Item
+    from mechanisms.planner.targets import Assumed, Precision
+
+#: Of the values that a payload speaks for, so many are named.
+NAMED = 8
+
+
+class FrequencyOracle(Mechanism):
+    """A mechanism for one of several categories.
+
+    A report supports a category with probability p if it is the true one, and with q if not; see
+    :mod:`mechanisms.estimators.frequency`. Values are integers from 0 to below ``domain_size``.
+    """
+
+    types: ClassVar[tuple[str, ...]] = ("category", "boolean")
+    gives = "shares of {symbols}"
+    #: Of what a report is, for the words of a precision.
+    share_of: ClassVar[str] = "the share of a category"
+
+    domain_size: int
+
+    @abstractmethod
+    def supports(self, table: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many reports support each category, and how many there are, by level.
+
+        Parameters
+        ----------
+        table : ndarray, shape (levels, count_length), int64
+
+        Returns
+        -------
+        ones : ndarray, shape (levels, m), int64
+        reports : ndarray, shape (levels,), int64
+        """
+
+    def concerned(self, table: NDArray[np.int64]) -> Concerned | None:
+        """Return the reports that say something about each category; None if all of them do."""
+        return None
+
+    def support_pairs(self) -> NDArray[np.float64]:
+        """Return (p, q) of every level, shape ``(levels, 2)``."""
+        return self.pairs()
+
+    def frequencies(self, counts: ArrayLike) -> list[Estimate]:
+        """Estimate the share of each category among the reports.
+
+        See :func:`mechanisms.estimators.frequency.shares`.
+
+        Parameters
+        ----------
+        counts : array_like, shape (levels, count_length), integers
+            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
+
+        Returns
+        -------
+        list of Estimate
+            In the order of the categories; they need not be in [0, 1] nor sum to one.
+        """
+        from mechanisms.estimators.frequency import count_table, shares
+
+        table = count_table(self, counts)
+        ones, reports = self.supports(table)
+        return shares(ones, reports, self.support_pairs(), self.concerned(table))
+
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the share of each category."""
+        return share_items(self.frequencies(counts), context)
+
+    def variances(self, level: int, shares: ArrayLike) -> NDArray[np.float64]:
+        """Return n times the variance of the estimated share of each category.
+
+        Parameters
+        ----------
+        level : int
+            That of all reports.
+        shares : array_like, shape (m,)
+            The true shares.
+
+        Returns
+        -------
+        ndarray, shape (m,), float64
+
+        Examples
+        --------
+        >>> from mechanisms.category.unary import OptimizedUnaryEncoding
+        >>> OptimizedUnaryEncoding(1.0, 3).variances(0, [1.0, 0.0, 0.0]).round(4)
+        array([4.6827, 3.6827, 3.6827])
+        """
+        import numpy as np
+
+        true = np.asarray(shares, dtype=np.float64)
+        p, q = self.support_pairs()[level]
+        answered, likely = self._answered(level, true)
+        noise = q * (1 - q) / (p - q) ** 2
+        found: NDArray[np.float64] = noise * (answered - likely * true)
+        found += true * (noise * likely + (1 - p - q) / (p - q))
+        return found
+
+    def _answered(
+        self, level: int, shares: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], float]:
+        """Return the share of reports about each category, and that of those who have it."""
+        import numpy as np
+
+        return np.ones_like(shares), 0.0
+
+    def extremes(self, level: int) -> tuple[float, float]:
+        """Return n times the variance of a category's share, at true shares of 0 and of 1.
+
+        Where reports are about a block of categories each, the larger one of those for which all
+        others are in the category's own block, or none is.
+        """
+        import numpy as np
+
+        corners = np.eye(self.domain_size)
+        none = (self.variances(level, corners[other])[0] for other in (1, -1))
+        return float(max(none)), float(self.variances(level, corners[0])[0])
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return that of the share of a category."""
+        from mechanisms.planner.targets import of_share
+
+        return of_share(self.share_of, self.extremes(level), assumed)
+
+    def noise(self, level: int) -> Noise | None:
+        """Return that of a report about whether a category is the true one."""
+        return Noise.of(*self.exact(level)[0])
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Name the categories that the payload supports."""
+        output = self.output_of(payload)
+        return any_of(
+            [label for x, label in enumerate(context.labels) if self.supported(x, output, chain)]
+        )
+
+    @abstractmethod
+    def supported(self, category: int, output: int, chain: bytes) -> bool:
+        """Return whether an output supports a category, under the coins of its chain."""
+
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return the category itself."""
+        return category(symbol, self.domain_size)
+
+    def encode_many(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> Any:
+        """Return the categories as ``int64``."""
+        return category_array(symbols, self.domain_size)
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return two categories: all pairs are alike."""
+        return 0, 1
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return some categories, or all."""
+        return some_below(self.domain_size, count, source)
+
+
+def share_items(estimates: Sequence[Estimate], context: Context) -> Iterator[Item]:
+    """Yield estimated shares that sum to one, with their Norm-Sub values."""
+    import numpy as np
+
+    from mechanisms.estimators.frequency import norm_sub
+    from mechanisms.items import Item
+
+    values = np.array([each.value for each in estimates])
+    shown = norm_sub(values).tolist() if np.isfinite(values).all() else [None] * len(values)
+    for label, each, display in zip(context.labels, estimates, shown, strict=True):
+        yield Item("share", label, each, display=display)
+
+
+def any_of(labels: Sequence[str]) -> str:
+    """Name the values that a payload supports.
+
+    Examples
+    --------
+    >>> any_of(["red", "green"])
+    "one of 'red', 'green'"
+    """
+    if not labels:
+        return "none of the values"
+    listed = ", ".join(map(repr, labels[:NAMED]))
+    more = len(labels) - NAMED
+    return f"one of {listed}{f' and {more} more' if more > 0 else ''}"
+
+
+def category(symbol: Any, domain_size: int) -> int:
+    """Return a category, after a check that it is an integer in its range."""
+    whole = type(symbol) is int or (isinstance(symbol, Integral) and not isinstance(symbol, bool))
+    if not (whole and 0 <= symbol < domain_size):
+        raise ParameterError(f"a symbol must be an integer in [0, {domain_size})")
+    return int(symbol)
+
+
+def category_array(symbols: Any, domain_size: int) -> NDArray[np.int64]:
+    """Return categories as an ``int64`` array, after a check of their range."""
+    import numpy as np
+
+    given = np.asarray(symbols)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise ParameterError("symbols must be one row of integers")
+    if given.size and not (given.min() >= 0 and given.max() < domain_size):
+        raise ParameterError(f"symbols must lie in [0, {domain_size})")
+    return given.astype(np.int64)

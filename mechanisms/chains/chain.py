@@ -1,0 +1,238 @@
+"""What every chain offers, and how its outputs are packed and counted: symbols, or bits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mechanisms.errors import ParameterError
+from mechanisms.levels import Probabilities
+from mechanisms.randomness import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Possible encodings of a value with integer weights; more than one where it is rounded at random.
+Prior = Sequence[tuple[int, int]]
+
+
+class Chain(ABC):
+    """The outputs of one value at every level, as integers; each drawn from the next stronger.
+
+    Level 0 is the weakest. A chain is drawn from an *input*: a symbol or a vector of bits, as the
+    mechanism encodes the value. All integers that decide are held by the chain, so that its exact
+    probabilities can be computed from them.
+    """
+
+    #: Whether an output is a vector of bits, each randomized on its own.
+    independent_bits: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """The length of a count vector."""
+
+    @abstractmethod
+    def contains(self, output: int) -> bool:
+        """Return whether an integer is a possible output."""
+
+    @abstractmethod
+    def exact_at(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a level: one pair, or one a bit where bits differ."""
+
+    @abstractmethod
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, from the sampler's integers alone."""
+
+    @abstractmethod
+    def law(self, value: int, level: int) -> dict[int, Fraction]:
+        """Return the probability of every output of a level, from the sampler's integers alone."""
+
+    @abstractmethod
+    def draw(self, value: int, source: Source) -> list[int]:
+        """Draw a chain backward from an input; return its outputs, weakest level first."""
+
+    @abstractmethod
+    def weaker(self, last: int, source: Source) -> list[int]:
+        """Draw the outputs of all levels but the last, weakest first, from that of the last."""
+
+    @abstractmethod
+    def forward(self, prior: Prior, previous: int, level: int, source: Source) -> int:
+        """Draw the output of ``level`` given that of the level below, by exact weights."""
+
+    @abstractmethod
+    def payloads(self, values: Any, source: Source) -> NDArray[np.uint8]:
+        """Draw chains for ``n`` inputs: ``(n, levels, payload_width)`` ``uint8``."""
+
+    @abstractmethod
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+
+    @abstractmethod
+    def count(
+        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
+    ) -> NDArray[np.int64]:
+        """Count valid payloads by place: ``(n_places, cells)`` ``int64``."""
+
+    @abstractmethod
+    def log_ratios(
+        self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from input ``other`` than ``one``.
+
+        The inputs are integers, or where a chain says so, ``(n,)`` arrays.
+        """
+
+
+class SymbolOutputs(Chain):
+    """A chain over outputs ``0`` to ``size - 1``, each packed as one integer."""
+
+    @cached_property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of outputs."""
+
+    @cached_property
+    @abstractmethod
+    def exact(self) -> tuple[Probabilities, ...]:
+        """The exact probabilities of every level."""
+
+    @cached_property
+    def payload_width(self) -> int:
+        """Bytes of a payload: 1, 2 or 4."""
+        return 1 if self.size <= 1 << 8 else 2 if self.size <= 1 << 16 else 4
+
+    @property
+    def cells(self) -> int:
+        """One count an output."""
+        return self.size
+
+    @abstractmethod
+    def randomize(self, symbols: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Draw chains for ``(n,)`` symbols: ``(n, levels)``, weakest level first."""
+
+    def exact_at(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a level."""
+        return (self.exact[level],)
+
+    def ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, exactly."""
+        p, q = self.exact[level]
+        return p / q
+
+    def contains(self, output: int) -> bool:
+        """Return whether an integer is below ``size``."""
+        return 0 <= output < self.size
+
+    def payloads(self, values: NDArray[np.int64], source: Source) -> NDArray[np.uint8]:
+        """Draw chains for ``(n,)`` symbols: ``(n, levels, payload_width)`` ``uint8``."""
+        import numpy as np
+
+        drawn = self.randomize(values, source)
+        packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
+        return packed.view(np.uint8).reshape(*drawn.shape, self.payload_width)
+
+    def symbols(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the symbols in ``(..., payload_width)`` payloads."""
+        import numpy as np
+
+        packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
+        return packed.reshape(payloads.shape[:-1]).astype(np.int64)
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+        return self.symbols(payloads) < self.size
+
+    def count(
+        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
+    ) -> NDArray[np.int64]:
+        """Count valid payloads by place: ``(n_places, size)`` ``int64``."""
+        from mechanisms.estimators.counting import grouped_counts
+
+        return grouped_counts(self.symbols(payloads), places, n_places, self.size)
+
+
+class BitOutputs(Chain):
+    """A chain over vectors of ``width`` bits; a count vector ends with the number of reports."""
+
+    @cached_property
+    @abstractmethod
+    def width(self) -> int:
+        """The number of bits."""
+
+    @cached_property
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+        return -(-self.width // 8)
+
+    @property
+    def cells(self) -> int:
+        """The sums of the bits, and the number of reports."""
+        return self.width + 1
+
+    @property
+    def words(self) -> int:
+        """64-bit words of a vector."""
+        return -(-self.width // 64)
+
+    def contains(self, output: int) -> bool:
+        """Return whether an integer has no bit beyond ``width``."""
+        return not output >> self.width
+
+    @cached_property
+    def last_byte(self) -> int:
+        """The bits of a payload's last byte that are in use."""
+        return 0xFF >> (-self.width % 8)
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
+        clear: NDArray[np.bool_] = (payloads[:, -1] & (0xFF ^ self.last_byte)) == 0
+        return clear
+
+    def count(
+        self, payloads: NDArray[np.uint8], places: NDArray[np.int64], n_places: int
+    ) -> NDArray[np.int64]:
+        """Count valid payloads by place: ``(n_places, width + 1)`` ``int64``."""
+        import numpy as np
+
+        from mechanisms.estimators.counting import grouped_bit_sums
+
+        counts = np.empty((n_places, self.width + 1), dtype=np.int64)
+        counts[:, :-1] = grouped_bit_sums(payloads, places, n_places)[:, : self.width]
+        counts[:, -1] = np.bincount(places, minlength=n_places)
+        return counts
+
+
+def bit_of(reports: NDArray[np.uint8], bit: int) -> NDArray[np.bool_]:
+    """Return whether a bit of each packed report is set."""
+    found: NDArray[np.bool_] = (reports[:, bit >> 3] >> (bit & 7) & 1) == 1
+    return found
+
+
+def log_odds(one: Fraction, other: Fraction) -> float:
+    """Return ``log(one / other)`` of two positive fractions, whatever their size."""
+    from math import log
+
+    return log(one.numerator * other.denominator) - log(other.numerator * one.denominator)
+
+
+def spread(one: Fraction, other: Fraction) -> Fraction:
+    """Return the larger ratio of two probabilities.
+
+    Raises
+    ------
+    ParameterError
+        One of them is zero.
+    """
+    if not min(one, other) > 0:
+        raise ParameterError("an output tells inputs apart with certainty")
+    return max(one / other, other / one)

@@ -1,0 +1,107 @@
+"""What the counts of a window say about a metric, estimate by estimate.
+
+Kinds of estimate: ``share`` of a category, point, answer or item; ``mean``, ``missing``,
+``quantile``, ``cdf`` and ``bit`` of a number; ``group``, ``mean`` and ``cdf`` of an ordinal metric;
+``mean`` of each coordinate of a vector; ``string``, ``missing`` and ``unexplained`` of a string
+metric. ``display`` is the Norm-Sub value of what sums to one: it stands beside the estimate, and
+the interval does not belong to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mechanisms.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a plan says of a metric, beyond its mechanism.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Of the symbols, in order, that of a missing value last where it has one.
+    range : (float, float)
+        Lowest and highest value of a number, of a coordinate, or of the points.
+    unit : str or None
+        Of the metric.
+    missing : bool
+        Whether a value can be missing.
+    ordered : bool
+        Whether the symbols are ordered.
+    points : sequence of float, optional
+        The numbers that ordered symbols stand for; by default their ranks.
+    candidates : sequence of str
+        Strings that reports are tested for, that of a missing one among them.
+    missing_string : str
+        What a missing string is recorded as.
+    limit : int
+        Reports that one pseudonym has in a window, at most.
+    least : int
+        The plan's ``minimum_reports``: no stratum of a number's reports is expected to have fewer.
+    """
+
+    labels: Sequence[str] = ()
+    range: tuple[float, float] = (0.0, 1.0)
+    unit: str | None = None
+    missing: bool = False
+    ordered: bool = False
+    points: Sequence[float] | None = None
+    candidates: Sequence[str] = ()
+    missing_string: str = ""
+    limit: int = 1
+    least: int = 1
+
+
+class Method(StrEnum):
+    """How far an estimate can be relied on.
+
+    ``unbiased``: right on average (a ratio, to order 1/n), and its interval covers what it says.
+    ``monotone``: isotonic regression, biased where it evens out; its interval covers at least what
+    it says: of a ``cdf`` its average over the stratum of thresholds around the point, and not the
+    share at the point, which may lie anywhere between its neighbours. ``smoothed``: biased toward
+    a smooth law, without an interval. ``em``: the most likely shares; biased near zero, and the
+    interval, from the curvature of the likelihood, holds only for many reports and away from zero
+    and one. ``biased``: of what was reported, and not of what was true.
+    """
+
+    UNBIASED = "unbiased"
+    MONOTONE = "monotone"
+    SMOOTHED = "smoothed"
+    EM = "em"
+    BIASED = "biased"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One estimate of a window, with what it is of.
+
+    Parameters
+    ----------
+    kind, item : str
+        Together unique in a window.
+    estimate : Estimate
+    unit : str or None
+        ``share``, or the metric's own.
+    display : float or None
+        Norm-Sub value.
+    p_value, significant : float, bool or None
+        Of a candidate string.
+    confounded_with : tuple of str
+        The candidates between which reports cannot tell; nothing is determined of them.
+    method : Method
+        How far value and interval can be relied on.
+    """
+
+    kind: str
+    item: str
+    estimate: Estimate
+    unit: str | None = "share"
+    display: float | None = None
+    p_value: float | None = None
+    significant: bool | None = None
+    confounded_with: tuple[str, ...] = ()
+    method: Method = Method.UNBIASED

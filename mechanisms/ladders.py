@@ -1,0 +1,390 @@
+# mypy: disable-error-code="no-any-return"
+"""Mechanisms that are not yet one class: they leave this base as they are converted."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.base import Mechanism, check_columns
+from mechanisms.chains.bits import BitChain
+from mechanisms.chains.chain import Prior
+from mechanisms.chains.finite import FiniteChain
+from mechanisms.errors import ParameterError
+from mechanisms.frozen import frozen
+from mechanisms.levels import Amounts, Probabilities
+from mechanisms.randomness import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+#: Encodings take fewer arguments here than those of the base.
+_Base: Any = Mechanism
+
+
+@frozen
+class Ladder(_Base):  # type: ignore[misc]
+    """What all ladders have in common.
+
+    Parameters
+    ----------
+    metric : str
+        Names the domains of the public coins.
+    amounts : Amounts
+        Nominal and certified amounts, weakest rung first.
+    chain : Chain
+        What is drawn.
+    """
+
+    metric: str
+    amounts: Amounts
+    chain: Any
+
+    def __post_init__(self) -> None:
+        pass
+
+    def _ratios(self) -> Sequence[Fraction]:
+        raise NotImplementedError
+
+    def estimate(self, counts: Any, context: Any) -> Iterator[Any]:
+        """Not asked for."""
+        raise NotImplementedError
+
+    def precision(self, level: int, assumed: Any, scale: float) -> Any:
+        """Not asked for."""
+        raise NotImplementedError
+
+    def noise(self, level: int) -> Any:
+        """Not asked for."""
+        raise NotImplementedError
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Any) -> str:
+        """Not asked for."""
+        raise NotImplementedError
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Not asked for."""
+        raise NotImplementedError
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Not asked for."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+
+    @property
+    @abstractmethod
+    def _outputs(self) -> int:
+        """The number of outputs of a rung."""
+
+    @abstractmethod
+    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        """Return what the chain is drawn from."""
+
+    @abstractmethod
+    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        """Return all that :meth:`_encoded` may return, with integer weights."""
+
+    @abstractmethod
+    def exact(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a rung: one for all bits, or one a bit."""
+
+    def probabilities(self, level: int) -> tuple[tuple[float, float], ...]:
+        """Return ``(p, q)`` of a rung as floats: a single pair for all bits, or one a bit."""
+        return tuple((float(rung.p), float(rung.q)) for rung in self.exact(level))
+
+    def draw(
+        self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source
+    ) -> tuple[bytes, ...]:
+        """Draw the payloads of all rungs, weakest first, from a value."""
+        return self._payloads(
+            self.chain.draw(self._encoded(symbol, chain, pseudonym, source), source)
+        )
+
+    def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
+        """Draw the payload of the last rung alone: a permanent response to a value.
+
+        See :meth:`weaker`, and :mod:`mechanisms.constant` for when this is of use.
+        """
+        return self.draw(symbol, chain, pseudonym, source)[-1]
+
+    def weaker(self, last: bytes, source: Source) -> tuple[bytes, ...]:
+        """Draw the payloads of the other rungs, weakest first, backward from that of the last.
+
+        Together with ``last`` they are a chain as :meth:`draw` gives it. However often they are
+        drawn anew, all of them say about the value no more than ``last`` does, and every drawing
+        by itself no more than its strongest rung that is seen.
+
+        Parameters
+        ----------
+        last : bytes
+            The payload of the last rung.
+        source : Source
+
+        Returns
+        -------
+        tuple of bytes
+            Of rungs 0 to ``levels - 2``.
+
+        Raises
+        ------
+        ParameterError
+            The payload is none of this mechanism.
+        """
+        return self._payloads(self.chain.weaker(self._output(last), source))
+
+    def forward(
+        self,
+        symbol: Any,
+        previous: bytes,
+        level: int,
+        chain: bytes,
+        pseudonym: bytes,
+        source: Source,
+    ) -> bytes:
+        """Draw the payload of ``level`` given that of the level below, by the same joint law."""
+        if not 1 <= level < self.levels:
+            raise ParameterError(f"level must lie in [1, {self.levels}), not {level}")
+        before = self._output(previous)
+        prior = self._prior(symbol, chain, pseudonym)
+        return self._payloads([self.chain.forward(prior, before, level, source)])[0]
+
+    def _output(self, payload: bytes) -> int:
+        """Return the output in a payload, after a check."""
+        output = int.from_bytes(payload, "little")
+        if not (len(payload) == self.payload_width and output < self._outputs):
+            raise ParameterError("the payload is none of this mechanism")
+        return output
+
+    def _payloads(self, outputs: Sequence[int]) -> tuple[bytes, ...]:
+        width = self.payload_width
+        return tuple([output.to_bytes(width, "little") for output in outputs])
+
+
+@frozen
+class SymbolLadder(Ladder):
+    """A ladder whose reports are single symbols."""
+
+    chain: Any
+
+    @property
+    @abstractmethod
+    def count_length(self) -> int:
+        """The length of a count vector."""
+
+    @abstractmethod
+    def encode(self, symbol: Any, chain: bytes, source: Source) -> int:
+        """Return the symbol to randomize."""
+
+    @abstractmethod
+    def prior(self, symbol: Any, chain: bytes) -> Prior:
+        """Return the symbols that :meth:`encode` may return, with integer weights."""
+
+    @abstractmethod
+    def encode_many(
+        self, symbols: Any, chains: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.int64]:
+        """Vectorised :meth:`encode`."""
+
+    @abstractmethod
+    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the place of each report in the count vector."""
+
+    @cached_property
+    def payload_width(self) -> int:
+        """Bytes of a payload: 1, 2 or 4."""
+        return 1 if self.chain.size <= 1 << 8 else 2 if self.chain.size <= 1 << 16 else 4
+
+    def exact(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a rung."""
+        return (self.chain.exact[level],)
+
+    @property
+    def _outputs(self) -> int:
+        return self.chain.size
+
+    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        return self.encode(symbol, chain, source)
+
+    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        return self.prior(symbol, chain)
+
+    def randomize(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.uint8]:
+        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
+        import numpy as np
+
+        check_columns(symbols, chains, pseudonyms)
+        drawn = self.chain.randomize(self.encode_many(symbols, chains, source), source)
+        packed = np.ascontiguousarray(drawn.astype(f"<u{self.payload_width}"))
+        return packed.view(np.uint8).reshape(len(drawn), self.levels, self.payload_width)
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads are possible outputs."""
+        return self._reports(payloads) < self.chain.size
+
+    def accumulate(
+        self,
+        payloads: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        groups: NDArray[np.int64],
+        n_groups: int,
+    ) -> NDArray[np.int64]:
+        """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
+        from mechanisms.estimators.counting import grouped_counts
+
+        cells = self.cells(self._reports(payloads), chains)
+        return grouped_counts(cells, groups, n_groups, self.count_length)
+
+    def _reports(self, payloads: NDArray[np.uint8]) -> NDArray[np.int64]:
+        import numpy as np
+
+        packed = np.ascontiguousarray(payloads).view(f"<u{self.payload_width}")
+        return packed.reshape(len(payloads)).astype(np.int64)
+
+
+@frozen
+class VectorLadder(Ladder):
+    """A ladder whose reports are vectors of bits."""
+
+    chain: BitChain
+
+    @abstractmethod
+    def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
+        """Return the bits to randomize."""
+
+    @abstractmethod
+    def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
+        """Return the vectors that :meth:`encode` may return, with integer weights."""
+
+    @abstractmethod
+    def encode_many(
+        self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source
+    ) -> NDArray[np.uint64]:
+        """Vectorised :meth:`encode`: ``(n, lanes)`` ``uint64``, bit 0 the lowest of lane 0."""
+
+    @property
+    def slots(self) -> int:
+        """Count vectors kept apart within a group, one after another."""
+        return 1
+
+    def slots_of(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.int64] | None:
+        """Return the slot of each report, or None where there is a single one."""
+        return None
+
+    @property
+    def count_length(self) -> int:
+        """The length of a count vector: bit sums and the number of reports, in each slot."""
+        return self.slots * (self.chain.width + 1)
+
+    @cached_property
+    def payload_width(self) -> int:
+        """Bytes of a payload."""
+        return -(-self.chain.width // 8)
+
+    @property
+    def lanes(self) -> int:
+        """64-bit words of a vector."""
+        return -(-self.chain.width // 64)
+
+    def exact(self, level: int) -> tuple[Probabilities, ...]:
+        """Return the exact probabilities of a rung: one for all bits, or one a bit."""
+        return tuple(ladder.exact[level] for ladder in self.chain.ladders)
+
+    @property
+    def _outputs(self) -> int:
+        return 1 << self.chain.width
+
+    def _encoded(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
+        return self.encode(symbol, pseudonym, source)
+
+    def _prior(self, symbol: Any, chain: bytes, pseudonym: bytes) -> Prior:
+        return self.prior(symbol, pseudonym)
+
+    def randomize(
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
+    ) -> NDArray[np.uint8]:
+        """Draw chains for ``(n,)`` values: ``(n, levels, payload_width)`` ``uint8``."""
+        import numpy as np
+
+        check_columns(symbols, chains, pseudonyms)
+        encoded = self.encode_many(symbols, pseudonyms, source)
+        out = np.empty((len(encoded), self.levels, self.payload_width), dtype=np.uint8)
+        for level, drawn in enumerate(self.chain.randomize(encoded, source)):
+            out[:, level] = drawn.astype("<u8", copy=False).view(np.uint8)[:, : self.payload_width]
+        out[:, :, -1] &= self._last_byte
+        return out
+
+    def valid(self, payloads: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which of ``(n, payload_width)`` payloads have their spare bits clear."""
+        clear: NDArray[np.bool_] = (payloads[:, -1] & (0xFF ^ self._last_byte)) == 0
+        return clear
+
+    def accumulate(
+        self,
+        payloads: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        groups: NDArray[np.int64],
+        n_groups: int,
+    ) -> NDArray[np.int64]:
+        """Count valid payloads by group: ``(n_groups, count_length)`` ``int64``."""
+        import numpy as np
+
+        from mechanisms.estimators.counting import grouped_bit_sums
+
+        places, n_places = groups, n_groups * self.slots
+        slots = self.slots_of(pseudonyms)
+        if slots is not None:
+            places = groups * self.slots + slots
+        counts = np.empty((n_places, self.chain.width + 1), dtype=np.int64)
+        counts[:, :-1] = grouped_bit_sums(payloads, places, n_places)[:, : self.chain.width]
+        counts[:, -1] = np.bincount(places, minlength=n_places)
+        return counts.reshape(n_groups, self.count_length)
+
+    @cached_property
+    def _last_byte(self) -> int:
+        return 0xFF >> (-self.chain.width % 8)
+
+
+@frozen
+class FiniteLadder(SymbolLadder):
+    """A ladder of any finite mechanism, whose reports are counted by output."""
+
+    chain: FiniteChain
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name in a plan."""
+
+    @property
+    def count_length(self) -> int:
+        """One count an output."""
+        return self.chain.size
+
+    def cells(self, reports: NDArray[np.int64], chains: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Count a report at its output."""
+        return reports
+
+    def matrix(self, level: int) -> NDArray[np.float64]:
+        """Return the channel of a level, ``(inputs, outputs)``."""
+        return self.chain.matrix(level)

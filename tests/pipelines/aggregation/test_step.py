@@ -1,0 +1,348 @@
+"""The step against the rules of ``step_reference``, in every order and however it is cut."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from step_plans import DAY, HOUR, PERIOD
+from step_reference import Row
+from step_universe import (
+    KEY,
+    METRICS,
+    NUMBER,
+    REGISTRY,
+    RULES,
+    SHARD,
+    START,
+    add,
+    audited,
+    counts,
+    cut,
+    identifier,
+    plain,
+    random_rows,
+    reports_of,
+    rows_of,
+)
+
+from pipelines.aggregation import audit, state, step, table
+from pipelines.aggregation import counts as deltas
+from pipelines.aggregation.state import State
+from sotto.errors import ParameterError
+from sotto.wire.reasons import Reason
+
+
+def check_against_rules(calls: list[list[Row]], reload: bool = False) -> State:
+    """Compare every call's outcome with the rules, and the state's audit after it."""
+    seen: list[Row] = []
+    now = State(REGISTRY, SHARD, NUMBER, KEY)
+    for number, call in enumerate(calls):
+        plus, minus, rejected, superseded = RULES.step(seen, call)
+        now, changes, rejects = step.step(now, rows_of(call))
+        expected = counts(plus)
+        for key, vector in counts(minus).items():
+            there = expected.get(key, [0] * len(vector))
+            expected[key] = [a - b for a, b in zip(there, vector, strict=True)]
+        assert plain(changes) == {key: vector for key, vector in expected.items() if any(vector)}
+        found = reports_of(rejects.rows)
+        assert len(found) == len({row.report for row in found}), "a row was rejected twice"
+        assert all(row.countable for row in found)
+        assert set(rejects.reason.tolist()) <= {Reason.REVOKED}
+        assert {row.report: row.append for row in found} == rejected
+        assert rejects.superseded == superseded
+        seen += call
+        if reload:
+            data = now.canonical() if number % 2 else now.to_bytes()
+            now = State.from_bytes(data, REGISTRY)
+        expected_audit = {
+            p: (a.chains, a.accepted, a.observed, a.reason) for p, a in RULES.audit(seen).items()
+        }
+        assert audited(now) == expected_audit
+    return now
+
+
+def run(calls: list[list[Row]]) -> tuple[bytes, dict, int, dict]:
+    """Return the canonical state, the summed deltas, how many rows are rejected, and which."""
+    now, total, rejected = State(REGISTRY, SHARD, NUMBER, KEY), {}, Counter()
+    superseded = 0
+    for call in calls:
+        now, changes, rejects = step.step(now, rows_of(call))
+        add(total, changes)
+        rejected.update(reports_of(rejects.rows))
+        superseded += rejects.superseded
+    assert not [row for row, times in rejected.items() if times > 1]
+    return now.canonical(), plain(total), len(rejected) + superseded, dict(rejected)
+
+
+@st.composite
+def a_row(draw, contradictions) -> Row:
+    """A row of a universe so small that rows repeat, supersede and contradict each other."""
+    metric = draw(st.sampled_from([0, 0, 0, *range(len(METRICS))]))
+    mechanism = METRICS[metric].metric.mechanism
+    payload = draw(st.sampled_from([0, 0, 0, 0, 1, 2])) if contradictions else 0
+    chain = metric + len(METRICS) * draw(st.integers(0, 2))
+    hours = st.sampled_from([30, 30, 30, 30, 0, 167])
+    return Row(
+        pseudonym=draw(st.integers(0, 2)),
+        chain=draw(st.sampled_from([chain, chain, chain, 0])) if contradictions else chain,
+        metric=metric,
+        event=START + (draw(hours) if contradictions else 10 * metric) * HOUR,
+        level=draw(st.integers(0, mechanism.levels - 1)),
+        payload=bytes([payload]) + bytes(mechanism.payload_width - 1),
+        countable=draw(st.sampled_from([True, True, True, False])),
+        append=draw(st.integers(0, 3)),
+    )
+
+
+UNIVERSES = st.one_of(
+    st.lists(a_row(contradictions=True), max_size=24),
+    st.lists(a_row(contradictions=True), min_size=6, max_size=24),
+    st.lists(a_row(contradictions=False), min_size=12, max_size=30),
+)
+CUTS = st.lists(st.integers(0, 40), max_size=4)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(UNIVERSES, CUTS, st.booleans())
+def test_every_call_does_what_the_rules_say(rows, cuts, reload):
+    check_against_rules(cut(rows, cuts), reload)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(UNIVERSES, CUTS, CUTS, st.randoms(use_true_random=False))
+def test_neither_order_nor_cutting_changes_anything(rows, cuts, other_cuts, random_order):
+    outcome = run(cut(rows, cuts))[:3]
+    assert outcome[2] == RULES.rejected(rows)
+    shuffled = rows + [row for row in rows if random_order.random() < 0.2]
+    random_order.shuffle(shuffled)
+    assert run(cut(shuffled, other_cuts))[:3] == outcome
+
+
+@pytest.mark.parametrize("honest", [1, 0.998, 0.9])
+def test_larger_universes(honest):
+    rows = random_rows(seed=400, size=1600, pseudonyms=60, honest=honest)
+    pieces = {size: cut(rows, list(range(0, 1600, size))) for size in (1, 97, 400)}
+    check_against_rules(pieces[400], reload=True)
+    outcomes = [run(calls)[:3] for calls in ([rows], *pieces.values())]
+    random.Random(5).shuffle(rows)
+    outcomes.append(run(cut(rows, [300, 301, 1000]))[:3])
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+
+
+@pytest.mark.parametrize("bits", [0, 2])
+def test_hashes_that_collide_change_nothing(monkeypatch, bits):
+    rows = random_rows(seed=5, size=500, pseudonyms=20, honest=0.98)
+    calls = [rows[at : at + 50] for at in range(0, 500, 50)]
+    expected = run(calls)
+    # Only the tables' hash is weak: two payloads with one tag are one payload by definition.
+    strong = table.keyed_hash
+    monkeypatch.setattr(table, "keyed_hash", lambda *args: strong(*args) & np.uint64(2**bits - 1))
+    assert run(calls) == expected
+    check_against_rules(calls, reload=True)
+
+
+def test_the_key_decides_nothing():
+    rows = random_rows(seed=6, size=300, pseudonyms=20, honest=0.95)
+    outcomes = []
+    for key in (KEY, bytes(16)):
+        now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, key), rows_of(rows))
+        outcomes.append((plain(changes), sorted(reports_of(rejects.rows)), audited(now)))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_newer_rung_supersedes_and_an_older_one_that_comes_late_does_not():
+    weak, strong = (Row(0, 1, 0, START, level, bytes([level]), True, 5) for level in (0, 2))
+    now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([weak]))
+    window = START // (2 * DAY) * 2 * DAY
+    assert plain(changes) == {(0, window, 0): [1, 0, 0]}
+    now, changes, _ = step.step(now, rows_of([strong]))
+    assert plain(changes) == {(0, window, 0): [-1, 0, 0], (0, window, 2): [0, 0, 1]}
+    now, changes, rejects = step.step(now, rows_of([weak, strong]))
+    assert changes == {}
+    assert len(rejects.rows) == 0
+    assert audit.totals(now).accepted == audit.totals(now).observed == 2_000_000
+
+
+def test_what_counted_is_taken_back_and_rejected_on_revocation():
+    path = next(m.id for m in METRICS if m.metric.name == "path")
+    payload = bytes(range(16))
+    first = Row(7, 1, path, START, 1, payload, True, 11)
+    now, changes, _ = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([first]))
+    second = first._replace(payload=payload[::-1], append=12)
+    now, retraction, rejects = step.step(now, rows_of([second]))
+    assert {key: (-vector).tolist() for key, vector in retraction.items()} == plain(changes)
+    assert sorted(reports_of(rejects.rows)) == [first, second]
+    assert rejects.reason.tolist() == [Reason.REVOKED] * 2
+    third = first._replace(chain=2, append=13)
+    now, changes, rejects = step.step(now, rows_of([third, third._replace(append=14), first]))
+    assert changes == {}
+    assert reports_of(rejects.rows) == [third]
+    assert rejects.reason.tolist() == [Reason.REVOKED]
+    assert audit.totals(now).revoked == audit.totals(now).equivocation == 1
+
+
+def test_equivocation_is_recorded_even_after_the_budget_was_exceeded():
+    rows = [Row(1, chain, 0, START, 2, b"\0", True, 0) for chain in range(3)]
+    now, _, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of(rows))
+    assert rejects.reason.tolist() == [Reason.REVOKED] * 3
+    assert audit.totals(now).over_budget == 1
+    now, _, rejects = step.step(now, rows_of([rows[0]._replace(level=1), rows[1]]))
+    assert rejects.reason.tolist() == [Reason.REVOKED]
+    assert audit.totals(now).over_budget == 1
+    now, _, _ = step.step(now, rows_of([rows[0]._replace(payload=b"\1", countable=False)]))
+    assert (audit.totals(now).over_budget, audit.totals(now).equivocation) == (0, 1)
+
+
+def test_rows_that_do_not_count_are_observed_only():
+    row = Row(1, 1, 0, START, 2, b"\0", False, 0)
+    now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([row]))
+    assert changes == {}
+    assert len(rejects.rows) == 0
+    assert audit.totals(now).observed == 2_000_000
+    assert audit.totals(now).accepted == 0
+    assert audit.totals(now).chains == 1
+    now, changes, _ = step.step(now, rows_of([row._replace(countable=True)]))
+    assert len(changes) == 1
+    assert audit.totals(now).accepted == 2_000_000
+
+
+def test_the_chains_of_a_pseudonym_can_be_looked_at():
+    rows = [
+        Row(1, 1, 0, START, 0, b"\0", True, 0),
+        Row(1, 1, 0, START, 2, b"\0", True, 0),
+        Row(1, 1, 0, START, 2, b"\1", True, 0),
+        Row(1, 1, 1, START, 0, b"\1", True, 0),
+        Row(2, 1, 0, START, 1, b"\0", True, 0),
+    ]
+    now, _, _ = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of(rows))
+    one, two, three = (np.array(identifier(number), dtype="<u8").tobytes() for number in (1, 2, 3))
+    assert audit.chains_of(now, one) == [
+        audit.ChainRecord(one, 0, START, (1, 0, 2), None),
+        audit.ChainRecord(one, 1, START, (1, 0), None),
+    ]
+    assert audit.chains_of(now, two) == [audit.ChainRecord(one, 0, START, (0, 1, 0), 1)]
+    assert audit.chains_of(now, three) == []
+    with pytest.raises(ParameterError, match="16 bytes, not 3"):
+        audit.chains_of(now, b"abc")
+
+
+@pytest.mark.parametrize("spare", [0, 3, 40])
+def test_the_padding_of_payloads_does_not_matter(spare):
+    rows = random_rows(seed=9, size=300, pseudonyms=20, honest=0.95)
+    narrow = rows_of([row for row in rows if len(row.payload) <= 2])
+    payload = np.zeros((len(narrow), 2 + spare), dtype=np.uint8)
+    payload[:, :2] = narrow.payload[:, :2]
+    cut = replace(narrow, widths={0: 1, 1: 1, 2: 1, 3: 2}, payload=payload)
+    expected = step.step(State(REGISTRY, SHARD, NUMBER, KEY), narrow)
+    now = step.step(State(REGISTRY, SHARD, NUMBER, KEY), cut)
+    assert now.state.canonical() == expected.state.canonical()
+    assert plain(now.deltas) == plain(expected.deltas)
+    assert reports_of(now.rejects.rows) == reports_of(expected.rejects.rows)
+    assert len(now.rejects.rows) > 0
+    again = step.step(now.state, rows_of(rows))
+    assert again.state.canonical() == run([rows])[0]
+
+
+@pytest.mark.parametrize("cells", [1, 40, 1000])
+def test_counting_in_passes_changes_nothing(cells, monkeypatch):
+    rows = random_rows(seed=11, size=400, pseudonyms=40, honest=0.97)
+    expected = run([rows[:200], rows[200:]])
+    made = []
+    accumulated = deltas._counts
+
+    def counted(mechanism, *args):
+        counts = accumulated(mechanism, *args)
+        made.append((counts.size, mechanism.count_length))
+        return counts
+
+    monkeypatch.setattr(deltas, "PASS_CELLS", cells)
+    monkeypatch.setattr(deltas, "_counts", counted)
+    assert run([rows[:200], rows[200:]]) == expected
+    assert all(size <= max(cells, length) for size, length in made)
+    assert len(made) > len({length for _, length in made})
+
+
+def test_the_input_is_left_as_it_was():
+    rows = rows_of(random_rows(seed=1, size=50, pseudonyms=4, honest=0.9))
+    before = rows.to_bytes()
+    step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows)
+    assert rows.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shard": 2}, "shard 2"),
+        ({"period": 0}, "period 0"),
+        ({"metric": np.full(1, 6, dtype=np.uint16)}, "metric must be below 6"),
+        ({"level": np.full(1, 3, dtype=np.uint8)}, "level must be a level"),
+        ({"event": np.full(1, START - 1)}, "event must lie"),
+        ({"event": np.full(1, START + PERIOD)}, "event must lie"),
+        ({"widths": {0: 2}}, "width of their metric"),
+        ({"widths": {}}, "width of their metric"),
+    ],
+)
+def test_rows_that_cannot_have_been_decoded_are_refused(change, message):
+    now = State(REGISTRY, SHARD, NUMBER, KEY)
+    rows = rows_of([Row(1, 1, 0, START, 2, b"\0", True, 0)])
+    with pytest.raises(ParameterError, match=message):
+        step.step(now, replace(rows, **change))
+    assert now.canonical() == State(REGISTRY, SHARD, NUMBER, KEY).canonical()
+
+
+def test_no_rows_change_nothing():
+    now, changes, rejects = step.step(State(REGISTRY, SHARD, NUMBER, KEY), rows_of([]))
+    assert (changes, len(rejects.rows), len(rejects.reason)) == ({}, 0, 0)
+    assert audit.totals(now) == audit.Totals(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+# Each is a mistake that the comparison with the rules must notice.
+FAULTS = {
+    "newest level taken for the oldest": (
+        step,
+        "NEWEST",
+        np.array([(mask & -mask).bit_length() for mask in range(256)], dtype=np.uint8),
+    ),
+    "nothing is superseded": (
+        step,
+        "changes",
+        lambda catalog, plus, *minus: deltas.changes(catalog, plus),
+    ),
+    "the first append time is not kept": (step, "_keep_first_append", lambda *_: None),
+    "repetitions are rejected twice": (step, "_first_of_each", lambda identity, append, at: at),
+    "nobody is charged": (step, "_charge", lambda *_: None),
+    "tags ignore the payload": (
+        state,
+        "payload_tags",
+        lambda key, payloads: np.zeros(len(payloads), dtype=np.uint32),
+    ),
+    "a key is compared by its last column alone": (
+        table,
+        "_same",
+        lambda columns, ids, keys: columns[-1][ids] == keys[-1],
+    ),
+    "levels are not marked as seen": (step, "_set_bits", lambda *_: None),
+    "contradictions cost nothing": (
+        audit,
+        "_conflicts",
+        lambda state: (np.zeros(0, np.intp), np.zeros(0, np.int64), np.zeros(0, np.int64)),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_noticed(monkeypatch, fault):
+    rows = random_rows(seed=11, size=600, pseudonyms=30, honest=0.97)
+    calls = [rows[at : at + 40] for at in range(0, 600, 40)]
+    check_against_rules(calls)
+    monkeypatch.setattr(*FAULTS[fault])
+    with pytest.raises((AssertionError, IndexError, ValueError)):
+        check_against_rules(calls)

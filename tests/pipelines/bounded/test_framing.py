@@ -1,0 +1,225 @@
+"""Framing: who has seen an honest device's messages contradicts it, to have it revoked.
+
+He may append whatever he wants, before or after what he has seen, and repeat it. Where messages are
+signed nothing changes; where they are not, no device is left.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from bounded_streams import command, outcome_of
+from committed_states import counted, projected
+from report_logs import Sent, write
+from requeued import rejects
+from signed_logs import (
+    ATTACKS,
+    BEGIN,
+    OPEN,
+    OTHER,
+    SIGNED,
+    UNSIGNED,
+    Attack,
+    attacked,
+    contradicting,
+    honest,
+    spliced,
+    unsigned,
+)
+from step_plans import DAY, PERIOD
+from streaming_logs import rows_of, shard_said
+
+from pipelines.aggregation.counts import WindowKey
+from pipelines.bounded.run import RunResult, aggregate
+from pipelines.requeue.state import requeue
+from pipelines.storage.ledger import period_totals
+from sotto.cli import main
+from sotto.errors import ParameterError
+from sotto.plan.compiled import CompiledPlan
+from sotto.wire.format import encode_message
+from sotto.wire.reasons import Reason
+
+pytestmark = pytest.mark.slow
+
+DEVICES = 60
+PLANS = [SIGNED, OTHER, OPEN]
+
+
+class Aggregated(NamedTuple):
+    """What a run has come to: tables and counts are equal bit by bit or not at all."""
+
+    result: RunResult
+    tables: dict[str, list[dict[str, object]]]
+    counts: dict[WindowKey, list[list[int]]]
+    audits: dict[int, object]
+
+
+def aggregated(
+    folder: Path, sent: Sequence[Sent], plans: list[CompiledPlan], lanes: int = 2, **more: int
+) -> Aggregated:
+    state = folder / "state"
+    result = aggregate(write(folder / "log", list(sent), lanes), state, plans, **more)
+    tables = projected(state, without=("revision",))
+    chosen = {name: tables[name] for name in ("windows", "estimates")}
+    return Aggregated(result, chosen, counted(state), dict(period_totals(state)))
+
+
+@pytest.fixture(scope="module")
+def sent() -> list[Sent]:
+    return honest(SIGNED, DEVICES)
+
+
+@pytest.fixture(scope="module")
+def truth(sent: list[Sent], tmp_path_factory: pytest.TempPathFactory) -> Aggregated:
+    found = aggregated(tmp_path_factory.mktemp("honest"), sent, PLANS)
+    assert (found.result.tally.counted, found.result.rejects) == (3 * DEVICES, {})
+    return found
+
+
+def attacks_on(sent: Sequence[Sent]) -> dict[str, Attack]:
+    return {**ATTACKS, "spliced": partial(spliced, others=[one.message for one in sent])}
+
+
+def check_unmoved(found: Aggregated, truth: Aggregated) -> None:
+    """Nobody is revoked, and every estimate is what it would be without the attacker."""
+    assert found.result.tally.revoked == 0
+    assert found.counts == truth.counts
+    assert found.tables == truth.tables
+    assert found.audits == truth.audits
+
+
+@pytest.mark.parametrize("attack", [*ATTACKS, "spliced"])
+def test_a_signed_fleet_cannot_be_framed(
+    sent: list[Sent], truth: Aggregated, attack: str, tmp_path: Path
+) -> None:
+    made = attacked(sent, [attacks_on(sent)[attack]])
+    found = aggregated(tmp_path, sent + made, PLANS)
+    check_unmoved(found, truth)
+    assert found.result.tally.duplicates == len(sent)
+    assert found.result.rejects["unauthenticated"] >= len(sent)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_nor_in_any_order_and_however_runs_are_cut(
+    sent: list[Sent], truth: Aggregated, order: int, tmp_path: Path
+) -> None:
+    source = random.Random(order)
+    made = attacked(sent, [*attacks_on(sent).values()], seed=order)
+    known = {one.message for one in sent}
+    shuffled = [
+        # An attacker may be faster than a device, and see what it sends elsewhere.
+        one if one.message in known else Sent(source.randrange(BEGIN, BEGIN + PERIOD), one.message)
+        for one in sent + made
+    ]
+    source.shuffle(shuffled)
+    check_unmoved(aggregated(tmp_path, shuffled, PLANS, lanes=3, max_reports=2000), truth)
+
+
+def test_without_signatures_the_attack_leaves_nobody(tmp_path: Path) -> None:
+    """The threat that signatures are for, and that docs/privacy.md states."""
+    sent = honest(UNSIGNED, DEVICES)
+    before = aggregated(tmp_path / "before", sent, [UNSIGNED])
+    after = aggregated(tmp_path / "after", sent + attacked(sent, [unsigned]), [UNSIGNED])
+    assert (before.result.tally.counted, before.result.tally.revoked) == (3 * DEVICES, 0)
+    assert (after.result.tally.counted, after.result.tally.revoked) == (0, DEVICES)
+    assert (len(before.counts), after.counts) != (0, {})
+    assert after.counts == {}
+
+
+def revoking(victim: Sequence[Sent]) -> list[Sent]:
+    """Return what has the device revoked that sent these, if it is not ignored."""
+    return [
+        Sent(
+            BEGIN + PERIOD + 2 * DAY,
+            encode_message(one.message[8:40], shard_said(one.message), contradicting(one.message)),
+        )
+        for one in victim
+    ]
+
+
+@pytest.mark.parametrize(("plan", "learns"), [(UNSIGNED, True), (SIGNED, False)])
+def test_publishing_revoking_and_subtracting(
+    plan: CompiledPlan, learns: bool, tmp_path: Path
+) -> None:
+    """The difference between two publications is the payload of the one who was revoked."""
+    sent = honest(plan, DEVICES)
+    chosen = pseudonym(sent[0].message)
+    victim = [one for one in sent if pseudonym(one.message) == chosen]
+    log, state = tmp_path / "log", tmp_path / "state"
+    aggregate(write(log, sent), state, [plan])
+    first = {key: np.array(matrix) for key, matrix in counted(state).items()}
+    write(log, revoking(victim))
+    aggregate(log, state, [plan])
+    second = {key: np.array(matrix) for key, matrix in counted(state).items()}
+    lost = sum(np.abs(first[key] - second.get(key, 0)).sum() for key in first)
+    assert (lost > 0) == learns
+
+
+def pseudonym(message: bytes) -> bytes:
+    return message[49:65]
+
+
+def test_requeueing_lets_nothing_in(sent: list[Sent], truth: Aggregated, tmp_path: Path) -> None:
+    """What came before its plan was known is verified when it is taken again."""
+    made = attacked(sent, [*attacks_on(sent).values()])
+    state = tmp_path / "state"
+    aggregate(write(tmp_path / "log", sent + made), state, [OPEN])
+    assert counted(state) == {}
+    requeue(state, PLANS)
+    assert counted(state) == truth.counts
+    assert period_totals(state) == truth.audits
+    kept = [each for each in rejects(state) if each.reason is Reason.UNAUTHENTICATED]
+    assert len(kept) > len(sent)
+    with pytest.raises(ParameterError, match="unauthenticated would be rejected again"):
+        requeue(state, PLANS, reasons=[Reason.UNAUTHENTICATED])
+    assert requeue(state, PLANS).size == 0
+
+
+def test_a_streaming_pipeline_comes_to_the_same(
+    sent: list[Sent], truth: Aggregated, tmp_path: Path
+) -> None:
+    write(tmp_path / "log", sent + attacked(sent, [*attacks_on(sent).values()]))
+    assert main(command(tmp_path, PLANS)) == 0
+    outcome = outcome_of(tmp_path)
+    assert outcome.windows == rows_of(truth.tables["windows"])
+    assert outcome.estimates == rows_of(truth.tables["estimates"])
+    assert outcome.fates["revoked"] == 0
+    reasons = {each.reason for each in outcome.poison}
+    assert reasons >= {Reason.UNAUTHENTICATED, Reason.MALFORMED}
+
+
+def test_aggregate_warns_where_only_some_plans_have_signatures(
+    sent: list[Sent], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write(tmp_path / "log", sent)
+    for plans, warned in (([SIGNED, OTHER], False), (PLANS, True)):
+        given = []
+        for number, plan in enumerate(plans):
+            path = tmp_path / f"{number}.json"
+            path.write_bytes(plan.to_json())
+            given += ["--plan", str(path)]
+        state = str(tmp_path / f"state-{len(plans)}")
+        assert main(["aggregate", "--log", str(log), "--state", state, *given]) == 0
+        err = capsys.readouterr().err
+        assert ("open version 1 of tests.example has no signatures" in err) == warned
+
+
+def test_a_run_says_what_is_missing(
+    sent: list[Sent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is undertaken, instead of in the middle."""
+    for name in [each for each in sys.modules if each.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    log, state = write(tmp_path / "log", sent), tmp_path / "state"
+    assert aggregate(log, state, [OPEN]).rejects == {"unknown_plan": len(sent)}
+    for take in (partial(aggregate, log), requeue):
+        with pytest.raises(ModuleNotFoundError, match=r"sotto\[signatures\]"):
+            take(state, PLANS)

@@ -1,0 +1,308 @@
+"""Requeue: what was rejected for want of a plan counts as if the plan had been there."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from committed_states import committed, counted, projected
+from crashes import Killed, kill_at
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_logs import START, Device, Sent, write
+from requeued import BOTH, CANDIDATES, FIRST_PLAN, LATE_PLAN, audits, rejects, reports
+from step_plans import DAY, HOUR, PERIOD
+
+from pipelines.bounded.driver import STEPS
+from pipelines.bounded.run import aggregate
+from pipelines.exporter.committed import committed as watched
+from pipelines.requeue.state import requeue
+from pipelines.sinks.quarantine import CURABLE
+from pipelines.storage.directory import StateDirectory
+from sotto.errors import AggregationError, ParameterError
+from sotto.wire.format import Row
+from sotto.wire.reasons import Reason
+
+pytestmark = pytest.mark.slow
+
+
+class World:
+    """A log, aggregated with one plan missing; and as if that had been there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = write(folder / "log", reports(12, 5))
+        self.before, self.known = folder / "before", folder / "known"
+        aggregate(self.log, self.before, [FIRST_PLAN], candidates=CANDIDATES, max_reports=60)
+        aggregate(self.log, self.known, BOTH, candidates=CANDIDATES)
+        self.number = 0
+        self.done = self.copy()
+        requeue(self.done, BOTH, candidates=CANDIDATES)
+
+    def copy(self) -> Path:
+        self.number += 1
+        state = self.folder / f"state-{self.number}"
+        shutil.copytree(self.before, state)
+        return state
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("requeue"))
+
+
+def test_it_is_as_if_the_plan_had_been_there(world: World) -> None:
+    state = world.copy()
+    before = StateDirectory(state).manifest()
+    assert counted(state) != counted(world.known)
+    seen: list[tuple[int, int]] = []
+    result = requeue(state, BOTH, candidates=CANDIDATES, progress=lambda *told: seen.append(told))
+    assert counted(state) == counted(world.known)
+    assert audits(state) == audits(world.known)
+    tables = [projected(each, without=("revision",)) for each in (state, world.known)]
+    for name in ("windows", "estimates", "periods"):
+        assert tables[0][name] == tables[1][name]
+    manifest = StateDirectory(state).manifest()
+    assert manifest.tally.reports == StateDirectory(world.known).manifest().tally.reports
+    assert seen == [(0, result.size), (result.size, result.size)]
+    # The log's clock and lanes are where they were.
+    assert (manifest.clock, manifest.lanes, manifest.marks, manifest.first_open) == (
+        before.clock,
+        before.lanes,
+        before.marks,
+        before.first_open,
+    )
+
+
+def test_what_is_requeued_stays_in_quarantine_with_a_mark(world: World) -> None:
+    state = world.copy()
+    before = rejects(state)
+    result = requeue(state, BOTH)
+    assert rejects(state)[: len(before)] == before
+    of_plan = [each for each in before if LATE_PLAN.fingerprint in each.message[:40]]
+    of_plan = [each for each in of_plan if each.reason == Reason.UNKNOWN_PLAN]
+    assert result.size == sum(each.rows for each in of_plan) > 0
+    rows = projected(state)["quarantine"]
+    unknown = [row for row in rows if row["reason"] == "unknown_plan"]
+    assert sum(int(str(row["requeued"])) for row in unknown) == result.size
+    # One message names a plan that nobody has.
+    assert sum(int(str(row["rows"])) for row in unknown) == result.size + 1
+    assert dict(watched(state).requeued) == {"unknown_plan": result.size}
+
+
+def test_doing_it_twice_changes_nothing(world: World) -> None:
+    state = world.copy()
+    requeue(state, BOTH)
+    once = committed(state)
+    assert requeue(state, BOTH).size == 0
+    assert committed(state) == once
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.data())
+def test_requeued_at_any_moment_it_comes_to_the_same(data: st.DataObject) -> None:
+    """The plan is loaded, and what it cures requeued, between any two runs."""
+    sent = reports(6, data.draw(st.integers(0, 2**16)))
+    times = [one.append for one in sent]
+    cuts = sorted(data.draw(st.lists(st.sampled_from(times), max_size=2)))
+    loaded = data.draw(st.integers(0, len(cuts)))
+    again = data.draw(st.sets(st.integers(0, len(cuts))))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        log = write(folder / "log", sent)
+        aggregate(log, folder / "known", BOTH)
+        state = folder / "state"
+        for number, cut in enumerate([*cuts, times[-1]]):
+            there = [FIRST_PLAN] if number < loaded else BOTH
+            aggregate(log, state, there, as_of=cut)
+            if number in again:
+                requeue(state, there)
+        requeue(state, BOTH, max_reports=20)
+        assert counted(state) == counted(folder / "known")
+        assert audits(state) == audits(folder / "known")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_any_step_it_is_finished(world: World, step: str) -> None:
+    """By the next requeue, or by the next run if one comes first."""
+    state = world.copy()
+    with pytest.raises(Killed):
+        requeue(state, BOTH, candidates=CANDIDATES, checkpoint=kill_at(step))
+    if STEPS.index(step) % 2:
+        aggregate(world.log, state, BOTH, candidates=CANDIDATES)
+    requeue(state, BOTH, candidates=CANDIDATES)
+    assert committed(state) == committed(world.done)
+    assert projected(state) == projected(world.done)
+
+
+def test_an_interrupted_requeue_wants_its_plan(world: World) -> None:
+    """The state directory has it, unless somebody has removed it."""
+    state = world.copy()
+    with pytest.raises(Killed):
+        requeue(state, BOTH, checkpoint=kill_at("begun"))
+    kept = StateDirectory(state).plans.path(LATE_PLAN.fingerprint_hex)
+    document = kept.read_bytes()
+    kept.unlink()
+    with pytest.raises(AggregationError, match=f"missing: {LATE_PLAN.fingerprint.hex()}"):
+        aggregate(world.log, state, [FIRST_PLAN])
+    kept.write_bytes(document)
+    aggregate(world.log, state)
+    assert counted(state) == counted(world.known)
+
+
+def test_an_interrupted_run_is_finished_first(world: World, tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        aggregate(world.log, tmp_path / "state", [FIRST_PLAN], checkpoint=kill_at("begun"))
+    with pytest.raises(AggregationError, match="sotto aggregate"):
+        requeue(tmp_path / "state", BOTH)
+
+
+def test_a_plan_that_a_run_was_given_need_not_be_given_again(world: World) -> None:
+    state = world.copy()
+    aggregate(world.log, state, [LATE_PLAN])
+    assert requeue(state).runs
+    assert counted(state) == counted(world.known)
+
+
+def test_it_waits_for_a_run(world: World) -> None:
+    state = world.copy()
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with StateDirectory(state).lock():
+            held.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(10)
+    with pytest.raises(AggregationError, match="another run holds"):
+        requeue(state, BOTH)
+    threading.Timer(0.1, done.set).start()
+    assert requeue(state, BOTH, wait=10).size > 0
+    thread.join()
+
+
+def test_only_reasons_that_are_cured_and_asked_for_are_taken(world: World) -> None:
+    for reason in set(Reason) - set(CURABLE):
+        with pytest.raises(ParameterError, match=f"rejected as {reason.label}"):
+            requeue(world.before, BOTH, reasons=[reason])
+    assert requeue(world.copy(), BOTH, reasons=[Reason.UNKNOWN_VERSION]).size == 0
+
+
+def test_a_file_that_has_gone_or_is_damaged_is_told(world: World) -> None:
+    state = world.copy()
+    directory = StateDirectory(state)
+    file = directory.quarantine(directory.manifest().quarantine[0].generation)
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(AggregationError, match=r"not finished.*damaged"):
+        requeue(state, BOTH)
+    file.unlink()
+    with pytest.raises(AggregationError, match="is gone"):
+        requeue(state, BOTH)
+
+
+class Attack:
+    """Aggregates chosen records into a state directory, at first without the late plan."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log, self.state = folder / "log", folder / "state"
+        self.device = Device(LATE_PLAN, random.Random(7))
+        self.colour = LATE_PLAN.metric("colour")
+
+    def aggregate(self, *sent: Sent, known: bool = False) -> None:
+        write(self.log, [*sent], lanes=1)
+        aggregate(self.log, self.state, BOTH if known else [FIRST_PLAN])
+
+    def requeue(self) -> dict[str, int]:
+        return requeue(self.state, BOTH).rejects
+
+    @property
+    def total(self) -> int:
+        return sum(sum(map(sum, window)) for window in counted(self.state).values())
+
+
+@pytest.fixture
+def attack(tmp_path: Path) -> Attack:
+    return Attack(tmp_path)
+
+
+def test_a_report_counted_meanwhile_is_a_duplicate(attack: Attack) -> None:
+    """The device has sent it again once the plan was there."""
+    (report,) = attack.device.chain(attack.colour, START + DAY, upto=1)
+    attack.aggregate(report)
+    attack.aggregate(report._replace(append=report.append + DAY), known=True)
+    once = counted(attack.state)
+    assert attack.requeue() == {}
+    assert counted(attack.state) == once
+    assert attack.total == 1
+    assert StateDirectory(attack.state).manifest().tally.duplicates == 1
+
+
+def test_time_is_that_of_the_first_judgement(attack: Attack) -> None:
+    """What came too early or too late did so for good; what came in time did too."""
+    sent = attack.device.chain(attack.colour, START + DAY, upto=1)
+    early = attack.device.chain(attack.colour, START + DAY, upto=1)[0]
+    early = early._replace(append=START + DAY - 3 * HOUR)
+    old = attack.device.chain(attack.colour, START + DAY - PERIOD, upto=1)[0]
+    old = old._replace(append=START + 11 * DAY)
+    clock = Device(FIRST_PLAN, random.Random(8)).chain(
+        FIRST_PLAN.metric("colour"), START + 10 * DAY, upto=1
+    )
+    attack.aggregate(early, *sent, old, *clock)
+    before = attack.total
+    assert attack.requeue() == {"future": 1, "late": 1}
+    assert attack.total == before + 1
+
+
+def test_a_closed_period_stays_closed(attack: Attack) -> None:
+    report = attack.device.chain(attack.colour, START + DAY, upto=1)
+    later = Device(FIRST_PLAN, random.Random(8)).chain(
+        FIRST_PLAN.metric("colour"), START + 60 * DAY, upto=1
+    )
+    attack.aggregate(*report, *later)
+    before, audit = counted(attack.state), audits(attack.state)
+    assert attack.requeue() == {"late": 1}
+    assert (counted(attack.state), audits(attack.state)) == (before, audit)
+    # Nor is what that has put into quarantine taken again.
+    assert requeue(attack.state, BOTH).runs == 0
+
+
+def test_a_revoked_pseudonym_stays_revoked(attack: Attack) -> None:
+    """It contradicts itself under a plan that is known, and has sent more under the other."""
+    device, colour = attack.device, attack.colour
+    (held,) = device.chain(colour, START + DAY, upto=1)
+    attack.aggregate(held)
+    row = Row(0, device.pseudonym, bytes(16), START, b"\0")
+    liar = Device(FIRST_PLAN, random.Random(9))
+    liar.pseudonym = device.pseudonym
+    of_first = FIRST_PLAN.metric("colour")
+    attack.aggregate(
+        liar.send(START + DAY, of_first, row),
+        liar.send(START + DAY, of_first, row._replace(payload=b"\1")),
+    )
+    assert attack.requeue() == {"revoked": 1}
+    assert attack.total == 0
+
+
+def test_what_was_held_contradicts_what_was_sent_instead(attack: Attack) -> None:
+    """A device that randomizes anew while its plan is unknown is found out."""
+    device, colour = attack.device, attack.colour
+    row = Row(0, device.pseudonym, bytes(16), START, b"\0")
+    attack.aggregate(device.send(START + DAY, colour, row))
+    attack.aggregate(device.send(START + 2 * DAY, colour, row._replace(payload=b"\1")), known=True)
+    assert attack.total == 1
+    assert attack.requeue() == {"revoked": 2}
+    assert attack.total == 0
+
+
+def test_what_is_over_budget_is_so_however_it_comes(attack: Attack) -> None:
+    chains = [attack.device.chain(attack.colour, START + DAY) for _ in range(3)]
+    attack.aggregate(*(one for chain in chains for one in chain))
+    assert attack.requeue()["revoked"] > 0
+    assert attack.total == 0
