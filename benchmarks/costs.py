@@ -17,9 +17,9 @@ from statistics import mean
 
 import numpy as np
 
-from benchmarks.run import Measured, Messages, measured_apart, plan, row, stream, week
+from benchmarks.messages import plan
+from benchmarks.run import Measured, measured_apart, row, stream, week
 from mechanisms.testing import SeededSource
-from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
 
 REPORTS = 130_000
@@ -32,20 +32,11 @@ RUNS = 30
 SEED = 20_240_501
 
 
-def append(log: Path, messages: Messages) -> int:
-    """Append messages to a log and return their bytes."""
-    size, raw = messages.message.itemsize, messages.message.tobytes()
-    with LogWriter(log, "lane", fsync="never") as writer:
-        for number, time in enumerate(messages.append.tolist()):
-            writer.append(raw[number * size : (number + 1) * size], time)
-    return len(raw)
-
-
 def spread(devices: int) -> Measured:
     """Aggregate a log of so many devices a week."""
     with tempfile.TemporaryDirectory() as folder:
         for part in stream(plan(), REPORTS, devices):
-            append(Path(folder) / "log", part)
+            part.write(Path(folder) / "log")
         return measured_apart(Path(folder) / "log", Path(folder) / "state")
 
 
@@ -62,10 +53,10 @@ def runs(compiled: CompiledPlan, folder: Path) -> Iterator[tuple[int, int, int]]
     now = int(first.append.max())
     for at in range(RUNS + 1):
         if at == 0:
-            taken = append(log, first.select(np.argsort(first.append, kind="stable")))
+            taken = first.sorted().write(log)
         else:
             some = rest.select(np.arange((at - 1) * MESSAGES, at * MESSAGES))
-            taken = append(log, some._replace(append=np.full(MESSAGES, now)))
+            taken = some._replace(append=np.full(MESSAGES, now)).write(log)
         before = _written()
         aggregate(log, state, [compiled])
         held = StateDirectory(state).manifest().states.values()

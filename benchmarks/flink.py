@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.kafka import PARTITIONS, Measured, fill
-from benchmarks.run import CANDIDATES, plan
+from benchmarks.messages import CANDIDATES, plan
 from benchmarks.soak import load
 from benchmarks.soak.flinkjob import FlinkJob, memory
 from benchmarks.soak.follower import Follower

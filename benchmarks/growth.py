@@ -9,29 +9,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.run import SEED, measured, row, week
 from mechanisms.testing import SeededSource
-from sotto.log.writer import LogWriter
 from sotto.plan.compiled import CompiledPlan
 
-LANES = 4
+PARTITIONS = 4
 
 
 def write(log: Path, plan: CompiledPlan, reports: int) -> int:
     """Write a log of one week's devices and return its number of reports."""
     source = SeededSource(SEED)
     rows = len(plan.metrics) * plan.metrics[0].sent
-    devices = reports // rows // LANES
-    for lane in range(LANES):
-        sent = week(plan, 0, source, devices)
-        sent = sent.select(np.argsort(sent.append, kind="stable"))
-        size, raw = sent.message.itemsize, sent.message.tobytes()
-        with LogWriter(log, f"lane-{lane}", fsync="never") as writer:
-            for number, append in enumerate(sent.append.tolist()):
-                writer.append(raw[number * size : (number + 1) * size], append)
-    return devices * LANES * rows
+    devices = reports // rows // PARTITIONS
+    for number in range(PARTITIONS):
+        week(plan, 0, source, devices).sorted().write(log, f"part-{number}")
+    return devices * PARTITIONS * rows
 
 
 def main() -> None:

@@ -20,91 +20,31 @@ from typing import NamedTuple
 
 import numpy as np
 from confluent_kafka import Producer
-from numpy.typing import NDArray
 
-from benchmarks.run import CANDIDATES, PERIOD, plan
+from benchmarks.messages import CANDIDATES, HOUR, WEEK, Devices, messages, plan
 from deploy.errors import DeployError
 from deploy.kafka.broker import LocalBroker
-from mechanisms.coins import shards_of
 from mechanisms.testing import SeededSource
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.wire.format import MAGIC, VERSION
 
-HOUR = 3_600_000
 PARTITIONS = 4
 SEED = 20_240_502
 #: Rows a message, and reports of the topic.
 CASES = ((1, 600_000), (5, 1_000_000), (50, 3_000_000))
 
 
-class Devices(NamedTuple):
-    """Devices of a week, in the order of their shards."""
-
-    pseudonym: NDArray[np.uint64]
-    shard: NDArray[np.uint16]
-    event: NDArray[np.int64]
-
-    def select(self, at: NDArray[np.intp]) -> Devices:
-        return Devices(self.pseudonym[at], self.shard[at], self.event[at])
-
-
 def devices(number: int, shards: int, group: int, source: SeededSource) -> Devices:
     """Return about so many devices, of each shard a multiple of ``group``."""
-    pseudonym = source.words(2 * number).reshape(-1, 2)
-    shard = np.asarray(shards_of(pseudonym, shards)).astype(np.uint16)
-    order = np.argsort(shard, kind="stable")
-    shard = shard[order]
-    first = np.searchsorted(shard, shard)
-    sizes = np.bincount(shard, minlength=shards)[shard]
-    whole = np.flatnonzero(np.arange(number) - first < sizes // group * group)
     now = time.time_ns() // 1_000_000 // HOUR * HOUR
     back = (source.words(number) % np.uint64(24)).astype(np.int64) * HOUR
-    event = np.maximum(now - back, now // PERIOD * PERIOD)
-    return Devices(pseudonym[order], shard, event).select(whole)
-
-
-def messages(
-    plan: CompiledPlan, metrics: list[CompiledMetric], found: Devices, group: int, seed: int
-) -> NDArray[np.void]:
-    """Return messages, shape (3, m): of every rung, of ``group`` devices with a row a metric."""
-    source = SeededSource(seed)
-    shape = (len(found.shard) // group, group)
-    runs = [(metric.name, _run(metric, group)) for metric in metrics]
-    header = [("magic", "S2"), ("version", "u1"), ("flags", "u1"), ("shard", "<u2")]
-    layout = np.dtype([*header, ("runs", "<u2"), ("fingerprint", "S32"), *runs])
-    made: NDArray[np.void] = np.zeros((3, shape[0]), dtype=layout)
-    made["magic"], made["version"] = MAGIC, VERSION
-    made["shard"] = found.shard[::group]
-    made["runs"], made["fingerprint"] = len(runs), plan.fingerprint
-    for metric in metrics:
-        count = len(found.shard)
-        chain = source.words(2 * count).reshape(-1, 2)
-        uniform = source.words(count).astype(np.float64) / 2.0**64
-        values: object = uniform**2
-        if metric.type in ("category", "boolean"):
-            values = (uniform**2 * len(metric.labels)).astype(np.int64)
-        elif metric.type == "string":
-            values = [CANDIDATES[int(len(CANDIDATES) * u**4)].encode() for u in uniform]
-        payload = metric.mechanism.randomize(values, chain, found.pseudonym, source)
-        run = made[metric.name]
-        run["metric"], run["width"], run["count"] = metric.index, payload.shape[2], group
-        rows = run["rows"]
-        rows["level"] = np.arange(3)[:, None, None]
-        rows["pseudonym"] = found.pseudonym.reshape(*shape, 2)
-        rows["chain"], rows["event"] = chain.reshape(*shape, 2), found.event.reshape(shape)
-        rows["payload"] = payload.transpose(1, 0, 2).reshape(3, *shape, -1)
-    return made
-
-
-def _run(metric: CompiledMetric, group: int) -> np.dtype[np.void]:
-    width = metric.mechanism.payload_width
-    row = [("level", "u1"), ("pseudonym", "<u8", 2), ("chain", "<u8", 2), ("event", "<i8")]
-    rows = np.dtype([*row, ("payload", "u1", width)])
-    head = [("metric", "<u2"), ("width", "<u2"), ("count", "<u4")]
-    return np.dtype([*head, ("rows", rows, group)])
+    event = np.maximum(now - back, now // WEEK * WEEK)
+    found = Devices.of(source.words(2 * number).reshape(-1, 2), event, shards)
+    found = found.select(np.argsort(found.shard, kind="stable"))
+    first = np.searchsorted(found.shard, found.shard)
+    sizes = np.bincount(found.shard, minlength=shards)[found.shard]
+    return found.select(np.flatnonzero(np.arange(number) - first < sizes // group * group))
 
 
 def fill(broker: Broker, topic: ReportTopic, rows: int, reports: int) -> int:
@@ -114,7 +54,7 @@ def fill(broker: Broker, topic: ReportTopic, rows: int, reports: int) -> int:
     sets = [[metric] for metric in compiled.metrics] if rows == 1 else [list(compiled.metrics)]
     number = reports // 3 // len(compiled.metrics)
     found = devices(number, compiled.shards, group, source)
-    parts = [messages(compiled, chosen, found, group, SEED + at) for at, chosen in enumerate(sets)]
+    parts = [messages(compiled, chosen, found, group, source) for chosen in sets]
     producer = Producer(
         {
             "bootstrap.servers": broker.servers,

@@ -9,13 +9,13 @@ older rungs or budgets: what remains of ``step`` if all rows could be trusted.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.messages import DAY, HOUR, LEVELS, WEEK, plan, symbols
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.audit import totals as audited
 from pipelines.aggregation.counts import changes
@@ -23,69 +23,13 @@ from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import step
 from pipelines.aggregation.table import new_key
-from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
-HOUR = 3_600_000
-DAY = 24 * HOUR
 PERIOD = 28 * DAY
 DEVICES = 16_000
-RUNGS = 3
 CALLS = (10_000, 2_000, 156)
 RUNS = 5
 SEED = 20_240_501
-
-
-def registry() -> Registry:
-    """Return the plan of the benchmark: five metrics, a ladder of three rungs each."""
-    metrics: list[dict[str, object]] = [
-        {
-            "name": "carrier",
-            "type": "category",
-            "mechanism": {"name": "grr", "domain_size": 16},
-            "domain": [f"c{value}" for value in range(16)],
-            "outside": "c0",
-        },
-        {"name": "diverted", "type": "boolean", "mechanism": {"name": "grr", "domain_size": 2}},
-        {"name": "delay", "mechanism": {"name": "threshold", "missing": False}},
-        {"name": "distance", "mechanism": {"name": "sampled_bit", "bits": 10, "missing": False}},
-        {
-            "name": "destination",
-            "type": "string",
-            "mechanism": {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16},
-        },
-    ]
-    number = {"type": "number", "outside": "clip", "range": [0.0, 1.0]}
-    common = {
-        "missing": False,
-        "window": 7 * DAY,
-        "repeat": {"kind": "first", "limit": 1},
-        "ladder": [
-            {"epsilon": 500_000, "after": 0},
-            {"epsilon": 1_000_000, "after": DAY},
-            {"epsilon": 2_000_000, "after": 7 * DAY},
-        ],
-    }
-    document = {
-        "format": 2,
-        "collector": "benchmark.example",
-        "plan": "step",
-        "version": 1,
-        "owner": "benchmark@benchmark.example",
-        "expires": 4_102_444_800_000,
-        "period": PERIOD,
-        "resolution": HOUR,
-        "grace": DAY,
-        "retention": 30 * DAY,
-        "shards": 64,
-        "ceilings": {"period": 10_000_000, "lifetime": 640_000_000},
-        "metrics": [
-            {**common, **(metric if "type" in metric else {**number, **metric})}
-            for metric in metrics
-        ],
-    }
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return Registry([CompiledPlan.from_json(text.encode())])
 
 
 def stream(plans: Registry, devices: int = DEVICES, seed: int = SEED) -> Rows:
@@ -116,33 +60,23 @@ def _chains(
     compiled = plans.metrics[metric].metric
     n = len(pseudonyms)
     chains = draw.integers(0, 2**64, (n, 2), dtype=np.uint64)
-    payload = compiled.mechanism.randomize(
-        _symbols(compiled.type, n, draw), chains, pseudonyms, SeededSource(metric)
-    )
-    event = np.repeat(draw.integers(0, PERIOD // HOUR, n) * HOUR, RUNGS)
+    source = SeededSource(metric)
+    payload = compiled.mechanism.randomize(symbols(compiled, n, source), chains, pseudonyms, source)
+    event = np.repeat(draw.integers(0, PERIOD // HOUR, n) * HOUR, LEVELS)
     delays = np.tile(np.array(compiled.delays), n)
     return Rows(
         shard=0,
         period=0,
         widths={metric: payload.shape[2]},
-        metric=np.full(n * RUNGS, metric, dtype=np.uint16),
-        level=np.tile(np.arange(RUNGS, dtype=np.uint8), n),
-        pseudonym=np.repeat(pseudonyms, RUNGS, axis=0),
-        chain=np.repeat(chains, RUNGS, axis=0),
+        metric=np.full(n * LEVELS, metric, dtype=np.uint16),
+        level=np.tile(np.arange(LEVELS, dtype=np.uint8), n),
+        pseudonym=np.repeat(pseudonyms, LEVELS, axis=0),
+        chain=np.repeat(chains, LEVELS, axis=0),
         event=event,
-        append=event + delays + HOUR + draw.integers(0, HOUR, n * RUNGS),
-        countable=np.ones(n * RUNGS, dtype=np.bool_),
-        payload=payload.reshape(n * RUNGS, -1),
+        append=event + delays + HOUR + draw.integers(0, HOUR, n * LEVELS),
+        countable=np.ones(n * LEVELS, dtype=np.bool_),
+        payload=payload.reshape(n * LEVELS, -1),
     )
-
-
-def _symbols(kind: str, n: int, draw: np.random.Generator) -> object:
-    """Return values to randomize: how they are distributed does not matter here."""
-    if kind == "number":
-        return draw.random(n)
-    if kind == "string":
-        return [b"place %d" % place for place in draw.integers(0, 300, n)]
-    return draw.integers(0, 16 if kind == "category" else 2, n)
 
 
 def best(run: Callable[[], object], runs: int = RUNS) -> float:
@@ -157,7 +91,7 @@ def best(run: Callable[[], object], runs: int = RUNS) -> float:
 
 def main() -> None:
     """Print the table that the README quotes."""
-    plans = registry()
+    plans = Registry([plan(period=PERIOD, window=WEEK)])
     rows = stream(plans)
     key = new_key()
     catalog = State(plans, 0, 0, key).catalog

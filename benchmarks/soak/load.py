@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from confluent_kafka import Producer
 
-from benchmarks.kafka import Devices, messages
-from mechanisms.coins import shards_of
+from benchmarks.messages import Devices, messages
 from mechanisms.testing import SeededSource
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
@@ -117,10 +116,8 @@ class Load:
     def _make(self, second: int) -> None:
         """Make what the devices of a second send, rung by rung."""
         pseudonyms = self._source.words(2 * self._devices).reshape(-1, 2)
-        shards = np.asarray(shards_of(pseudonyms, self._plan.shards)).astype(np.uint16)
-        event = np.full(self._devices, second * SECOND, dtype=np.int64)
-        found = Devices(pseudonyms, shards, event)
-        made = messages(self._plan, list(self._plan.metrics), found, 1, self._random())
+        found = Devices.of(pseudonyms, second * SECOND, self._plan.shards)
+        made = messages(self._plan, list(self._plan.metrics), found, 1, self._source)
         self.values += METRICS * self._devices
         late = int(self._devices * LATE)
         for rung, metric_rung in enumerate(self._plan.metrics[0].ladder):
@@ -162,9 +159,6 @@ class Load:
             self.acknowledged += 1
         else:
             self.failed += 1
-
-    def _random(self) -> int:
-        return int(self._source.words(1)[0])
 
 
 def main() -> None:

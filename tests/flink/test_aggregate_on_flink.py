@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.run import plan, write
+from benchmarks.messages import plan
+from benchmarks.run import write
 from deploy.flink.cluster import LocalFlink
 from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
