@@ -1,21 +1,19 @@
 """How fast ``step`` is, what it is slowed down by, and what it keeps.
 
-One shard of 16,000 devices, five metrics of different mechanisms, every chain with three rungs
+One shard of 16,000 devices, five metrics of different mechanisms, every chain with three levels
 that arrive days apart, 5 % repetitions, a few devices that contradict themselves or exceed their
-budget. The clock is the process's own CPU time; of several runs the best is shown, since the
-machine has other work. *Counting alone* adds the same rows up without looking for repetitions,
-older rungs or budgets: what remains of ``step`` if all rows could be trusted.
+budget. The clock is the process's own CPU time; of several runs the best is shown. *Counting alone*
+adds the same rows up without looking for repetitions, older levels or budgets: what remains of
+``step`` if all rows could be trusted.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.messages import DAY, HOUR, LEVELS, WEEK, plan, symbols
+from benchmarks.harness import cpu_seconds
+from benchmarks.reports import DAY, HOUR, LEVELS, plan, values
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.audit import totals as audited
 from pipelines.aggregation.counts import changes
@@ -56,12 +54,13 @@ def stream(plans: Registry, devices: int = DEVICES, seed: int = SEED) -> Rows:
 def _chains(
     metric: int, plans: Registry, pseudonyms: NDArray[np.uint64], draw: np.random.Generator
 ) -> Rows:
-    """Return all rungs of a chain of one metric for each pseudonym."""
+    """Return all levels of a chain of one metric for each pseudonym."""
     compiled = plans.metrics[metric].metric
     n = len(pseudonyms)
     chains = draw.integers(0, 2**64, (n, 2), dtype=np.uint64)
-    source = SeededSource(metric)
-    payload = compiled.mechanism.randomize(symbols(compiled, n, source), chains, pseudonyms, source)
+    payload = compiled.mechanism.randomize(
+        values(compiled, draw.random(n)), chains, pseudonyms, SeededSource(metric)
+    )
     event = np.repeat(draw.integers(0, PERIOD // HOUR, n) * HOUR, LEVELS)
     delays = np.tile(np.array(compiled.delays), n)
     return Rows(
@@ -79,19 +78,10 @@ def _chains(
     )
 
 
-def best(run: Callable[[], object], runs: int = RUNS) -> float:
-    """Return the least CPU time, in seconds, of several runs."""
-    times = []
-    for _ in range(runs):
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
 def main() -> None:
     """Print the table that the README quotes."""
-    plans = Registry([plan(period=PERIOD, window=WEEK)])
+    ceilings = {"period": 10_000_000, "lifetime": 640_000_000}
+    plans = Registry([plan(PERIOD, 7 * DAY, ceilings=ceilings)])
     rows = stream(plans)
     key = new_key()
     catalog = State(plans, 0, 0, key).catalog
@@ -111,7 +101,7 @@ def main() -> None:
             for call in calls:
                 changes(catalog, call, nothing)
 
-        taken, counted = best(take), best(count)
+        taken, counted = cpu_seconds(take, rounds=RUNS), cpu_seconds(count, rounds=RUNS)
         print(
             f"{size:>12,} {len(rows) / taken:>12,.0f} {taken / len(calls) * 1e6:>10,.0f} "
             f"{len(rows) / counted:>24,.0f}"
@@ -127,10 +117,6 @@ def main() -> None:
         f"({len(data) / 1e6:.1f} MB)"
     )
     print(
-        f"to_bytes {best(state.to_bytes) * 1e3:.1f} ms, "
-        f"from_bytes {best(lambda: State.from_bytes(data, plans)) * 1e3:.1f} ms"
+        f"to_bytes {cpu_seconds(state.to_bytes) * 1e3:.1f} ms, "
+        f"from_bytes {cpu_seconds(lambda: State.from_bytes(data, plans)) * 1e3:.1f} ms"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.soak import load
-from benchmarks.soak.load import LATE, METRICS, RUNGS, Load, plan_of
+from benchmarks.soak.load import LATE, LEVELS, METRICS, Load, plan_of
 from benchmarks.soak.trend import trend
 from mechanisms.coins import shard_of
 from sotto.kafka.brokers import Broker
@@ -22,7 +22,7 @@ MINUTES = np.arange(0, 30 * 60, 10.0)
 class Recorded(list):
     """Stands for a producer: all is acknowledged at once."""
 
-    def __init__(self, settings: object) -> None:
+    def __init__(self, broker: Broker, **settings: object) -> None:
         super().__init__()
 
     def produce(self, topic, message, partition, on_delivery):
@@ -39,13 +39,13 @@ class Recorded(list):
         return 0
 
 
-def test_the_load_sends_every_rung_once_and_some_late(monkeypatch):
-    monkeypatch.setattr(load, "Producer", Recorded)
+def test_the_load_sends_every_level_once_and_some_late(monkeypatch):
+    monkeypatch.setattr(load, "producer", Recorded)
     topic = ReportTopic("steady", 1, 4)
-    made = Load(Broker("127.0.0.1:9"), topic, rate=DEVICES * RUNGS * METRICS)
+    made = Load(Broker("127.0.0.1:9"), topic, rate=DEVICES * LEVELS * METRICS)
     made._make(0)
     made._send_until(float("inf"))
-    assert (made.values, made.acknowledged, made.failed) == (500, RUNGS * DEVICES, 0)
+    assert (made.values, made.acknowledged, made.failed) == (500, LEVELS * DEVICES, 0)
     plan, seen, late = plan_of(), {}, 0
     for partition, bytes_ in list(made._producer.__iter__()):
         message = decode_message(bytes_)

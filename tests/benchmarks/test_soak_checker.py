@@ -12,13 +12,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.soak import audits
-from benchmarks.soak.books import Books
-from benchmarks.soak.checker import Verdict, judge, spread, windows_of
-from benchmarks.soak.fleet import COLOUR, METRICS, RUNGS, SYMBOLS, Fleet, plan_of
+from benchmarks.soak.checker import (
+    UnexplainedError,
+    Verdict,
+    audit_of_fleet,
+    audit_of_state,
+    compare_audits,
+    judge,
+    published_windows,
+    spread,
+    windows_of,
+)
+from benchmarks.soak.fleet import COLOUR, LEVELS, METRICS, SYMBOLS, Fleet, Progress, plan_of
 from clientsdk.testing import FakeClock, SeededClient
 from mechanisms.coins import shard_of
+from pipelines.aggregation.counts import Window, WindowKey
+from pipelines.aggregation.result_rows import rows_of_windows
 from pipelines.bounded.run import aggregate
+from pipelines.sinks.documents import WindowDocument, parse, window_document
 from pipelines.storage.directory import StateDirectory
 from sotto.log.writer import LogWriter
 from sotto.plan.registry import Registry
@@ -27,8 +38,8 @@ from sotto.wire.format import Row, decode_message, encode_message
 DEVICES = 300
 BASE = 1_750_000_000_000
 APPEND = BASE + 3_600_000
-#: A device whose newest rung is never sent, and one that is sent nothing.
-TWO_RUNGS, SILENT = 7, 8
+#: A device whose newest level is never sent, and one that is sent nothing.
+TWO_LEVELS, SILENT = 7, 8
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +48,19 @@ def fleet() -> Fleet:
 
 
 def all_messages(fleet: Fleet) -> dict[tuple[int, int], bytes]:
-    """Return what honest senders send, by device and rung."""
+    """Return what honest senders send, by device and level."""
     return {
-        (device, rung): fleet.message(device, rung)[1]
+        (device, level): fleet.message(device, level)[1]
         for device in range(DEVICES)
-        for rung in range(RUNGS)
-        if device != SILENT and (device, rung) != (TWO_RUNGS, 2)
+        for level in range(LEVELS)
+        if device != SILENT and (device, level) != (TWO_LEVELS, 2)
     }
 
 
 def bits(messages: dict[tuple[int, int], bytes]) -> np.ndarray:
     found = np.zeros(DEVICES, dtype=np.uint8)
-    for device, rung in messages:
-        found[device] |= 1 << rung
+    for device, level in messages:
+        found[device] |= 1 << level
     return found
 
 
@@ -65,9 +76,9 @@ def aggregated(folder: Path, fleet: Fleet, messages: list[bytes]) -> StateDirect
     return StateDirectory(folder / "state")
 
 
-def verdict_of(state: StateDirectory, fleet: Fleet, told: np.ndarray) -> Verdict:
+def verdict_of(state: StateDirectory, fleet: Fleet, sent: np.ndarray) -> Verdict:
     counted, stray = spread(windows_of(state), fleet, DEVICES)
-    return judge(counted, told, told, stray)
+    return judge(counted, sent, sent, stray)
 
 
 def test_all_buckets_count_once_whatever_the_order(tmp_path, fleet):
@@ -78,14 +89,14 @@ def test_all_buckets_count_once_whatever_the_order(tmp_path, fleet):
     assert verdict == Verdict(buckets, buckets, buckets, METRICS, 0, 0, 0, 0, 0)
     assert verdict.holds
     counted, _ = spread(windows_of(state), fleet, DEVICES)
-    assert counted[:, TWO_RUNGS].tolist() == [[0, 1, 0]] * METRICS
-    of_state = audits.of_state(state, Registry([fleet.plan]))
-    audited = audits.compare(of_state, audits.of_fleet(fleet, counted), [])
+    assert counted[:, TWO_LEVELS].tolist() == [[0, 1, 0]] * METRICS
+    audited_state = audit_of_state(state, Registry([fleet.plan]))
+    audited = compare_audits(audited_state, audit_of_fleet(fleet, counted), [])
     assert (audited.pseudonyms, audited.wrong) == (DEVICES - 1, 0)
 
 
 def test_what_was_acknowledged_and_is_not_there_is_found(tmp_path, fleet):
-    """A value of which no rung arrived, and one of which the newest did not."""
+    """A value of which no level arrived, and one of which the newest did not."""
     messages = all_messages(fleet)
     there = {key: value for key, value in messages.items() if key[0] != 11 and key != (12, 2)}
     state = aggregated(tmp_path, fleet, list(there.values()))
@@ -119,31 +130,31 @@ def test_each_finding_breaks_it(of):
 
 
 def test_a_retraction_too_many_is_no_count_of_once():
-    counted = np.zeros((METRICS, 2, RUNGS), dtype=np.int64)
+    counted = np.zeros((METRICS, 2, LEVELS), dtype=np.int64)
     counted[:, :, 2] = 1
     counted[0, 1] = [-1, 1, 1]
-    told = np.full(2, 0b111, dtype=np.uint8)
-    assert judge(counted, told, told).more == 1
+    sent = np.full(2, 0b111, dtype=np.uint8)
+    assert judge(counted, sent, sent).more == 1
 
 
-def test_a_rung_that_was_never_sent_is_found():
-    counted = np.zeros((METRICS, 1, RUNGS), dtype=np.int64)
+def test_a_level_that_was_never_sent_is_found():
+    counted = np.zeros((METRICS, 1, LEVELS), dtype=np.int64)
     counted[:, 0, 1] = 1
     sent = np.array([0b101], dtype=np.uint8)
     assert judge(counted, sent, np.zeros(1, dtype=np.uint8)).unsent == METRICS
 
 
-def test_buckets_are_told_apart(fleet):
+def test_every_value_has_a_bucket_of_its_own(fleet):
     seen = set()
     for device in (0, 1, SYMBOLS - 1, SYMBOLS, SYMBOLS + 1, 5 * SYMBOLS):
-        for rung in range(RUNGS):
-            shard, message = fleet.message(device, rung)
+        for level in range(LEVELS):
+            shard, message = fleet.message(device, level)
             taken = decode_message(message)
             assert taken.shard == shard
             for run in taken.groups:
                 (row,) = run.rows
                 seen.add((run.metric, row.event, row.level, row.payload))
-    assert len(seen) == 6 * RUNGS * METRICS
+    assert len(seen) == 6 * LEVELS * METRICS
 
 
 def test_real_devices_are_audited(tmp_path, fleet):
@@ -158,33 +169,65 @@ def test_real_devices_are_audited(tmp_path, fleet):
         client.flush()
         sent += [message for _, message in client.publisher.messages]
         client.close()
-    state = audits.of_state(aggregated(tmp_path, fleet, sent), Registry([fleet.plan]))
-    assert audits.compare(state, {}, paths).wrong == 0
+    state = audit_of_state(aggregated(tmp_path, fleet, sent), Registry([fleet.plan]))
+    assert compare_audits(state, {}, paths).wrong == 0
     name, spent = next(iter(state.items()))
     off = {**state, name: spent._replace(accepted=spent.accepted + 1)}
-    assert audits.compare(off, {}, paths).wrong == 1
+    assert compare_audits(off, {}, paths).wrong == 1
     seen_more = {**state, name: spent._replace(observed=spent.observed + 1)}
-    assert audits.compare(seen_more, {}, paths).wrong == 1
-    assert audits.compare({**state, bytes(16): spent}, {}, paths).wrong == 1
-    assert audits.compare({}, {}, paths).wrong == 2
-    assert audits.compare(state, {bytes(16): spent}, paths).wrong == 1
+    assert compare_audits(seen_more, {}, paths).wrong == 1
+    assert compare_audits({**state, bytes(16): spent}, {}, paths).wrong == 1
+    assert compare_audits({}, {}, paths).wrong == 2
+    assert compare_audits(state, {bytes(16): spent}, paths).wrong == 1
 
 
 _DYING = """
 import os, signal, sys
 from pathlib import Path
-from benchmarks.soak.books import Books
-books = Books(Path(sys.argv[1]), 10)
-books.add("begun", 4)
-books.sent[:4] = [1, 3, 7, 1]
-books.acknowledged[:4] = [0, 1, 7, 0]
+from benchmarks.soak.fleet import Progress
+progress = Progress(Path(sys.argv[1]), 10)
+progress.add("begun", 4)
+progress.sent[:4] = [1, 3, 7, 1]
+progress.acknowledged[:4] = [0, 1, 7, 0]
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_books_outlive_who_keeps_them(tmp_path):
-    done = subprocess.run([sys.executable, "-c", _DYING, tmp_path / "books"], check=False)
+def test_progress_outlives_the_process_that_notes_it(tmp_path):
+    done = subprocess.run([sys.executable, "-c", _DYING, tmp_path / "progress"], check=False)
     assert done.returncode == -signal.SIGKILL
-    books = Books(tmp_path / "books", 10)
-    sent, acknowledged = books.copy()
-    assert (sent.tolist(), acknowledged.tolist()) == ([1, 3, 7, 1], [0, 1, 7, 0])
+    progress = Progress(tmp_path / "progress", 10)
+    assert progress.sent[:4].tolist() == [1, 3, 7, 1]
+    assert progress.known().tolist() == [0, 1, 7, 0]
+
+
+def published(fleet: Fleet, counted: np.ndarray) -> WindowDocument:
+    key = WindowKey(fleet.plan.fingerprint, fleet.metrics[2].index, fleet.base)
+    windows, estimates = rows_of_windows([(key, Window(1, counted))], Registry([fleet.plan]), {})
+    document = parse(*window_document("job", windows[0], estimates, 1, "early"))
+    assert isinstance(document, WindowDocument)
+    return document
+
+
+@pytest.mark.parametrize("reports", [1, 3, 40, 128])
+def test_counts_come_back_from_published_estimates(fleet, reports):
+    source = np.random.default_rng(reports)
+    counted = np.zeros((LEVELS, SYMBOLS), dtype=np.int64)
+    counted[source.integers(LEVELS, size=reports), np.arange(reports)] = 1
+    counted[0, 5] += 1
+    counted[2, 6] += 1
+    ((key, found),) = published_windows([published(fleet, counted)], fleet)
+    assert (key.metric, key.start) == (fleet.metrics[2].index, fleet.base)
+    assert (found == counted).all()
+
+
+def test_published_estimates_that_no_counts_give_are_found(fleet):
+    counted = np.zeros((LEVELS, SYMBOLS), dtype=np.int64)
+    counted[1, :4] = 1
+    document = published(fleet, counted)
+    document.estimates[3]["value"] += 0.01
+    with pytest.raises(UnexplainedError):
+        list(published_windows([document], fleet))
+    empty = WindowDocument("job", 2, "late", {**document.window, "n": 0}, ())
+    ((_, found),) = published_windows([empty], fleet)
+    assert not found.any()
