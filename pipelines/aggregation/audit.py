@@ -2,15 +2,14 @@
 
 *Accepted* is what the counts contain. *Observed* is what a collector who keeps every payload
 can use: late rows, rows of revoked pseudonyms and contradicting ones included. A chain costs
-its newest rung, since weaker rungs are degradations of it; every further payload at a rung is a
-fresh randomization of the value and costs that rung again.
+its newest level, since weaker levels are degradations of it; every further payload at a level is a
+fresh randomization of the value and costs that level again.
 """
 
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 from operator import add
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +40,6 @@ class Audit:
     accepted: NDArray[np.int64]
     observed: NDArray[np.int64]
     reason: NDArray[np.uint8]
-
-    @property
-    def revoked(self) -> NDArray[np.bool_]:
-        """Which pseudonyms are revoked."""
-        revoked: NDArray[np.bool_] = self.reason != 0
-        return revoked
 
 
 @dataclass(frozen=True)
@@ -91,9 +84,9 @@ class ChainRecord:
     event : int
         Milliseconds.
     payloads : tuple of int
-        How many different payloads were seen at each rung.
+        How many different payloads were seen at each level.
     counted : int or None
-        The rung that counts.
+        The level that counts.
     """
 
     chain: bytes
@@ -105,25 +98,20 @@ class ChainRecord:
 
 def audit(state: State) -> Audit:
     """Return what each pseudonym of a state costs; a function of the set of rows seen."""
-    pseudonyms, found = state.pseudonyms, _costs(state)
+    pseudonyms = state.pseudonyms
+    chains, observed = _costs(state)
     order = np.lexsort((pseudonyms["high"], pseudonyms["low"]))
     return Audit(
         pseudonym=np.stack([pseudonyms["low"], pseudonyms["high"]], axis=1)[order],
-        chains=found.chains[order],
+        chains=chains[order],
         accepted=pseudonyms["accepted"][order],
-        observed=found.observed[order],
+        observed=observed[order],
         reason=pseudonyms["reason"][order],
     )
 
 
-class _Costs(NamedTuple):
-    """Of each pseudonym, in the order of the state: chains, micro-epsilon seen."""
-
-    chains: NDArray[np.int64]
-    observed: NDArray[np.int64]
-
-
-def _costs(state: State) -> _Costs:
+def _costs(state: State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return of each pseudonym, in the order of the state: chains, micro-epsilon seen."""
     pseudonyms, entries = state.pseudonyms, state.entries
     certified, owner = state.catalog.certified, entries["pseudonym"]
     observed = np.zeros(pseudonyms.size, dtype=np.int64)
@@ -132,7 +120,7 @@ def _costs(state: State) -> _Costs:
     at, cost, opens = _conflicts(state)
     np.add.at(observed, owner[at], cost)
     np.add.at(chains, owner[at], opens)
-    return _Costs(chains, observed)
+    return chains, observed
 
 
 def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
@@ -145,8 +133,8 @@ def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArr
     new_chain = opens(entry, metric, event)
     new_level = opens(entry, metric, event, level)
     newest = np.append(new_chain[1:], np.ones(min(order.size, 1), dtype=np.bool_))
-    # A second payload of a rung costs the rung. The first of a rung costs nothing of its own, but
-    # a chain costs its newest rung; for a chain that has an entry, both are counted there.
+    # A second payload of a level costs the level. The first of a level costs nothing of its own,
+    # but a chain costs its newest level; for a chain that has an entry, both are counted there.
     times = 1 + elsewhere * (newest.astype(np.int64) - new_level)
     cost = times * state.catalog.certified[metric, level.astype(np.intp) + 1]
     return entry.astype(np.intp), cost, (elsewhere & new_chain).astype(np.int64)
@@ -154,28 +142,22 @@ def _conflicts(state: State) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArr
 
 def totals(state: State) -> Totals:
     """Return the audit of a state, summed up."""
-    found = _costs(state)
+    chains, observed = _costs(state)
     accepted, reason = state.pseudonyms["accepted"], state.pseudonyms["reason"]
     return Totals(
         pseudonyms=len(reason),
         over_budget=int(np.count_nonzero(reason == Reason.OVER_BUDGET)),
         equivocation=int(np.count_nonzero(reason == Reason.EQUIVOCATION)),
-        chains=int(found.chains.sum()),
+        chains=int(chains.sum()),
         accepted=int(accepted.sum()),
-        observed=int(found.observed.sum()),
+        observed=int(observed.sum()),
         most_accepted=int(accepted.max(initial=0)),
-        most_observed=int(found.observed.max(initial=0)),
+        most_observed=int(observed.max(initial=0)),
     )
 
 
 def chains_of(state: State, pseudonym: bytes) -> list[ChainRecord]:
-    """Return the chains of one pseudonym, sorted; none if it was never seen.
-
-    Raises
-    ------
-    ParameterError
-        If the pseudonym is not 16 bytes.
-    """
+    """Return the chains of one pseudonym of 16 bytes, sorted; none if it was never seen."""
     if len(pseudonym) != 16:
         raise ParameterError(f"a pseudonym has 16 bytes, not {len(pseudonym)}")
     low, high = np.frombuffer(pseudonym, dtype="<u8").tolist()

@@ -1,14 +1,14 @@
-"""Counts of a window: one vector a rung, kept on disk in pages; merging is addition.
+"""Counts of a window: one vector a level, kept on disk in pages; merging is addition.
 
 Everything that is estimated comes from these. :func:`changes` makes them of rows that start or
 stop counting. They are keyed (plan fingerprint, metric, window
-start); the vectors of a window's rungs are the rows of one matrix, which adds to another like
+start); the vectors of a window's levels are the rows of one matrix, which adds to another like
 any matrix. A *page* holds the windows that start in one budget period, so that a run rewrites
 the few pages that it touches and never the history. Each window carries its *revision*: the
 generation that changed it last, by which a database that fell behind finds what it missed.
 
 Page, little-endian: a sequence of windows ascending by key, each a header of 62 B (fingerprint,
-metric u16, start i64, revision u64, rungs u16, length u32, 6 B of zeros) and the matrix, i64.
+metric u16, start i64, revision u64, levels u16, length u32, 6 B of zeros) and the matrix, i64.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Window:
     ----------
     revision : int
         The generation that changed it last.
-    counts : (rungs, length) int64
-        One vector a rung, weakest first.
+    counts : (levels, length) int64
+        One vector a level, weakest first.
     """
 
     revision: int
@@ -78,31 +78,25 @@ class Window:
 
 
 def pack_matrix(counts: Matrix) -> bytes:
-    """Return a matrix as bytes: rungs u16, length u32, 2 B of zeros, then i64."""
+    """Return a matrix as bytes: levels u16, length u32, 2 B of zeros, then i64."""
     return _MATRIX.pack(*counts.shape) + counts.astype(_I64, copy=False).tobytes()
 
 
 def matrix_bytes(data: bytes, at: int) -> int:
     """Return how many bytes the packed matrix takes that begins somewhere."""
-    rungs, length = _MATRIX.unpack_from(data, at)
-    return int(_MATRIX.size + _I64.itemsize * rungs * length)
+    levels, length = _MATRIX.unpack_from(data, at)
+    return int(_MATRIX.size + _I64.itemsize * levels * length)
 
 
 def unpack_matrix(data: bytes) -> Matrix:
-    """Return the matrix of :func:`pack_matrix`; read-only.
-
-    Raises
-    ------
-    FormatError
-        The bytes are no matrix.
-    """
+    """Return the matrix of :func:`pack_matrix`; read-only."""
     if len(data) < 8 or (len(data) - 8) % 8:
         raise FormatError(f"{len(data)} bytes are no matrix of counts")
-    rungs, length = _MATRIX.unpack_from(data)
+    levels, length = _MATRIX.unpack_from(data)
     values = np.frombuffer(data, _I64, offset=8)
-    if values.size != rungs * length:
-        raise FormatError(f"a matrix of counts of {rungs} x {length} has {values.size} numbers")
-    return values.reshape(rungs, length).astype(np.int64, copy=False)
+    if values.size != levels * length:
+        raise FormatError(f"a matrix of counts of {levels} x {length} has {values.size} numbers")
+    return values.reshape(levels, length).astype(np.int64, copy=False)
 
 
 def add(packed: Iterable[bytes]) -> bytes:
@@ -131,28 +125,21 @@ def pack_page(windows: Mapping[WindowKey, Window]) -> bytes:
 
 
 def unpack_page(data: bytes | memoryview) -> dict[WindowKey, Window]:
-    """Return the windows of a packed page.
-
-    Raises
-    ------
-    FormatError
-        The bytes are no page.
-    """
-    return dict(_windows(data))
-
-
-def _windows(data: bytes | memoryview) -> Iterator[tuple[WindowKey, Window]]:
+    """Return the windows of a packed page."""
+    windows = {}
     at = 0
     while at < len(data):
         if len(data) < at + _HEAD.size:
             raise FormatError("a page of counts is cut short")
-        fingerprint, metric, start, revision, rungs, length = _HEAD.unpack_from(data, at)
+        fingerprint, metric, start, revision, levels, length = _HEAD.unpack_from(data, at)
         at += _HEAD.size
-        if len(data) < at + 8 * rungs * length:
+        if len(data) < at + 8 * levels * length:
             raise FormatError("a page of counts is cut short")
-        values = np.frombuffer(data, _I64, rungs * length, at).reshape(rungs, length)
-        yield WindowKey(fingerprint, metric, start), Window(revision, values.astype(np.int64))
-        at += 8 * rungs * length
+        values = np.frombuffer(data, _I64, levels * length, at).reshape(levels, length)
+        key = WindowKey(fingerprint, metric, start)
+        windows[key] = Window(revision, values.astype(np.int64))
+        at += 8 * levels * length
+    return windows
 
 
 def merge(
@@ -164,15 +151,8 @@ def merge(
     ----------
     page : mapping of WindowKey to Window
         As committed.
-    changes : iterable of (WindowKey, (rungs, length) int64)
-        What a generation adds; negative where it retracts.
-    revision : int
-        That generation.
-
-    Raises
-    ------
-    FormatError
-        A change has another shape than its window, or takes away more than there is.
+    changes : iterable of (WindowKey, (levels, length) int64)
+        What the generation ``revision`` adds; negative where it retracts.
     """
     merged = dict(page)
     for key, change in changes:

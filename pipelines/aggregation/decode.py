@@ -50,18 +50,16 @@ class Arrivals(NamedTuple):
 def arrivals(
     block: Block, registry: Registry, first_open: int | None, parts: Parts | None = None
 ) -> Arrivals:
-    """Decode a stretch of the log.
+    """Decode records of a partition by the plans in force.
 
     Parameters
     ----------
     block : Block
-        Records of a lane.
     registry : Registry
-        The plans in force.
     first_open : int or None
         The first budget period that is not closed; None if none has been closed yet.
     parts : Parts, optional
-        As in :func:`~pipelines.aggregation.rows.rows_of`.
+        As of :func:`rows_of`.
     """
     decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
     corrupt = [
@@ -71,21 +69,14 @@ def arrivals(
     # Selected first: made-up event times lie in very many periods.
     seen = [_seen(batch, registry) for batch in decoded.untimely]
     untimely = rows_of(seen, registry, countable=False, parts=parts)
-    closed = [rows for rows in timely if _is_closed(rows, first_open)]
-    late = [reject for rows in closed for reject in rejected(_late(rows), registry)]
+    closed = [rows for rows in timely if first_open is not None and rows.period < first_open]
+    reasons = [np.full(len(rows), Reason.LATE, dtype=np.uint8) for rows in closed]
+    late = [r for each in map(Rejects, closed, reasons) for r in rejected(each, registry)]
     return Arrivals(
-        rows=[rows for rows in timely + untimely if not _is_closed(rows, first_open)],
+        rows=[r for r in timely + untimely if first_open is None or r.period >= first_open],
         rejects=decoded.rejects + corrupt + late,
         reports=sum(map(len, timely)) + sum(len(batch.level) for batch in decoded.untimely),
     )
-
-
-def _is_closed(rows: Rows, first_open: int | None) -> bool:
-    return first_open is not None and rows.period < first_open
-
-
-def _late(rows: Rows) -> Rejects:
-    return Rejects(rows, np.full(len(rows), Reason.LATE, dtype=np.uint8))
 
 
 def _seen(batch: Batch, registry: Registry) -> Batch:
@@ -109,14 +100,10 @@ CHAINS = 1 << 18
 
 
 def parts_for(chains: Iterable[int], shards: int) -> int:
-    """Return the number of parts for a period of which reports come for the first time.
+    """Return the number of parts, at most ``shards``, of a period whose first reports come.
 
-    Parameters
-    ----------
-    chains : iterable of int
-        How many it may have: reports of the run, chains of other periods. The most counts.
-    shards : int
-        At most so many parts.
+    ``chains`` are how many it may have: reports of the run, chains of other periods. The most
+    counts.
 
     Examples
     --------
@@ -148,12 +135,8 @@ class Parts:
         """Return how many parts a period has."""
         return self.known.get(period, self.new)
 
-    def part_of(self, shard: int, period: int) -> int:
-        """Return the part of a period that a shard is in."""
-        return shard % self.of(period)
-
     def place(self, shards: NDArray[np.int64], periods: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return :meth:`part_of` of each of many."""
+        """Return the part of a period that each shard is in."""
         numbers = np.full(len(periods), self.new, dtype=np.int64)
         for period, number in self.known.items():
             if number != self.new:
@@ -174,9 +157,8 @@ def rows_of(
     Parameters
     ----------
     batches : sequence of Batch
-        As decoded; of any metrics, shards and periods.
+        Of any metrics, shards and periods.
     registry : Registry
-        Gives the number of shards and the length of a budget period.
     countable : bool
         False for batches that were decoded but came too late or from the future.
     parts : Parts, optional

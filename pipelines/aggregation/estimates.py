@@ -44,7 +44,7 @@ def estimate(
     Parameters
     ----------
     metric : CompiledMetric
-    counts : (rungs, length) int64
+    counts : (levels, length) int64
     candidates : sequence of str
         For a string metric.
     least : int
@@ -63,7 +63,7 @@ def estimate(
 
 
 def reports_by_level(metric: CompiledMetric, counts: Matrix, items: Sequence[Item]) -> list[int]:
-    """Return how many reports of each rung the counts of a window are of."""
+    """Return how many reports of each level the counts of a window are of."""
     if not isinstance(metric.mechanism, Ladder):
         return metric.mechanism.reports_by_level(counts, items)
     if isinstance(metric.mechanism, CoordinatesLadder):

@@ -52,13 +52,7 @@ def pack(rejects: Iterable[Reject]) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Iterator[Reject]:
-    """Yield the rejects of packed bytes.
-
-    Raises
-    ------
-    FormatError
-        The bytes are no rejects.
-    """
+    """Yield the rejects of packed bytes."""
     at = 0
     while at < len(data):
         if len(data) < at + _HEAD.size:
@@ -87,15 +81,7 @@ def numbers(rejects: Iterable[Reject]) -> dict[str, int]:
 
 
 def rejected(rejects: Rejects, registry: Registry) -> list[Reject]:
-    """Return rejected rows as messages of one row each, as they could have come.
-
-    Parameters
-    ----------
-    rejects : Rejects
-        Rows, and the reason of each.
-    registry : Registry
-        The plans by which they were decoded.
-    """
+    """Return rejected rows as messages of one row each, as they could have come."""
     rows, found = rejects.rows, []
     for metric in np.unique(rows.metric).tolist():
         at = np.flatnonzero(rows.metric == metric)

@@ -20,13 +20,29 @@ from typing import TypeAlias
 import numpy as np
 
 from mechanisms.items import Item
-from pipelines.aggregation.counts import Matrix, Window, WindowKey
+from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.estimates import design_effect, estimate, reports_by_level, widened
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
 from sotto.plan.registry import Registry
 
 #: Candidates of string metrics, by plan fingerprint and metric name.
 Candidates: TypeAlias = Mapping[bytes, Mapping[str, Sequence[str]]]
+
+#: Kinds of estimates that are parts of another one that is published: a number's bits, of its mean.
+#: A vector's coordinates are parts of nothing, and all others are made of all reports.
+PARTS = frozenset({"bit"})
+
+#: What is computed from payloads, and so null in a row that is withheld.
+_OF_PAYLOADS = (
+    "value",
+    "standard_error",
+    "low",
+    "high",
+    "display",
+    "detection_floor",
+    "significant",
+    "p_value",
+    "confounded_with",
+)
 
 
 def joined(
@@ -35,14 +51,7 @@ def joined(
     """Return windows with those of equal metrics in several versions of a plan added up.
 
     A metric that is the same in two versions is estimated once, under the lowest of them. The
-    revision is the highest of the parts'.
-
-    Parameters
-    ----------
-    windows : mapping of WindowKey to Window
-        All that are counted of their metrics and times.
-    registry : Registry
-        Has the plans of all of them.
+    revision is the highest of the parts'. Given are all windows of their metrics and times.
     """
     whole: dict[WindowKey, Window] = {}
     for key, window in sorted(windows.items()):
@@ -77,95 +86,46 @@ def rows_of_windows(
     for key, window in windows:
         plan = registry.by_fingerprint[key.fingerprint]
         metric = plan.metrics[key.metric]
-        common = _common(plan, metric, key, window)
         strings = _strings(key, registry, candidates)
-        effect = design_effect(plan, metric)
         least = registry.minimum_reports(key.fingerprint, key.metric)
+        effect = design_effect(plan, metric)
         items = [
             replace(item, estimate=widened(item.estimate, effect))
             for item in estimate(metric, window.counts, strings, least)
         ]
         reports = reports_by_level(metric, window.counts, items)
         why = reason(sum(reports), least)
-        window_rows.append(
-            {
-                **common,
-                "type": metric.type,
-                "mechanism": metric.mechanism.name,
-                "n": sum(reports),
-                "reports_by_level": reports,
-                "minimum_reports": least,
-                "withheld": why,
-            }
-        )
-        if why is not None:
-            rows = withheld_window(metric, window.counts, strings, reports, why)
+        if why is None:
+            withheld = list(_reasons(items, least))
+            by_level: Sequence[Sequence[int]] = [item.estimate.reports_by_level for item in items]
         else:
-            whys = reasons(items, least)
-            rows = (_row(n, *pair) for n, pair in enumerate(zip(items, whys, strict=True)))
-        estimate_rows += [{**common, **row} for row in rows]
+            items = [*estimate(metric, np.zeros_like(window.counts), strings)]
+            withheld, by_level = [why] * len(items), [reports] * len(items)
+        common = {
+            "collector": plan.collector,
+            "plan": plan.plan,
+            "version": plan.version,
+            "metric": metric.name,
+            "window_start": key.start,
+            "window_end": key.start + metric.window,
+            "revision": window.revision,
+        }
+        of_window = {
+            "type": metric.type,
+            "mechanism": metric.mechanism.name,
+            "n": sum(reports),
+            "reports_by_level": reports,
+            "minimum_reports": least,
+            "withheld": why,
+        }
+        window_rows.append({**common, **of_window})
+        rows = zip(items, by_level, withheld, strict=True)
+        estimate_rows += [{**common, "position": n, **_row(*row)} for n, row in enumerate(rows)]
     return window_rows, estimate_rows
 
 
-def _strings(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:
-    """Return what to look for: the candidates of all versions, in order, each once."""
-    versions = registry.same[key.fingerprint, key.metric]
-    found = [candidates.get(each.fingerprint, {}).get(each.metric.name, ()) for each in versions]
-    return list(dict.fromkeys(string for strings in found for string in strings))
-
-
-def _common(
-    plan: CompiledPlan, metric: CompiledMetric, key: WindowKey, window: Window
-) -> dict[str, object]:
-    return {
-        "collector": plan.collector,
-        "plan": plan.plan,
-        "version": plan.version,
-        "metric": metric.name,
-        "window_start": key.start,
-        "window_end": key.start + metric.window,
-        "revision": window.revision,
-    }
-
-
-def _row(position: int, item: Item, why: str | None) -> dict[str, object]:
-    if why is not None:
-        return withheld_row(position, item, item.estimate.reports_by_level, why)
-    low, high = item.estimate.interval()
-    return {
-        "kind": item.kind,
-        "item": item.item,
-        "position": position,
-        "value": item.estimate.value,
-        "standard_error": item.estimate.standard_error,
-        "low": low,
-        "high": high,
-        "display": item.display,
-        "n": item.estimate.n,
-        "reports_by_level": list(item.estimate.reports_by_level),
-        "detection_floor": item.estimate.detection_floor,
-        "significant": item.significant,
-        "p_value": item.p_value,
-        "confounded_with": list(item.confounded_with) or None,
-        "unit": item.unit,
-        "method": item.method.value,
-        "withheld": None,
-    }
-
-
-#: Kinds of estimates that are parts of another one that is published: a number's bits, of its mean.
-#: A vector's coordinates are parts of nothing, and all others are made of all reports.
-PARTS = frozenset({"bit"})
-
-
 def reason(reports: int, least: int) -> str | None:
-    """Return why an estimate of so many reports is withheld; None if it is not.
-
-    Parameters
-    ----------
-    reports : int
-    least : int
-        The plan's ``minimum_reports``.
+    """Return why an estimate of so many reports is withheld under a plan's ``minimum_reports``.
 
     Examples
     --------
@@ -177,16 +137,8 @@ def reason(reports: int, least: int) -> str | None:
     return f"{reports:,} report{'' if reports == 1 else 's'}, the plan asks for {least:,}"
 
 
-def reasons(items: Sequence[Item], least: int) -> Iterator[str | None]:
-    """Yield why each estimate of a window is withheld; None of one that is not.
-
-    Parameters
-    ----------
-    items : sequence of Item
-        All of the window.
-    least : int
-        The plan's ``minimum_reports``.
-    """
+def _reasons(items: Sequence[Item], least: int) -> Iterator[str | None]:
+    """Yield why each estimate of a window is withheld; None of one that is not."""
     # A part of no report adds nothing to the total.
     parts = [item.estimate.n for item in items if item.kind in PARTS and item.estimate.n]
     short = reason(min(parts, default=least), least)
@@ -197,49 +149,37 @@ def reasons(items: Sequence[Item], least: int) -> Iterator[str | None]:
         )
 
 
-def withheld_window(
-    metric: CompiledMetric,
-    counts: Matrix,
-    candidates: Sequence[str],
-    by_level: Sequence[int],
-    why: str,
-) -> Iterator[dict[str, object]]:
-    """Yield the rows of a window of which everything is withheld.
-
-    Parameters
-    ----------
-    metric : CompiledMetric
-    counts : (rungs, length) int64
-        Only their shape is used.
-    candidates : sequence of str
-        For a string metric.
-    by_level : sequence of int
-        The window's reports by rung.
-    why : str
-        As of :func:`reason`.
-    """
-    for position, item in enumerate(estimate(metric, np.zeros_like(counts), candidates)):
-        yield withheld_row(position, item, by_level, why)
-
-
-def withheld_row(position: int, item: Item, by_level: Sequence[int], why: str) -> dict[str, object]:
-    """Return the row that stands for a withheld estimate."""
-    return {
+def _row(item: Item, by_level: Sequence[int], withheld: str | None) -> dict[str, object]:
+    """Return the row of an estimate; where it is withheld, nothing in it is of payloads."""
+    found = item.estimate
+    row: dict[str, object] = {
         "kind": item.kind,
         "item": item.item,
-        "position": position,
-        "value": None,
-        "standard_error": None,
-        "low": None,
-        "high": None,
-        "display": None,
-        "n": sum(by_level),
+        **dict.fromkeys(_OF_PAYLOADS),
+        "n": found.n if withheld is None else sum(by_level),
         "reports_by_level": list(by_level),
-        "detection_floor": None,
-        "significant": None,
-        "p_value": None,
-        "confounded_with": None,
         "unit": item.unit,
         "method": item.method.value,
-        "withheld": why,
+        "withheld": withheld,
     }
+    if withheld is None:
+        low, high = found.interval()
+        row |= {
+            "value": found.value,
+            "standard_error": found.standard_error,
+            "low": low,
+            "high": high,
+            "display": item.display,
+            "detection_floor": found.detection_floor,
+            "significant": item.significant,
+            "p_value": item.p_value,
+            "confounded_with": list(item.confounded_with) or None,
+        }
+    return row
+
+
+def _strings(key: WindowKey, registry: Registry, candidates: Candidates) -> Sequence[str]:
+    """Return what to look for: the candidates of all versions, in order, each once."""
+    versions = registry.same[key.fingerprint, key.metric]
+    found = [candidates.get(each.fingerprint, {}).get(each.metric.name, ()) for each in versions]
+    return list(dict.fromkeys(string for strings in found for string in strings))

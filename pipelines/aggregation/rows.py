@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from sotto.errors import FormatError, ParameterError
 
-#: Of a mask of rungs: the newest one, counted from one; 0 for none.
+#: Of a mask of levels: the newest one, counted from one; 0 for none.
 NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
 
 
-#: Of a mask of rungs: how many they are.
-RUNGS = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
+#: Of a mask of levels: how many they are.
+LEVELS = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 
 _MAGIC = b"SOTTOROW"
@@ -62,7 +62,7 @@ class Rows:
     metric : (n,) uint16
         Registered id.
     level : (n,) uint8
-        Rung, 0 the weakest.
+        Level, 0 the weakest.
     pseudonym, chain : (n, 2) uint64
         Ids as little-endian halves.
     event, append : (n,) int64

@@ -3,10 +3,10 @@
 State, version 1, little-endian. Header of 56 B: magic ``SOTTOSTA``, u16 version, u16 shard, u32
 number of metrics, i64 period, u32 pseudonyms, u32 entries, u32 conflicts, u32 tags an entry, 16 B
 hash key. For each metric that occurs, ascending: 32 B plan fingerprint, u16 index in the plan, u16
-rungs, u32 payload bytes; columns refer to a metric by its place in this table. Then column after
+levels, u32 payload bytes; columns refer to a metric by its place in this table. Then column after
 column, in the order of ``LAYOUT``; then the payloads that count and are wider than four bytes,
 width after width, ascending, entries of one width in their order; then the CRC-32 of all before.
-Whether a rung counts is not stored: the newest countable one does unless the pseudonym is revoked.
+Whether a level counts is not stored: the newest countable one does unless the pseudonym is revoked.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StoredMetric(NamedTuple):
 
     fingerprint: bytes
     position: int
-    rungs: int
+    levels: int
     width: int
 
 
@@ -93,7 +93,7 @@ class Snapshot:
 
     @cached_property
     def counted(self) -> NDArray[np.uint8]:
-        """The rung of each entry that counts, from one; 0 for none."""
+        """The level of each entry that counts, from one; 0 for none."""
         revoked = self["pseudonyms", "reason"] != 0
         newest: NDArray[np.uint8] = NEWEST[self["entries", "countable"]]
         newest[revoked[self["entries", "pseudonym"]]] = 0
@@ -132,17 +132,10 @@ class Snapshot:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Snapshot:
-        """Read what :meth:`to_bytes` wrote; the columns are views of ``data``.
-
-        Raises
-        ------
-        FormatError
-            If the bytes are no state of a known version, damaged, or refer to a pseudonym, entry,
-            metric or rung that they do not have.
-        """
+        """Read what :meth:`to_bytes` wrote; the columns are views of ``data``."""
         if len(data) < _HEADER.size + _CRC.size:
             raise FormatError(f"{len(data)} bytes are too few for a state")
-        magic, version, shard, metrics, period, *sizes, rungs, key = _HEADER.unpack_from(data)
+        magic, version, shard, metrics, period, *sizes, levels, key = _HEADER.unpack_from(data)
         if magic != _MAGIC:
             raise FormatError("the bytes do not begin as a state does")
         if version != _VERSION:
@@ -158,7 +151,7 @@ class Snapshot:
         size_of = dict(zip((name for name, _ in _SIZED), sizes, strict=True))
         columns = {}
         for owner, name, kind in LAYOUT:
-            shape = (size_of[owner], rungs) if name == "tags" else (size_of[owner],)
+            shape = (size_of[owner], levels) if name == "tags" else (size_of[owner],)
             columns[owner, name] = reader.take(kind, *shape)
         snapshot = cls(shard, period, key, table, columns, {})
         snapshot._check()
@@ -179,16 +172,16 @@ class Snapshot:
         ):
             if self[place].size and int(self[place].max()) >= size:
                 raise FormatError(f"{' '.join(place)} of a state must be below {size}")
-        rungs = np.array([metric.rungs for metric in self.metrics], dtype=np.int64)
-        if not ((rungs >= 1) & (rungs <= NEWEST[-1])).all():
-            raise FormatError(f"a metric of a state must have 1 to {NEWEST[-1]} rungs")
-        if self["entries", "tags"].shape[1] != rungs.max(initial=0):
-            raise FormatError("a state must have as many tags an entry as a metric has rungs")
+        levels = np.array([metric.levels for metric in self.metrics], dtype=np.int64)
+        if not ((levels >= 1) & (levels <= NEWEST[-1])).all():
+            raise FormatError(f"a metric of a state must have 1 to {NEWEST[-1]} levels")
+        if self["entries", "tags"].shape[1] != levels.max(initial=0):
+            raise FormatError("a state must have as many tags an entry as a metric has levels")
         seen, countable = self["entries", "seen"], self["entries", "countable"]
-        if (seen >> rungs[self["entries", "metric"]]).any() or (countable & ~seen).any():
-            raise FormatError("an entry of a state has rungs that its metric or it does not have")
-        if (self["conflicts", "level"] >= rungs[self["conflicts", "metric"]]).any():
-            raise FormatError("a conflict of a state has a rung that its metric does not have")
+        if (seen >> levels[self["entries", "metric"]]).any() or (countable & ~seen).any():
+            raise FormatError("an entry of a state has levels that its metric or it does not have")
+        if (self["conflicts", "level"] >= levels[self["conflicts", "metric"]]).any():
+            raise FormatError("a conflict of a state has a level that its metric does not have")
         if not np.isin(self["pseudonyms", "reason"], _REASONS).all():
             raise FormatError("a pseudonym of a state is revoked for no known reason")
 
@@ -196,7 +189,7 @@ class Snapshot:
         """Return the one form that all states of one set of rows share.
 
         Pseudonyms, entries and conflicts are sorted; of conflicting rows, the least is made the
-        entry: the least metric and event time, and the least tag at each rung of those.
+        entry: the least metric and event time, and the least tag at each level of those.
         """
         settled = self._settled()
         low, high = settled["pseudonyms", "low"], settled["pseudonyms", "high"]

@@ -2,13 +2,13 @@
 
 Three tables. *Pseudonyms*: the sum of what is counted of each, and why it is revoked, if it is.
 *Entries*: one a (pseudonym, chain): the metric and event time that the chain is bound to, which
-rungs were seen and which of them countably, a 32-bit tag of the payload of each rung seen, and
-the payload of the rung that counts. *Conflicts*: every further row that a chain cannot have,
-one with another binding or with another payload at a rung, each kept once; whoever sent one is
+levels were seen and which of them countably, a 32-bit tag of the payload of each level seen, and
+the payload of the level that counts. *Conflicts*: every further row that a chain cannot have,
+one with another binding or with another payload at a level, each kept once; whoever sent one is
 revoked. Which of two conflicting rows became the entry and which the conflict depends on the
 order of arrival; the set of the two does not, and nothing is computed from more than that set.
 
-The payload that counts is the rung's tag where it has up to four bytes, and lies in a pool of
+The payload that counts is the level's tag where it has up to four bytes, and lies in a pool of
 its width otherwise.
 """
 
@@ -64,8 +64,8 @@ class State:
         Micro-epsilon by which pseudonyms are judged from now on: the registry's, unless set.
     pseudonyms, entries, conflicts : Table
         As the module says. ``entries["append"]`` is when the log first took the row that counts;
-        ``entries["counted"]`` that row's rung counted from one, 0 for none; ``entries["slot"]``
-        its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a rung.
+        ``entries["counted"]`` that row's level counted from one, 0 for none; ``entries["slot"]``
+        its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a level.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class State:
         self.shard = shard
         self.period = period
         self.key = key
-        tags = np.dtype((np.uint32, (max(self.catalog.rungs, 1),)))
+        tags = np.dtype((np.uint32, (max(self.catalog.most_levels, 1),)))
         self.pseudonyms = Table(key, _dtypes(_PSEUDONYM), _dtypes(_PSEUDONYM_VALUES))
         self.entries = Table(key, _dtypes(_ENTRY), {**_dtypes(_ENTRY_VALUES), "tags": tags})
         self.conflicts = Table(key, _dtypes(_CONFLICT), _dtypes(_CONFLICT_VALUES))
@@ -103,13 +103,7 @@ class State:
         return tags
 
     def counted(self, ids: NDArray[np.intp]) -> Rows:
-        """Return the rows that now count of these entries, complete as they came.
-
-        Parameters
-        ----------
-        ids : (n,) intp
-            Entries with a rung that counts.
-        """
+        """Return the rows that now count of entries that have such, complete as they came."""
         entries = self.entries
         metric = entries["metric"][ids]
         level = entries["counted"][ids] - np.uint8(1)
@@ -167,9 +161,9 @@ class State:
         Raises
         ------
         FormatError
-            If the bytes are no state of a known version, or damaged.
+            The bytes are no state of a known version, or damaged.
         PlanError
-            If the state has rows of a plan that the registry does not have.
+            The state has rows of a plan that the registry does not have.
         """
         stored = Snapshot.from_bytes(data)
         state = cls(registry, stored.shard, stored.period, stored.key)
@@ -204,8 +198,8 @@ class State:
         place[occurring] = np.arange(len(occurring))
         for table in ("entries", "conflicts"):
             columns[table, "metric"] = place[columns[table, "metric"]]
-        rungs = int(catalog.levels[occurring].max(initial=0))
-        columns["entries", "tags"] = columns["entries", "tags"][:, :rungs]
+        levels = int(catalog.levels[occurring].max(initial=0))
+        columns["entries", "tags"] = columns["entries", "tags"][:, :levels]
         snapshot = Snapshot(
             shard=self.shard,
             period=self.period,
@@ -221,8 +215,8 @@ class State:
 
 def _stored(catalog: Catalog, metric: int) -> StoredMetric:
     fingerprint, position = catalog.identities[metric]
-    rungs, width = catalog.shape_of(metric)
-    return StoredMetric(fingerprint, position, rungs, width)
+    levels, width = catalog.shape_of(metric)
+    return StoredMetric(fingerprint, position, levels, width)
 
 
 def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[np.uint16]:
@@ -235,8 +229,8 @@ def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[n
                 f"the state needs the plan with the fingerprint {metric.fingerprint.hex()}, "
                 f"metric {metric.position}, which the registry does not have"
             )
-        if catalog.shape_of(number) != (metric.rungs, metric.width):
-            raise FormatError(f"metric {number} has other rungs or payloads than the state says")
+        if catalog.shape_of(number) != (metric.levels, metric.width):
+            raise FormatError(f"metric {number} has other levels or payloads than the state says")
     return np.array([ids[metric[:2]] for metric in stored], dtype=np.uint16)
 
 
@@ -256,10 +250,10 @@ class Catalog:
     Attributes
     ----------
     certified : (M, 9) int64
-        Micro-epsilon that a chain costs whose newest rung is the k-th, counted from one; column 0
-        is zero: no rung, no cost.
+        Micro-epsilon that a chain costs whose newest level is the k-th, counted from one; column 0
+        is zero: no level, no cost.
     levels : (M,) uint8
-        Number of rungs.
+        Number of levels.
     windows : (M,) int64
         Length of the estimation window, ms.
     widths : (M,) int64
@@ -281,8 +275,8 @@ class Catalog:
     mechanisms: tuple[Mechanism, ...]
 
     @property
-    def rungs(self) -> int:
-        """The largest number of rungs of a metric."""
+    def most_levels(self) -> int:
+        """The largest number of levels of a metric."""
         return int(self.levels.max(initial=0))
 
     def widths_of(self, metric: NDArray[np.uint16]) -> dict[int, int]:
@@ -297,7 +291,7 @@ class Catalog:
                 yield width, np.flatnonzero(self.widths[metric] == width)
 
     def shape_of(self, metric: int) -> tuple[int, int]:
-        """Return a metric's number of rungs and payload bytes."""
+        """Return a metric's number of levels and payload bytes."""
         return int(self.levels[metric]), int(self.widths[metric])
 
 

@@ -2,10 +2,10 @@
 
 The rules, whatever the order of the rows and however they are cut into calls:
 
-* A row is one rung of one chain of one pseudonym. A repeated row changes nothing.
-* A chain has one metric (of one plan) and one event time, and one payload a rung. A pseudonym
+* A row is one level of one chain of one pseudonym. A repeated row changes nothing.
+* A chain has one metric (of one plan) and one event time, and one payload a level. A pseudonym
   that shows two has *equivocated*, and so has a pseudonym whose uncountable rows show it.
-* Of a chain the newest countable rung counts. A pseudonym whose counted rungs cost more than
+* Of a chain the newest countable level counts. A pseudonym whose counted levels cost more than
   the budget of the period is *over budget*.
 * Either way the pseudonym is revoked for the period: nothing of it counts. What counted of it
   until now is taken back and rejected together with its new rows; its later rows are rejected.
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from pipelines.aggregation.counts import Deltas, Matrix, WindowKey, changes
 from pipelines.aggregation.quarantine import Rejects, rejected
-from pipelines.aggregation.rows import NEWEST, RUNGS, Rows, one_of_each, opens, padded_width
+from pipelines.aggregation.rows import LEVELS, NEWEST, Rows, one_of_each, opens, padded_width
 from pipelines.aggregation.state import State
 from sotto.errors import ParameterError
 from sotto.wire.decode import Reject
@@ -44,20 +44,10 @@ from sotto.wire.reasons import Reason
 
 
 class Tally(NamedTuple):
-    """What became of reports; all but ``reports`` and ``duplicates`` may also be taken back.
+    """What became of decoded reports; all but ``reports`` and ``duplicates`` may be taken back.
 
-    Attributes
-    ----------
-    reports : int
-        Decoded rows.
-    counted : int
-        By how much the number of reports that count has grown.
-    superseded : int
-        Reports of which a newer rung counts.
-    duplicates : int
-        Repetitions of reports seen before.
-    revoked : int
-        By how much the number of revoked pseudonyms has grown.
+    ``counted`` and ``revoked`` say by how much the reports that count and the revoked pseudonyms
+    have become more; a report is superseded where a newer level of its chain counts.
     """
 
     reports: int = 0
@@ -80,7 +70,7 @@ class Rejected(NamedTuple):
         What was taken back, by padded width, and last the rows of the call. They are joined only
         for whoever asks, since one wide payload makes all of them wide.
     superseded : int
-        Reports besides these that a newer rung had superseded before.
+        Reports besides these that a newer level had superseded before.
     """
 
     parts: tuple[Rejects, ...]
@@ -109,9 +99,8 @@ class Step(NamedTuple):
 class _Placed:
     """Where the rows of a call belong in the state, row by row.
 
-    ``entry`` is the entry's id, ``agrees`` whether the row is one that the entry can have,
-    ``fresh`` whether the row is countable and was not so before this call, and ``identity`` a
-    number that only equal rows share.
+    ``agrees`` says whether the row is one that the entry can have, ``fresh`` whether it is
+    countable and was not so before this call; only equal rows share an ``identity``.
     """
 
     pseudonym: NDArray[np.intp]
@@ -129,7 +118,7 @@ def step(state: State, rows: Rows) -> Step:
     state : State
         Changed in place and returned; after an error it must not be used again.
     rows : Rows
-        Decoded rows of the state's shard and period, their metrics, rungs, payloads and times
+        Decoded rows of the state's shard and period, their metrics, levels, payloads and times
         checked by :mod:`sotto.wire.decode`. At least 2,000 a call where there are so many.
 
     Returns
@@ -143,7 +132,7 @@ def step(state: State, rows: Rows) -> Step:
         Of revoked pseudonyms, as ``revoked``: what counted of them until this call, their
         countable rows in this call that are new, and the number of those superseded before. No
         row is ever rejected twice; a countable row that neither counts nor is rejected is a
-        repetition, or a newer rung of its chain counts. The number of all rejected rows of all
+        repetition, or a newer level of its chain counts. The number of all rejected rows of all
         calls is a function of the set of rows; of which it has the bytes is not.
 
     Raises
@@ -197,14 +186,14 @@ def _check(state: State, rows: Rows) -> None:
     if any(rows.widths.get(metric) != width for metric, width in widths.items()):
         raise ParameterError("payloads must have the width of their metric")
     if (rows.level >= catalog.levels[rows.metric]).any():
-        raise ParameterError("level must be a rung of the metric")
+        raise ParameterError("level must be a level of the metric")
     start = state.period * length
     if ((rows.event < start) | (rows.event >= start + length)).any():
         raise ParameterError("event must lie in the state's period")
 
 
 def _place(state: State, rows: Rows) -> _Placed:
-    """Enter the rows: pseudonyms, entries, rungs seen, and conflicts."""
+    """Enter the rows: pseudonyms, entries, levels seen, and conflicts."""
     entries = state.entries
     pseudonym, _ = state.pseudonyms.intern(rows.pseudonym[:, 0], rows.pseudonym[:, 1])
     entry, new = entries.intern(pseudonym, rows.chain[:, 0], rows.chain[:, 1])
@@ -216,7 +205,7 @@ def _place(state: State, rows: Rows) -> _Placed:
     seen, countable, tags = entries["seen"], entries["countable"], entries["tags"]
     cell = entry * tags.shape[1] + rows.level
     unseen = np.flatnonzero(bound & (seen[entry] & bit == 0))
-    # Of several payloads for one rung one is kept; the others then differ from it.
+    # Of several payloads for one level one is kept; the others then differ from it.
     tags.reshape(-1)[cell[unseen]] = tag[unseen]
     agrees = bound & (tags.reshape(-1)[cell] == tag)
     fresh = rows.countable & (countable[entry] & bit == 0)
@@ -247,7 +236,7 @@ def _set_bits(masks: NDArray[np.uint8], ids: NDArray[np.intp], bits: NDArray[np.
 def _promoted(
     state: State, rows: Rows, placed: _Placed, live: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
-    """Return one row for each entry of which a newer rung is to count: that rung's."""
+    """Return one row for each entry of which a newer level is to count: that level's."""
     newest = NEWEST[state.entries["countable"][placed.entry]]
     higher = (rows.level + np.uint8(1) == newest) & (
         state.entries["counted"][placed.entry] < newest
@@ -257,7 +246,7 @@ def _promoted(
 
 
 def _charge(state: State, rows: Rows, placed: _Placed, promoted: NDArray[np.intp]) -> None:
-    """Add what the promoted rungs cost; revoke whoever is then over the budget."""
+    """Add what the promoted levels cost; revoke whoever is then over the budget."""
     certified, counted = state.catalog.certified, state.entries["counted"]
     metric, owner = rows.metric[promoted], placed.pseudonym[promoted]
     cost = certified[metric, rows.level[promoted] + np.uint8(1)]
@@ -280,7 +269,7 @@ def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> tuple[int, NDArray[np
     revoked = np.zeros(state.pseudonyms.size, dtype=np.bool_)
     revoked[pseudonyms] = True
     theirs = revoked[state.entries["pseudonym"]]
-    known = int(RUNGS[state.entries["countable"][theirs]].sum(dtype=np.int64))
+    known = int(LEVELS[state.entries["countable"][theirs]].sum(dtype=np.int64))
     conflicts = state.conflicts
     known += int(np.count_nonzero(theirs[conflicts["entry"]] & conflicts["countable"]))
     return known, np.flatnonzero(theirs & (state.entries["counted"] != 0))
@@ -323,7 +312,7 @@ class Stepped(NamedTuple):
     ----------
     state : State
         The one given, changed.
-    changes : dict of WindowKey to (rungs, length) int64
+    changes : dict of WindowKey to (levels, length) int64
         To be added to the counts.
     rejects : list of Reject
     tally : Tally
@@ -337,26 +326,12 @@ class Stepped(NamedTuple):
 
 
 def step_blocks(state: State, blocks: Iterable[bytes]) -> Stepped:
-    """Take packed blocks of a state's shard and period into it: see :func:`step_rows`.
-
-    Parameters
-    ----------
-    state : State
-    blocks : iterable of bytes
-        Packed :class:`~pipelines.aggregation.rows.Rows`; in what order they come changes nothing.
-    """
+    """Take packed rows into a state by :func:`step_rows`; their order changes nothing."""
     return step_rows(state, in_order(blocks))
 
 
 def step_rows(state: State, parts: Iterable[Rows]) -> Stepped:
-    """Take rows of a state's shard and period into it.
-
-    Parameters
-    ----------
-    state : State
-        Changed in place; not to be used any more after an error.
-    parts : iterable of Rows
-    """
+    """Take rows into a state by large steps; after an error it must not be used again."""
     before = _census(state)
     changes: dict[WindowKey, Matrix] = {}
     rejects: list[Reject] = []
@@ -434,7 +409,7 @@ class _Census(NamedTuple):
 def _census(state: State) -> _Census:
     entries, conflicts = state.entries, state.conflicts
     return _Census(
-        countable=int(RUNGS[entries["countable"]].sum(dtype=np.int64))
+        countable=int(LEVELS[entries["countable"]].sum(dtype=np.int64))
         + int(np.count_nonzero(conflicts["countable"])),
         counted=int(np.count_nonzero(entries["counted"])),
         revoked=int(np.count_nonzero(state.pseudonyms["reason"])),

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -45,7 +45,7 @@ from pipelines.storage.directory import StateFiles
 from pipelines.storage.files import AnyPath, Buffer
 from pipelines.storage.intent import Intent, WorkItem
 from pipelines.storage.manifest import Manifest
-from pipelines.storage.output import JobOutput, StoredState
+from pipelines.storage.output import JobOutput
 from pipelines.storage.states import StoredStates, Taken
 from sotto.errors import AggregationError, BrokerError, FormatError, SottoError
 from sotto.plan.compiled import CompiledPlan
@@ -56,7 +56,6 @@ Keyed: TypeAlias = tuple[bytes, bytes]
 
 _STATE_KEY = struct.Struct("<qH")
 _PAGE_KEY = struct.Struct("<q")
-_KEY_BYTES = 42
 #: Names of the outputs beside the main one: parts of files, keyed by the file, and of the summary.
 _PARTS, _DONE = "parts", "done"
 _QUARANTINE, _PAGE = b"quarantine", b"page"
@@ -81,30 +80,18 @@ class Job:
         Random name of the driver's attempt to make the generation.
     plans : tuple of bytes
         The compiled plans.
-    generation : int
-        The one being made.
-    key : bytes
-        Key of the hashes inside the states.
-    first_open : int or None
-        Rows of earlier budget periods are late, whatever their plan says: their state is gone.
-    states : mapping
-        (period, part) to the state that is to be gone on from.
+    manifest : Manifest
+        What is committed: the job goes on from there.
     parts : Parts
         How periods are cut.
-    pages : mapping
-        Page of counts to the generation that is to be added to.
     """
 
     source: Ranges
     files: StateFiles
     attempt: str
     plans: tuple[bytes, ...]
-    generation: int
-    key: bytes
-    first_open: int | None
-    states: Mapping[tuple[int, int], StoredState]
+    manifest: Manifest
     parts: Parts
-    pages: Mapping[int, int]
 
     @classmethod
     def of(
@@ -116,18 +103,14 @@ class Job:
         intent: Intent,
     ) -> Job:
         """Return the job that goes on from a manifest by an intent."""
-        return cls(
-            source=source,
-            files=state,
-            attempt=_random_name(),
-            plans=tuple(plan.to_json() for plan in registry.plans),
-            generation=manifest.generation + 1,
-            key=manifest.key,
-            first_open=manifest.first_open,
-            states=manifest.states,
-            parts=manifest.parts_of(intent, registry.shards),
-            pages=manifest.pages,
-        )
+        plans = tuple(plan.to_json() for plan in registry.plans)
+        parts = manifest.parts_of(intent, registry.shards)
+        return cls(source, state, _random_name(), plans, manifest, parts)
+
+    @property
+    def generation(self) -> int:
+        """The generation being made."""
+        return self.manifest.generation + 1
 
     @property
     def registry(self) -> Registry:
@@ -136,14 +119,15 @@ class Job:
 
     def step(self, period: int, part: int, blocks: Iterable[bytes]) -> Taken:
         """Take packed rows into the committed state of a part of a period, or into a new one."""
-        states = StoredStates(self.files, self.registry, self.key)
-        return states.step(period, part, self.states.get((period, part)), blocks, self.generation)
+        states = StoredStates(self.files, self.registry, self.manifest.key)
+        stored = self.manifest.states.get((period, part))
+        return states.step(period, part, stored, blocks, self.generation)
 
     def page(self, page: int) -> dict[WindowKey, Window]:
         """Return a committed page of counts, or an empty one."""
-        if page not in self.pages:
+        if page not in self.manifest.pages:
             return {}
-        path = self.files.page(page, self.pages[page])
+        path = self.files.page(page, self.manifest.pages[page])
         with files.committed(path):
             return counts.unpack_page(files.load(path, counts.KIND))
 
@@ -278,7 +262,8 @@ class Read(_Stage):
     def work(self, item: tuple[str, int, int, int]) -> Iterator[Any]:
         name, start, end, floor = item
         for block in self.job.source.partition(name).blocks(start, end, floor):
-            found = arrivals(block, self.job.registry, self.job.first_open, self.job.parts)
+            first_open = self.job.manifest.first_open
+            found = arrivals(block, self.job.registry, first_open, self.job.parts)
             for rows in found.rows:
                 yield _STATE_KEY.pack(rows.period, rows.shard), rows.to_bytes()
             yield self.done(JobOutput(tally=Tally(reports=found.reports)))
@@ -357,7 +342,10 @@ class WriteFiles(_Stage):
     def _page(self, page: int, parts: Iterable[bytes]) -> bytes:
         """Return a page of counts with what parts add to it."""
         changes = (
-            (WindowKey.from_bytes(part[:_KEY_BYTES]), counts.unpack_matrix(part[_KEY_BYTES:]))
+            (
+                WindowKey.from_bytes(part[: counts.KEY_BYTES]),
+                counts.unpack_matrix(part[counts.KEY_BYTES :]),
+            )
             for part in parts
         )
         return counts.pack_page(counts.merge(self.job.page(page), changes, self.job.generation))

@@ -7,7 +7,7 @@ the job finds duplicates.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
 
 if TYPE_CHECKING:
-    from kafka import KafkaProducer
+    pass
 
 #: Records sent and not acknowledged.
 _IN_FLIGHT = 1000
@@ -99,7 +99,7 @@ class RequeueTopics:
         Parameters
         ----------
         progress : callable
-            Told how many records of quarantine have been read, and how many there are.
+            Called with how many records of quarantine have been read, and how many there are.
 
         Raises
         ------
@@ -107,9 +107,7 @@ class RequeueTopics:
             The topics cannot be used, and what to do.
         """
         found = Found()
-        with closing(self._curable(found, progress)) as curable:
-            for _ in curable:
-                pass
+        deque(self._curable(found, progress), maxlen=0)
         return found
 
     def requeue(self, progress: Callable[[int, int], None]) -> Found:
@@ -132,7 +130,14 @@ class RequeueTopics:
             with closing(self._curable(found, progress)) as curable:
                 for record, rows in curable:
                     if plan_of(record.value) in self._plans:
-                        sent.append((self._send(producer, record), rows))
+                        future = producer.send(
+                            str(self.target),
+                            key=record.key,
+                            value=record.value,
+                            headers=list(record.headers),
+                            timestamp_ms=record.timestamp,
+                        )
+                        sent.append((future, rows))
                     if len(sent) >= _IN_FLIGHT:
                         found.given_back += _acknowledged(sent)
                         sent = []
@@ -145,15 +150,6 @@ class RequeueTopics:
         finally:
             end_producer(producer)
         return found
-
-    def _send(self, producer: KafkaProducer, record: Record) -> Any:
-        return producer.send(
-            str(self.target),
-            key=record.key,
-            value=record.value,
-            headers=list(record.headers),
-            timestamp_ms=record.timestamp,
-        )
 
     def _curable(
         self, found: Found, progress: Callable[[int, int], None]

@@ -19,13 +19,7 @@ _AS_IT_IS = CompressionTypes.UNCOMPRESSED
 
 @dataclass(frozen=True, order=True)
 class BeamPath:
-    """A file or folder of a file system that Beam knows by its scheme.
-
-    Parameters
-    ----------
-    uri : str
-        Such as ``gs://bucket/folder``.
-    """
+    """A file or folder, such as ``gs://bucket/folder``, that Beam knows by its scheme."""
 
     uri: str
 
@@ -46,26 +40,14 @@ class BeamPath:
         return BeamPath(self.uri.rpartition("/")[0])
 
     def check(self) -> None:
-        """Return if Beam has a file system for it.
-
-        Raises
-        ------
-        ParameterError
-            It has not, or what that needs is not installed.
-        """
+        """Refuse a path for which Beam has no file system, or not what that needs."""
         try:
             FileSystems.get_filesystem(self.uri)
         except ValueError as error:
             raise ParameterError(f"Beam has no file system for {self.uri}: {error}") from error
 
     def read_bytes(self) -> bytes:
-        """Return the content.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is no such file.
-        """
+        """Return the content."""
         try:
             with FileSystems.open(self.uri, compression_type=_AS_IT_IS) as file:
                 content: bytes = file.read()
@@ -88,7 +70,7 @@ class BeamPath:
 
     def listed(self) -> list[BeamPath]:
         """Return the files of a folder; none if it is not there."""
-        return [BeamPath(found.path) for found in self._matching("*")]
+        return [*self.sizes()]
 
     def remove_folder(self) -> None:
         """Remove a folder of folders of files."""

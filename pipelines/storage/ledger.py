@@ -7,15 +7,13 @@ one budget period; once that is closed its state is gone, and only the period's 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from mechanisms.coins import shard_of
-from pipelines.aggregation.audit import Totals, chains_of
-from pipelines.aggregation.audit import audit as audited
+from pipelines.aggregation.audit import ChainRecord, Totals, audit, chains_of
 from pipelines.aggregation.state import State
 from pipelines.storage.directory import StateDirectory
 from pipelines.storage.manifest import Manifest
@@ -23,8 +21,6 @@ from pipelines.storage.states import StoredStates
 from sotto.errors import ParameterError
 from sotto.plan.registry import Registry
 from sotto.wire.reasons import Reason
-
-T = TypeVar("T")
 
 #: A commit between reading the manifest and reading a state makes both be read again.
 _ATTEMPTS = 10
@@ -43,11 +39,11 @@ class ChainLine:
     event : int
         Truncated time of the recording, ms.
     counted : int or None
-        The rung that counts, 0 the weakest.
+        The level that counts, 0 the weakest.
     accepted : int
-        Certified micro-epsilon of that rung; 0 where none counts.
+        Certified micro-epsilon of that level; 0 where none counts.
     payloads : tuple of int
-        How many different payloads came at each rung; more than one is an equivocation.
+        Different payloads at each level; more than one is an equivocation.
     """
 
     chain: str
@@ -115,7 +111,14 @@ def pseudonym_ledger(
     if len(pseudonym) != 16:
         raise ParameterError("a pseudonym is written as 32 hexadecimal digits")
     directory = StateDirectory(state_dir)
-    return _undisturbed(directory, lambda manifest: _ledgers(directory, manifest, pseudonym))
+    for _ in range(_ATTEMPTS - 1):
+        manifest = directory.manifest()
+        try:
+            return _ledgers(directory, manifest, pseudonym)
+        except FileNotFoundError:
+            if directory.manifest().generation == manifest.generation:
+                raise
+    return _ledgers(directory, directory.manifest(), pseudonym)
 
 
 def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
@@ -132,18 +135,6 @@ def period_totals(state_dir: str | os.PathLike[str]) -> dict[int, Totals]:
     return {period * length: totals for period, totals in sorted(manifest.audit().items())}
 
 
-def _undisturbed(directory: StateDirectory, read: Callable[[Manifest], T]) -> T:
-    """Read by the manifest, again if a commit removes what it names."""
-    for _ in range(_ATTEMPTS - 1):
-        manifest = directory.manifest()
-        try:
-            return read(manifest)
-        except FileNotFoundError:
-            if directory.manifest().generation == manifest.generation:
-                raise
-    return read(directory.manifest())
-
-
 def _ledgers(
     directory: StateDirectory, manifest: Manifest, pseudonym: bytes
 ) -> tuple[PseudonymLedger, ...]:
@@ -151,7 +142,8 @@ def _ledgers(
         return ()
     registry = _registry(directory, manifest)
     shard = shard_of(pseudonym, registry.shards)
-    states, found = StoredStates(directory.files, registry, manifest.key), []
+    states = StoredStates(directory.files, registry, manifest.key)
+    found: list[PseudonymLedger] = []
     for (period, part), held in sorted(manifest.states.items()):
         if part == shard % manifest.parts[period]:
             found += _of_state(states.read(period, part, held), pseudonym)
@@ -162,38 +154,34 @@ def _registry(directory: StateDirectory, manifest: Manifest) -> Registry:
     return Registry([directory.plans.load(fingerprint) for fingerprint in manifest.plans])
 
 
-def _of_state(state: State, pseudonym: bytes) -> list[PseudonymLedger]:
-    found = audited(state)
+def _of_state(state: State, pseudonym: bytes) -> Iterator[PseudonymLedger]:
+    """Yield what a state has of a pseudonym, if it has seen it."""
+    found = audit(state)
     wanted = np.frombuffer(pseudonym, dtype="<u8")
-    at = np.flatnonzero((found.pseudonym == wanted).all(axis=1))
-    if not at.size:
-        return []
-    registry, reason = state.registry, int(found.reason[at[0]])
-    lines = []
-    for record in chains_of(state, pseudonym):
-        _, _, plan, metric = registry.metrics[record.metric]
-        cost = 0 if record.counted is None else metric.mechanism.certified(record.counted)
-        lines.append(
-            ChainLine(
-                chain=record.chain.hex(),
-                plan=plan.plan,
-                version=plan.version,
-                metric=metric.name,
-                event=record.event,
-                counted=record.counted,
-                accepted=cost,
-                payloads=record.payloads,
-            )
-        )
-    return [
-        PseudonymLedger(
+    registry = state.registry
+    for at in np.flatnonzero((found.pseudonym == wanted).all(axis=1)).tolist():
+        reason = int(found.reason[at])
+        yield PseudonymLedger(
             pseudonym=pseudonym.hex(),
             period_start=state.period * registry.period,
             period_end=(state.period + 1) * registry.period,
-            accepted=int(found.accepted[at[0]]),
-            observed=int(found.observed[at[0]]),
+            accepted=int(found.accepted[at]),
+            observed=int(found.observed[at]),
             budget=registry.budget,
             revoked=Reason(reason).label if reason else None,
-            chains=tuple(lines),
+            chains=tuple(_line(chain, registry) for chain in chains_of(state, pseudonym)),
         )
-    ]
+
+
+def _line(found: ChainRecord, registry: Registry) -> ChainLine:
+    _, _, plan, metric = registry.metrics[found.metric]
+    return ChainLine(
+        chain=found.chain.hex(),
+        plan=plan.plan,
+        version=plan.version,
+        metric=metric.name,
+        event=found.event,
+        counted=found.counted,
+        accepted=0 if found.counted is None else metric.mechanism.certified(found.counted),
+        payloads=found.payloads,
+    )

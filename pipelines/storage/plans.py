@@ -57,23 +57,11 @@ class StoredPlans:
         return _plan(path.read_bytes(), path)
 
     def load_all(self) -> list[CompiledPlan]:
-        """Return all plans that are kept, ascending by fingerprint.
-
-        Raises
-        ------
-        AggregationError
-            A file is damaged.
-        """
+        """Return all plans that are kept, ascending by fingerprint."""
         return [self.load(path.stem) for path in sorted(self._folder.glob("*.json"))]
 
     def candidates(self, fingerprint: str) -> Mapping[str, Sequence[str]]:
-        """Return the strings to look for, by metric, of the plan of a fingerprint.
-
-        Raises
-        ------
-        AggregationError
-            Their file is damaged.
-        """
+        """Return the strings to look for, by metric, of the plan of a fingerprint."""
         path = self._candidates_path(fingerprint)
         return _strings(path.read_bytes(), path) if path.exists() else {}
 
@@ -113,11 +101,8 @@ class StoredPlans:
         for plan in plans:
             document = {"format": FORMAT, "plan": json.loads(plan.to_json())}
             _replace(self.path(plan.fingerprint_hex), document)
-            strings = {
-                metric: list(found)
-                for metric, found in candidates.get(plan.fingerprint, {}).items()
-                if found
-            }
+            given = candidates.get(plan.fingerprint, {})
+            strings = {metric: list(found) for metric, found in given.items() if found}
             if strings:
                 document = {"format": FORMAT, "candidates": strings}
                 _replace(self._candidates_path(plan.fingerprint_hex), document)

@@ -1,7 +1,7 @@
 """Show what a device, or a pseudonym, has spent, chain by chain.
 
-A device's file tells what the device has reserved and spent; it is read, not changed, and may be
-in use. The aggregator's state tells what it has counted and seen of one pseudonym. Once everything
+A device's file has what the device has reserved and spent; it is read, not changed, and may be
+in use. The aggregator's state has what it has counted and seen of one pseudonym. Once everything
 is delivered, what a device has spent in a budget period is what the aggregator counts of it.
 """
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def device_lines(ledger: Ledger, full: bool) -> list[str]:
-    """Return what a device's ledger says, ids in full or their first 8 digits."""
+    """Return a device's ledger in lines, ids in full or their first 8 digits."""
     lines = [
         f"collector {ledger.collector}, consent {ledger.consent}",
         f"epsilon a period: at most {_epsilon(ledger.ceilings.period)}",
@@ -124,7 +124,7 @@ def _lost(ledger: Ledger) -> list[str]:
 
 
 def _permanent(ledger: Ledger) -> list[str]:
-    """Return what permanent responses cost: once, however many periods say it again."""
+    """Return what permanent responses cost: once, however many periods repeat it."""
     return table(
         ("permanent response", "cost in a lifetime", "held"),
         [

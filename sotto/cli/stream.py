@@ -32,7 +32,7 @@ examples:
   sotto stream --state job --plan plan.yaml --broker client.json --topic reports-e1-p8 \\
       --runner PortableRunner --job_endpoint localhost:8099 \\
       --environment_type EXTERNAL --environment_config localhost:50000 --parallelism 2
-      look at everything, say what is wrong, or submit the pipeline and wait while it runs; an
+      check everything, print what is wrong, or submit the pipeline and wait while it runs; an
       interrupt ends the waiting, not the pipeline
   sotto stream --state job --plans plans --broker client.json --topic reports-e1-p8 \\
       --savepoint_path file:///savepoints/savepoint-1a2b3c --parallelism 4 --runner ...
@@ -100,8 +100,7 @@ def run(args: argparse.Namespace) -> int:
         idle=args.idle,
         bounded=args.until_end,
     )
-    job = folder.job()
-    print(f"submitted: job {job.name if job else ''}", flush=True)
+    print(f"submitted: job {folder.job()}", flush=True)
     return 0 if args.detach else _wait(result, folder, watched)
 
 

@@ -1,4 +1,4 @@
-"""What a metric will tell, and what it takes: users, precision, ladder, mechanism.
+"""How precise the estimates of a metric will be, and what that takes: users, ladder, mechanism.
 
 All figures are predictions of :mod:`mechanisms.planner.precision`, from the probabilities that the
 sampler realises.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: So many users are assumed where neither they nor a target are given.
 USERS = 10_000
-#: Parameters of a mechanism that the metric itself tells.
+#: Parameters of a mechanism that the metric itself gives.
 _GIVEN = ("domain_size", "missing", "clip", "dimensions")
 #: Parameters of mechanisms that are compared, where a plan would have to choose them.
 _CHOSEN: Mapping[str, Mapping[str, int]] = {
@@ -56,7 +56,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class LevelDesign:
-    """A level: what it costs, what it will tell, and how many users the goal takes.
+    """A level: what it costs, how precise it will be, and how many users the goal takes.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 A device that answers in one budget period of each N loses 1/N as much a year. An estimate then
 has 1/N of the reports, each at the full epsilon: against an answer in every period its standard
 error is sqrt(N) times as large. Against the same yearly loss spread over all periods, at epsilon/N
-each, it is smaller: what a report of a small epsilon tells goes with the square of that.
+each, it is smaller: the information in a report of a small epsilon goes with the square of that.
 
 References
 ----------
@@ -105,15 +105,15 @@ def in_panels(found: Design, panels: tuple[int, ...], terms: Terms) -> tuple[Pan
 
 def _in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
     question, goal = found.question.in_panel(panel), found.goal
-    told = question.precision(question.sent - 1)
+    precision = question.precision(question.sent - 1)
     n = question.reports(found.users)
     lasts = Lifetime(
         terms.period, terms.ceiling or 0, ((panel, terms.recurring),) if terms.recurring else ()
     )
-    error = told.standard_error(n)
+    error = precision.standard_error(n)
     needed = None
     if goal.target is not None:
-        needed = question.users(told.reports(goal.measure, goal.target, goal.confidence))
+        needed = question.users(precision.reports(goal.measure, goal.target, goal.confidence))
     return PanelDesign(
         panel,
         YEAR / terms.period / panel,
@@ -121,8 +121,8 @@ def _in_panel(found: Design, panel: int, terms: Terms) -> PanelDesign:
         lasts.years if terms.ceiling is not None and terms.recurring else None,
         n,
         error,
-        told.width(n, goal.confidence),
-        told.floor(n) if told.floors else None,
+        precision.width(n, goal.confidence),
+        precision.floor(n) if precision.floors else None,
         sqrt(error**2 + question.scale**2 * _spread(question) * (1 - 1 / panel) / n),
         _split(found, panel),
         needed,
@@ -147,7 +147,7 @@ def _split(found: Design, panel: int) -> float | None:
         return None
     micro = question.mechanism.certified(question.sent - 1) // panel
     try:
-        told = question.precision_of(question.alone(micro), 0)
-        return told.standard_error(question.reports(found.users))
+        precision = question.precision_of(question.alone(micro), 0)
+        return precision.standard_error(question.reports(found.users))
     except ParameterError:
         return None

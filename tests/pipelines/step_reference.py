@@ -59,7 +59,7 @@ class Rules:
         return self.registry.metrics[metric].metric.mechanism.certified(level)
 
     def equivocates(self, rows: Iterable[Row]) -> bool:
-        """A chain with two bindings, or two payloads at one rung; countable or not."""
+        """A chain with two bindings, or two payloads at one level; countable or not."""
         bindings: dict[int, tuple[int, int]] = {}
         payloads: dict[tuple[int, int], bytes] = {}
         return any(
@@ -69,7 +69,7 @@ class Rules:
         )
 
     def newest(self, rows: Iterable[Row]) -> dict[int, Row]:
-        """Of each chain the countable row of the newest rung, as it first came."""
+        """Of each chain the countable row of the newest level, as it first came."""
         newest: dict[int, Row] = {}
         for row in rows:
             other = newest.get(row.chain)
@@ -104,12 +104,12 @@ class Rules:
         """What the rows of one pseudonym reveal, countable or not."""
         payloads: dict[tuple[int, tuple[int, int]], dict[int, set[bytes]]] = {}
         for row in rows:
-            rungs = payloads.setdefault((row.chain, row.binding), {})
-            rungs.setdefault(row.level, set()).add(row.payload)
+            levels = payloads.setdefault((row.chain, row.binding), {})
+            levels.setdefault(row.level, set()).add(row.payload)
         total = 0
-        for (_, (metric, _)), rungs in payloads.items():
-            total += self.certified(metric, max(rungs))
-            for level, different in rungs.items():
+        for (_, (metric, _)), levels in payloads.items():
+            total += self.certified(metric, max(levels))
+            for level, different in levels.items():
                 total += (len(different) - 1) * self.certified(metric, level)
         return total
 

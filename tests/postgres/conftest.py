@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
-# What a state directory and a topic hold is told in the folders of their own tests.
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("pipelines", "kafka")]
+# The folders of the tests of state directories, of sinks and of topics.
+sys.path += [
+    str(Path(__file__).parent.parent / name) for name in ("pipelines", "pipelines/sinks", "kafka")
+]
 
 from local_postgres import PASSWORD, USER, LocalPostgres, binaries
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import memory_files
 import pytest
 from committed_states import committed, counted, projected
+from crashes import Killed, kill_at
 from memory_files import FILES
 from report_logs import faulty, honest, write
 from requeued import BOTH, FIRST_PLAN, reports
@@ -19,7 +20,6 @@ from step_plans import plans, registry
 from watched import exposition
 
 from pipelines.bounded import job
-from pipelines.bounded.driver import STEPS
 from pipelines.bounded.job import Job
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.requeue.state import requeue
@@ -32,12 +32,10 @@ from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError, ParameterError
 from sotto.plan.registry import Registry
 
+pytestmark = pytest.mark.slow
+
 PLACE = "mem://bucket/sotto"
 MAX_REPORTS = 60
-
-
-class Killed(BaseException):
-    """A process ends here, and what it has in memory is gone."""
 
 
 @pytest.fixture(autouse=True)
@@ -181,24 +179,16 @@ def test_where_files_are_is_said_once(tmp_path: Path) -> None:
         aggregate(log, tmp_path / "third", plans(), elsewhere="nosuch://bucket")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", ["begun", "placed", "MANIFEST.json renamed", "committed"])
 def test_a_run_killed_at_any_step_goes_on(world: World, step: str) -> None:
-    state, seen = world.new_state(), 0
-
-    def kill(found: str) -> None:
-        nonlocal seen
-        seen += found == step
-        if found == step and seen == 2:
-            raise Killed
-
+    state = world.new_state()
     with pytest.raises(Killed):
-        world.aggregate(state, kill)
+        world.aggregate(state, kill_at(step, 2))
     world.check(state)
 
 
 @pytest.mark.parametrize(
-    ("change", "occurrence"),
-    [("rename", 1), ("rename", 3), ("rename", 8), ("delete", 1), ("delete", 4)],
+    ("change", "occurrence"), [("rename", 1), ("rename", 8), ("delete", 1), ("delete", 4)]
 )
 def test_a_run_killed_among_moves_or_removals_goes_on(
     world: World, change: str, occurrence: int
@@ -224,7 +214,7 @@ def test_a_file_system_that_fails_stops_a_run_with_a_reason(world: World, change
 def test_a_missing_file_is_named(world: World) -> None:
     state = world.new_state()
     with pytest.raises(Killed):
-        world.aggregate(state, _kill_at_second("begun"))
+        world.aggregate(state, kill_at("begun", 2))
     lost = {name: FILES.pop(name) for name in sorted(FILES) if "/logs/" in name}
     with pytest.raises(
         AggregationError, match=r"mem://.*/logs/.* is not there, though it is commit"
@@ -235,18 +225,6 @@ def test_a_missing_file_is_named(world: World) -> None:
         world.aggregate(state)
     FILES.update(lost)
     world.check(state)
-
-
-def _kill_at_second(step: str) -> Callable[[str], None]:
-    seen = 0
-
-    def kill(found: str) -> None:
-        nonlocal seen
-        seen += found == step
-        if found == step and seen == 2:
-            raise Killed
-
-    return kill
 
 
 class Zombie:
@@ -267,9 +245,10 @@ class Zombie:
         job.run(self.job, self.items)
 
 
-@pytest.mark.parametrize("place", [None, PLACE])
-@pytest.mark.parametrize("known", [registry(), Registry(plans()[:1])], ids=["same", "fewer plans"])
 @pytest.mark.parametrize("when", ["written", "placed", "MANIFEST.json renamed", "at the end"])
+@pytest.mark.parametrize(
+    ("place", "known"), [(None, Registry(plans()[:1])), (PLACE, registry())], ids=["local", "away"]
+)
 def test_a_job_that_outlives_its_driver_changes_nothing(
     world: World, tmp_path: Path, place: str | None, known: Registry, when: str
 ) -> None:

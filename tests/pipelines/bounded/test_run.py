@@ -13,22 +13,22 @@ from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, projected
+from crashes import Killed, kill_at
 from report_logs import START, Device, Sent, faulty, honest, write
 from run_reference import Expected, expected
-from step_plans import DAY, HOUR, PERIOD, plans, registry
+from step_plans import DAY, HOUR, PERIOD, category, plan, plans, registry
 
 from pipelines.aggregation import decode as parts
 from pipelines.aggregation import quarantine
-from pipelines.aggregation.counts import pack_matrix, unpack_matrix
 from pipelines.bounded.run import RunResult, aggregate
 from pipelines.sinks.sql import of_state
 from pipelines.storage import files
 from pipelines.storage import states as storedstates
 from pipelines.storage.directory import StateDirectory
-from pipelines.storage.manifest import Manifest
 from sotto.cli.aggregate import summary
 from sotto.errors import AggregationError, PlanError
 from sotto.log.writer import LogWriter
+from sotto.plan.registry import Registry
 from sotto.wire.format import Row, decode_message
 
 pytestmark = pytest.mark.slow
@@ -105,8 +105,7 @@ def test_cutting_a_log_changes_nothing(
     assert messages[0] == messages[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [12, 21, 22])
+@pytest.mark.parametrize("seed", [12, 22])
 def test_every_number_is_the_same_however_reports_are_cut_into_runs(
     tmp_path: Path, seed: int
 ) -> None:
@@ -328,7 +327,7 @@ def test_a_plan_may_be_added_and_is_kept(tmp_path: Path) -> None:
         for append, message in sent:
             writer.append(message, append)
     aggregate(log, state, [second, first])
-    assert counted(state) == expected(log, registry_of(first, second)).counts
+    assert counted(state) == expected(log, Registry([first, second])).counts
     before = committed(state)
     for given in ([second], []):
         assert aggregate(log, state, given).runs == 0
@@ -338,16 +337,8 @@ def test_a_plan_may_be_added_and_is_kept(tmp_path: Path) -> None:
         aggregate(log, state)
 
 
-def registry_of(*given: object) -> object:
-    from sotto.plan.registry import Registry
-
-    return Registry(given)  # type: ignore[arg-type]
-
-
 def test_a_plan_that_comes_late_cannot_count_into_a_closed_period(tmp_path: Path) -> None:
     """The state of a closed period is gone: its rows could be counted twice."""
-    from step_plans import category, plan
-
     short = plan(1, 4, category("colour", 3, 0.5))
     long = plan(2, 4, category("colour", 3, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8))
     source = random.Random(5)
@@ -368,8 +359,6 @@ def test_a_plan_that_comes_late_cannot_count_into_a_closed_period(tmp_path: Path
 
 
 def test_plans_of_two_collectors_or_of_one_name_are_refused(small: Path, tmp_path: Path) -> None:
-    from step_plans import category, plan
-
     twice = [plan(1, 4, category("colour", size, 0.5)) for size in (3, 4)]
     with pytest.raises(PlanError, match="plan step version 1 has two fingerprints"):
         aggregate(small, tmp_path / "state", twice)
@@ -536,9 +525,8 @@ def test_a_full_disk_leaves_the_last_commit(
     for writes in range(needed):
         state = tmp_path / f"state-{writes}"
         shutil.copytree(before, state)
-        assert (
-            aggregated_on(monkeypatch, FullDisk(writes, half=writes % 2 == 0), log, state) is None
-        )
+        disk = FullDisk(writes, half=writes % 2 == 0)
+        assert aggregated_on(monkeypatch, disk, log, state) is None
         manifest = (state / "MANIFEST.json").read_bytes()
         assert manifest == (before / "MANIFEST.json").read_bytes()
         assert aggregated_on(monkeypatch, FullDisk(needed + 2, half=False), log, state) is not None
@@ -560,39 +548,18 @@ def aggregated_on(
     return None
 
 
-def test_what_was_undertaken_is_not_taken_from_another_log(small: Path, tmp_path: Path) -> None:
-    class StoppedError(Exception):
-        pass
-
-    def stop(step: str) -> None:
-        if step == "begun":
-            raise StoppedError
-
+def test_an_interrupted_run_is_finished_as_it_began(small: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with pytest.raises(StoppedError):
-        aggregate(small, state, plans(), checkpoint=stop)
+    with pytest.raises(Killed):
+        aggregate(small, state, plans(), checkpoint=kill_at("begun"))
+    with pytest.raises(AggregationError, match="interrupted run"):
+        aggregate(small, state, plans(), as_of=START + DAY)
+    assert StateDirectory(state).manifest().generation == 0
     other = write(tmp_path / "other", honest(1, 1, 8), lanes=1)
     with pytest.raises(AggregationError, match="another log"):
         aggregate(other, state, plans())
     assert aggregate(small, state, plans()).runs == 1
     assert counted(state) == expected(small, registry()).counts
-
-
-def test_an_interrupted_run_is_not_finished_beyond_as_of(small: Path, tmp_path: Path) -> None:
-    class StoppedError(Exception):
-        pass
-
-    def stop(step: str) -> None:
-        if step == "begun":
-            raise StoppedError
-
-    state = tmp_path / "state"
-    with pytest.raises(StoppedError):
-        aggregate(small, state, plans(), checkpoint=stop)
-    with pytest.raises(AggregationError, match="interrupted run"):
-        aggregate(small, state, plans(), as_of=START + DAY)
-    assert StateDirectory(state).manifest().generation == 0
-    assert aggregate(small, state, plans()).runs == 1
 
 
 def test_a_record_from_the_future_does_not_end_all_counting(small: Path, tmp_path: Path) -> None:
@@ -640,16 +607,7 @@ def test_progress_ends_at_the_whole(small: Path, tmp_path: Path) -> None:
     assert len(seen) > 2
 
 
-def test_packed_matrices_are_read_only() -> None:
-    import numpy as np
-
-    matrix = unpack_matrix(pack_matrix(np.array([[1]])))
-    with pytest.raises(ValueError, match="read-only"):
-        matrix += 1
-    assert isinstance(Manifest("", bytes(16)).to_json(), bytes)
-
-
-@pytest.mark.parametrize("reports", [40, 10**6])
+@pytest.mark.parametrize("reports", [60, 10**6])
 def test_into_however_many_parts_a_period_is_cut(
     log: Path, truth: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reports: int
 ) -> None:

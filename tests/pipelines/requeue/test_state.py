@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from committed_states import committed, counted, projected
+from crashes import Killed, kill_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_logs import START, Device, Sent, write
@@ -101,7 +102,7 @@ def test_doing_it_twice_changes_nothing(world: World) -> None:
     assert committed(state) == once
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.data())
 def test_requeued_at_any_moment_it_comes_to_the_same(data: st.DataObject) -> None:
     """The plan is loaded, and what it cures requeued, between any two runs."""
@@ -125,24 +126,12 @@ def test_requeued_at_any_moment_it_comes_to_the_same(data: st.DataObject) -> Non
         assert audits(state) == audits(folder / "known")
 
 
-class Killed(BaseException):
-    """Stops a process where it stands."""
-
-
-def stopped_at(state: Path, step: str) -> None:
-    def check(found: str) -> None:
-        if found == step:
-            raise Killed
-
-    with pytest.raises(Killed):
-        requeue(state, BOTH, candidates=CANDIDATES, checkpoint=check)
-
-
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_step_it_is_finished(world: World, step: str) -> None:
     """By the next requeue, or by the next run if one comes first."""
     state = world.copy()
-    stopped_at(state, step)
+    with pytest.raises(Killed):
+        requeue(state, BOTH, candidates=CANDIDATES, checkpoint=kill_at(step))
     if STEPS.index(step) % 2:
         aggregate(world.log, state, BOTH, candidates=CANDIDATES)
     requeue(state, BOTH, candidates=CANDIDATES)
@@ -153,7 +142,8 @@ def test_killed_at_any_step_it_is_finished(world: World, step: str) -> None:
 def test_an_interrupted_requeue_wants_its_plan(world: World) -> None:
     """The state directory has it, unless somebody has removed it."""
     state = world.copy()
-    stopped_at(state, "begun")
+    with pytest.raises(Killed):
+        requeue(state, BOTH, checkpoint=kill_at("begun"))
     kept = StateDirectory(state).plans.path(LATE_PLAN.fingerprint_hex)
     document = kept.read_bytes()
     kept.unlink()
@@ -165,20 +155,10 @@ def test_an_interrupted_requeue_wants_its_plan(world: World) -> None:
 
 
 def test_an_interrupted_run_is_finished_first(world: World, tmp_path: Path) -> None:
-    def check(found: str) -> None:
-        if found == "begun":
-            raise Killed
-
     with pytest.raises(Killed):
-        aggregate(world.log, tmp_path / "state", [FIRST_PLAN], checkpoint=check)
+        aggregate(world.log, tmp_path / "state", [FIRST_PLAN], checkpoint=kill_at("begun"))
     with pytest.raises(AggregationError, match="sotto aggregate"):
         requeue(tmp_path / "state", BOTH)
-
-
-def test_a_plan_that_counts_need_not_be_given_again(world: World) -> None:
-    state = world.copy()
-    assert requeue(state, [LATE_PLAN]).runs
-    assert counted(state) == counted(world.known)
 
 
 def test_a_plan_that_a_run_was_given_need_not_be_given_again(world: World) -> None:
@@ -207,13 +187,10 @@ def test_it_waits_for_a_run(world: World) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("reason", set(Reason) - set(CURABLE))
-def test_what_nothing_cures_is_refused(world: World, reason: Reason) -> None:
-    with pytest.raises(ParameterError, match=f"rejected as {reason.label}"):
-        requeue(world.before, BOTH, reasons=[reason])
-
-
-def test_reasons_that_are_not_asked_for_stay(world: World) -> None:
+def test_only_reasons_that_are_cured_and_asked_for_are_taken(world: World) -> None:
+    for reason in set(Reason) - set(CURABLE):
+        with pytest.raises(ParameterError, match=f"rejected as {reason.label}"):
+            requeue(world.before, BOTH, reasons=[reason])
     assert requeue(world.copy(), BOTH, reasons=[Reason.UNKNOWN_VERSION]).size == 0
 
 

@@ -12,7 +12,7 @@ from mechanisms.registry import build
 from mechanisms.string.bloom_regression import bloom_filters
 from mechanisms.string.decoding import decode
 from sotto import cli
-from sotto.cli.plan import detection_floor, influence, what_reports_tell
+from sotto.cli.plan import detection_floor, influence, what_reports_show
 from sotto.design.noise import Noise, noise_of
 from sotto.plan.compile import parse_plan
 
@@ -77,12 +77,12 @@ def test_a_plan_of_constant_metrics_alone_never_reaches_its_lifetime(capsys, tmp
 
 
 def test_what_is_told(metrics):
-    assert what_reports_tell(metrics["asked"]).startswith(
-        "share of yes to 'Did you?'; 10,000 reports tell a "
+    assert what_reports_show(metrics["asked"]).startswith(
+        "share of yes to 'Did you?'; 10,000 reports distinguish a "
     )
-    assert "the most likely ones" in what_reports_tell(metrics["grade"])
-    assert what_reports_tell(metrics["model"]).endswith("whose permanent response is never sent")
-    assert "at most 9 of each are counted" in what_reports_tell(metrics["named"])
+    assert "the most likely ones" in what_reports_show(metrics["grade"])
+    assert what_reports_show(metrics["model"]).endswith("whose permanent response is never sent")
+    assert "at most 9 of each are counted" in what_reports_show(metrics["named"])
 
 
 def test_lies_and_floors_are_exact(metrics):
@@ -122,7 +122,7 @@ def test_no_bound_is_stated_for_strings_since_lies_count_more_than_a_bit_does():
 
 
 def test_of_permute_and_flip_it_is_said_how_often_it_names_what_leads_by_everything(metrics):
-    [stay] = [each for each in what_reports_tell(metrics["named"]).split() if each.endswith("%")]
+    [stay] = [each for each in what_reports_show(metrics["named"]).split() if each.endswith("%")]
     mechanism = metrics["named"].mechanism
     laws = (mechanism.law(counts) for counts in product((0, 4, 9), repeat=3))
     assert stay == f"{float(max(max(law) for law in laws)):.0%}" == "73%"

@@ -44,7 +44,7 @@ from sotto.log.reader import LogReader, partitions
 from sotto.log.writer import now_ms
 from sotto.wire.reasons import Reason
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

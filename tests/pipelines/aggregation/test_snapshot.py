@@ -139,7 +139,7 @@ def test_a_metric_of_another_shape_is_refused():
     at = next(at for at, metric in enumerate(stored.metrics) if metric.width == 1)
     narrow = stored.metrics[at]._replace(width=2)
     changed = (*stored.metrics[:at], narrow, *stored.metrics[at + 1 :])
-    with pytest.raises(FormatError, match="other rungs or payloads"):
+    with pytest.raises(FormatError, match="other levels or payloads"):
         State.from_bytes(replace(stored, metrics=changed).to_bytes(), REGISTRY)
 
 
@@ -172,9 +172,9 @@ def test_a_wrong_length_is_noticed_even_if_the_checksum_is_right():
         (("conflicts", "entry"), 2**32 - 1, "conflicts entry of a state must be below 4"),
         (("entries", "metric"), 2, "entries metric of a state must be below 2"),
         (("conflicts", "metric"), 2, "conflicts metric of a state must be below 2"),
-        (("entries", "seen"), 7, "rungs that its metric or it does not have"),
-        (("entries", "countable"), 128, "rungs that its metric or it does not have"),
-        (("conflicts", "level"), 3, "a rung that its metric does not have"),
+        (("entries", "seen"), 7, "levels that its metric or it does not have"),
+        (("entries", "countable"), 128, "levels that its metric or it does not have"),
+        (("conflicts", "level"), 3, "a level that its metric does not have"),
         (("pseudonyms", "reason"), 14, "revoked for no known reason"),
     ],
 )
@@ -185,11 +185,13 @@ def test_what_refers_to_nothing_is_refused_even_if_the_checksum_is_right(place, 
         Snapshot.from_bytes(stored.to_bytes())
 
 
-@pytest.mark.parametrize("rungs", [0, 2, 9, 65535])
-def test_the_rungs_of_a_metric_are_those_that_entries_have(rungs):
+@pytest.mark.parametrize("levels", [0, 2, 9, 65535])
+def test_the_rungs_of_a_metric_are_those_that_entries_have(levels):
     stored = snapshot()
-    changed = replace(stored, metrics=(stored.metrics[0]._replace(rungs=rungs), stored.metrics[1]))
-    with pytest.raises(FormatError, match="rungs"):
+    changed = replace(
+        stored, metrics=(stored.metrics[0]._replace(levels=levels), stored.metrics[1])
+    )
+    with pytest.raises(FormatError, match="levels"):
         Snapshot.from_bytes(changed.to_bytes())
 
 

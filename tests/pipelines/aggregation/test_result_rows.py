@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crashes import Killed, kill_at
 from every_type import KINDS, plan_text
 from numpy.typing import NDArray
 from report_logs import START, Device, Sent, write
@@ -438,12 +439,8 @@ def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
     chain = Device(plan, source).chain(plan.metric("colour"), START + 30 * DAY)
     write(tmp_path / "log", chain, lanes=1)
 
-    def stop(step: str) -> None:
-        if step == "begun":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        job.aggregate(1, checkpoint=stop)
+    with pytest.raises(Killed):
+        job.aggregate(1, checkpoint=kill_at("begun"))
     job.aggregate(20)
     assert StateDirectory(job.state).manifest().generation == 2
     with Results(of_state(job.state)) as results:
@@ -458,15 +455,10 @@ def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
 def test_another_minimum_when_the_run_is_killed(tmp_path: Path, step: str) -> None:
     """The documents are the same ones, whenever they are published."""
-
-    def stop(at: str) -> None:
-        if at == step:
-            raise KeyboardInterrupt
-
     job = Published(tmp_path, 1)
     assert job.withheld() == {None}
-    with pytest.raises(KeyboardInterrupt):
-        job.aggregate(20, checkpoint=stop)
+    with pytest.raises(Killed):
+        job.aggregate(20, checkpoint=kill_at(step))
     assert job.aggregate(20) > 0
     assert (job.revision(), job.withheld()) == (2, {"19 reports, the plan asks for 20"})
     assert job.aggregate(20) == 0

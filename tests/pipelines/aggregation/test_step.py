@@ -283,7 +283,7 @@ def test_the_input_is_left_as_it_was():
         ({"shard": 2}, "shard 2"),
         ({"period": 0}, "period 0"),
         ({"metric": np.full(1, 6, dtype=np.uint16)}, "metric must be below 6"),
-        ({"level": np.full(1, 3, dtype=np.uint8)}, "level must be a rung"),
+        ({"level": np.full(1, 3, dtype=np.uint8)}, "level must be a level"),
         ({"event": np.full(1, START - 1)}, "event must lie"),
         ({"event": np.full(1, START + PERIOD)}, "event must lie"),
         ({"widths": {0: 2}}, "width of their metric"),
@@ -306,7 +306,7 @@ def test_no_rows_change_nothing():
 
 # Each is a mistake that the comparison with the rules must notice.
 FAULTS = {
-    "newest rung taken for the oldest": (
+    "newest level taken for the oldest": (
         step,
         "NEWEST",
         np.array([(mask & -mask).bit_length() for mask in range(256)], dtype=np.uint8),
@@ -329,7 +329,7 @@ FAULTS = {
         "_same",
         lambda columns, ids, keys: columns[-1][ids] == keys[-1],
     ),
-    "rungs are not marked as seen": (step, "_set_bits", lambda *_: None),
+    "levels are not marked as seen": (step, "_set_bits", lambda *_: None),
     "contradictions cost nothing": (
         audit,
         "_conflicts",

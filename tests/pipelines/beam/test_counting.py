@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import stream_engine
+from apache_beam.utils.timestamp import Duration, Timestamp
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from step_plans import DAY
@@ -21,7 +22,7 @@ from streaming_logs import EPOCHS, Outcome, aggregated, records, small_plans, st
 from pipelines.aggregation.state import State
 from pipelines.beam import counting, documents, reading
 from pipelines.beam.counting import Count, LiveStates
-from pipelines.beam.documents import Windows
+from pipelines.beam.documents import WindowEstimates
 from pipelines.beam.plans import PlansFolder
 from pipelines.beam.stream import Stream
 from pipelines.sinks.documents import PeriodDocument
@@ -111,7 +112,7 @@ def outcome_of(engine: Engine) -> Outcome:
         if stage == "count":
             assert set(keyed.content) <= {"head"}
         if stage in ("windows", "periods"):
-            assert set(keyed.content) <= {"told"}
+            assert set(keyed.content) <= {"emitted"}
     return streamed(found, engine.rejects)
 
 
@@ -224,13 +225,13 @@ def close_without_what_waits(patch: pytest.MonkeyPatch) -> None:
 
 def last_before_close(patch: pytest.MonkeyPatch) -> None:
     """Drop the counts of windows before the last shard has told its."""
-    times = Windows._times
+    times = WindowEstimates.times
 
-    def early(self: Windows, packed: bytes) -> tuple[int, int]:
-        complete, over = times(self, packed)
-        return complete, over - 8 * DAY
+    def early(self: WindowEstimates, *given: bytes) -> tuple[Timestamp | None, Timestamp]:
+        complete, over = times(self, *given)
+        return complete, over - Duration(micros=8 * DAY * 1000)
 
-    patch.setattr(Windows, "_times", early)
+    patch.setattr(WindowEstimates, "times", early)
 
 
 def close_early(patch: pytest.MonkeyPatch) -> None:

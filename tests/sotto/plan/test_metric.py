@@ -87,7 +87,7 @@ class TestOrdinal:
             ("type: ordinal, range: [0, 1], points: 3, outside: other", "must be 'clip'"),
             (
                 "type: ordinal, range: [1.0e+15, 1000000000000001], points: 21",
-                "too close to be told apart",
+                "too close to be distinguished",
             ),
             ("type: ordinal, values: [a, b], outside: other", "must be a value of the domain"),
             ("type: ordinal, values: [a, b], outside: missing", "must be a value of the domain"),
@@ -324,3 +324,35 @@ def test_a_compiled_plan_that_lies_is_refused(index, changes, said):
     with pytest.raises(PlanError) as caught:
         CompiledPlan.from_json(canonical(document))
     assert said in str(caught.value)
+
+
+VALUES = {
+    str: ["", "a", "\ud800", "x" * 10_000, "\0"],
+    bool: [True, False],
+    int: [0, -1, 10**400, -(10**400)],
+    float: [0.0, math.nan, math.inf, -math.inf, 5e-324],
+    bytes: [b"a"],
+    list: [[1.0]],
+}
+PLAIN = {
+    "type: category, domain: [a, b], outside: other": {str},
+    "type: boolean": {bool},
+    "type: string, bits: 64, hashes: 2, cohorts: 4": {str},
+    "type: number, range: [0, 10], outside: clip": {int, float},
+    "type: ordinal, values: [bad, good]": {str},
+    "type: ordinal, range: [0, 10], points: 11, outside: clip": {int, float},
+    "type: vector, dimensions: 4, range: [0, 1], outside: clip": set(),
+}
+
+
+@pytest.mark.parametrize("fields", PLAIN)
+def test_every_value_of_a_plain_type_is_taken_and_no_other_type(fields):
+    of = metric(fields)
+    assert of.plain == PLAIN[fields]
+    for kind, values in VALUES.items():
+        for value in values:
+            if kind in of.plain:
+                of.encode(value)
+            elif of.plain:
+                with pytest.raises(ValueTypeError):
+                    of.encode(value)

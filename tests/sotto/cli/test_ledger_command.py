@@ -30,7 +30,7 @@ def test_a_device_s_file(device, tmp_path, capsys):
     assert period.pseudonym not in lines[5]
     assert lines[5].endswith(f"  {period.pseudonym[:8]}")
     assert lines[5].startswith("2025-06-15 to 2025-06-16")
-    assert lines[8].startswith(f"{chain.chain[:8]}  colours/colour  2025-06-15 15:00      1 of 2")
+    assert lines[8].startswith(f"{chain.chain[:8]}  colours/colour  2025-06-15 15:00       1 of 2")
     assert main(["ledger", str(tmp_path / "device.db"), "--full"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[5].endswith(f"  {period.pseudonym}")

@@ -40,7 +40,7 @@ from pipelines.exporter.health import Health, Readers
 from sotto.log.writer import now_ms
 from sotto.plan.registry import Registry
 
-DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "alerts.yml"
 VARIABLES = {"$instance": ".*", "$plan": ".*", "$metric": ".*", "$kind": ".*"}
 

@@ -17,7 +17,7 @@ from sotto.errors import PlanError, ValueTypeError
 from sotto.plan.compile import parse_plan
 from sotto.plan.generate import identifier, module_text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 PLAN = r"""
 collector: editor.example

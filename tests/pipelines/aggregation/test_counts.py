@@ -18,8 +18,8 @@ keys = st.builds(
     st.integers(-(2**63), 2**63 - 1),
 )
 matrices = st.builds(
-    lambda rungs, length, seed: np.random.default_rng(seed).integers(
-        0, 2**40, (rungs, length), dtype=np.int64
+    lambda levels, length, seed: np.random.default_rng(seed).integers(
+        0, 2**40, (levels, length), dtype=np.int64
     ),
     st.integers(1, 8),
     st.integers(1, 40),

@@ -1,0 +1,1 @@
+"""Here so that subfolders find the helpers of this one: pytest puts its folder on the path."""
