@@ -134,7 +134,7 @@ class Ladder(_Base):  # type: ignore[misc]
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
         """Draw the payload of the last rung alone: a permanent response to a value.
 
-        See :meth:`weaker`, and :mod:`mechanisms.constant` for when this is of use.
+        See :meth:`weaker`, and :mod:`mechanisms.base` for when this is of use.
         """
         return self.draw(symbol, chain, pseudonym, source)[-1]
 

@@ -84,6 +84,29 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
     return kind.build(levels, metric, **{field: spec[field] for field in wanted})
 
 
+def supports_constant(spec: Mapping[str, object]) -> bool:
+    """Return whether a mechanism can answer for a constant value.
+
+    Its reports must not depend on a public coin: coins are hashed from the chain id or the
+    pseudonym, and both change from period to period, while the permanent response was drawn under
+    those of the first.
+
+    Parameters
+    ----------
+    spec : mapping
+        The ``mechanism`` object of a compiled plan.
+
+    Examples
+    --------
+    >>> supports_constant({"name": "grr", "domain_size": 5})
+    True
+    >>> rappor = {"name": "rappor", "bits": 64, "hashes": 2}
+    >>> supports_constant({**rappor, "cohorts": 1}), supports_constant({**rappor, "cohorts": 8})
+    (True, False)
+    """
+    return mechanism_class(spec.get("name")).coinless(spec)
+
+
 class Builder(NamedTuple):
     """A mechanism that is not yet one class: its parameters, and ``"module:function"``."""
 
@@ -94,13 +117,13 @@ class Builder(NamedTuple):
         """Return the parameters."""
         return self.fields
 
-    def defaults(self, micro: int, given: Mapping[str, object]) -> dict[str, object]:
-        """Return no parameters: a plan must choose them, or sotto.plan.choice does."""
-        return {}
-
     def coinless(self, spec: Mapping[str, object]) -> bool:
         """Return whether its reports are read without any coin."""
         return spec["name"] in _COINLESS
+
+    def defaults(self, micro: int, given: Mapping[str, object]) -> dict[str, object]:
+        """Return no parameters: a plan must choose them, or sotto.plan.choice does."""
+        return {}
 
     def build(self, levels: Sequence[int], metric: str, **parameters: object) -> Mechanism:
         """Build it."""

@@ -25,11 +25,10 @@ from statistical import check_counts
 
 from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain, BitLadder
-from mechanisms.constant import supports_constant
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_micro, loss_micro
 from mechanisms.levels import Probabilities
-from mechanisms.registry import build
+from mechanisms.registry import build, supports_constant
 from mechanisms.testing import SeededSource
 
 SEED = 20260302
