@@ -4,8 +4,8 @@ Broker, Flink, job server and workers are started for it, on loopback, and share
 cores; workers are one Python process a slot.
 
 *Backlog*: reports are those of ``benchmarks.kafka``, all in the topic before the job is submitted.
-The rate is taken from the first health document that tells of reports to the one that tells of all
-of them counted, so that starting costs nothing. A bounded run (``sotto aggregate``) of the same
+The rate is taken from the first health document with reports to the one that has all of them
+counted, so that starting costs nothing. A bounded run (``sotto aggregate``) of the same
 topic stands beside it, on one core, by wall time too. The checkpoint is the first that was begun
 after all was counted.
 
@@ -29,12 +29,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.kafka import PARTITIONS, Measured, fill
-from benchmarks.run import CANDIDATES, plan
+from benchmarks.apart import aggregate_apart
+from benchmarks.harness import Table
+from benchmarks.kafka import PARTITIONS, fill
+from benchmarks.reports import CANDIDATES, plan
 from benchmarks.soak import load
-from benchmarks.soak.flinkjob import FlinkJob, memory
-from benchmarks.soak.follower import Follower
-from benchmarks.soak.schedule import FaultError
+from benchmarks.soak.flinkjob import FlinkJob, Follower, memory
+from benchmarks.soak.stage import FaultError
 from deploy.errors import DeployError
 from deploy.flink.rest import FlinkError
 from deploy.kafka.broker import LocalBroker
@@ -54,6 +55,8 @@ RATE = 20_000
 PHASE, LOOK = 90, 5
 #: How long anything may take, s.
 PATIENCE = 600
+#: The last columns of both tables, see :meth:`Bench.usage`.
+COLUMNS = ("    cores B/JM/TM/w", "MB TM/w", "checkpoint MB, s")
 
 
 class Bench:
@@ -80,10 +83,9 @@ class Bench:
         self._estimates = Follower(self.broker, SinkTopic(topic.name, "estimates"))
 
     def health(self) -> HealthDocument | None:
-        """Return what the job has said of itself last."""
+        """Return the job's last health document."""
         self._estimates.read()
-        found = self._estimates.of(HealthDocument)
-        return found[0] if found else None
+        return self._estimates.health()
 
     def pids(self) -> tuple[list[int | None], ...]:
         """Return the processes: broker, job manager, task manager, workers."""
@@ -91,21 +93,25 @@ class Bench:
         one = [[self._local.pid], [session.job_manager.pid], [session.task_manager.pid]]
         return *one, [*session.workers]
 
-    def cores(self, since: tuple[float, list[float]]) -> str:
-        """Return the cores that they have used since :meth:`clock`."""
-        (began, before), (now, after) = since, self.clock()
-        return "/".join(
-            f"{(b - a) / (now - began):.2f}" for a, b in zip(before, after, strict=True)
-        )
-
     def clock(self) -> tuple[float, list[float]]:
         """Return what time it is, and the processor time of all processes until now."""
         return time.monotonic(), [sum(map(_processor, pids)) for pids in self.pids()]
 
-    def memory(self) -> str:
-        """Return the resident megabytes of the task manager and of the workers."""
+    def usage(self, since: tuple[float, list[float]], checkpoints: int = 0) -> tuple[str, str, str]:
+        """Return cores used since :meth:`clock`, memory now, and the last checkpoint.
+
+        Parameters
+        ----------
+        since : (float, list of float)
+        checkpoints : int
+            Wait for so many more before.
+        """
+        (began, before), (now, after) = since, self.clock()
+        cores = (f"{(b - a) / (now - began):.2f}" for a, b in zip(before, after, strict=True))
         *_, manager, workers = self.pids()
-        return f"{memory(manager):,.0f}/{memory(workers):,.0f}"
+        held = f"{memory(manager):,.0f}/{memory(workers):,.0f}"
+        size, seconds = self.checkpoint(checkpoints)
+        return "/".join(cores), held, f"{size:,.1f}, {seconds:.1f}"
 
     def checkpoint(self, number: int = 0) -> tuple[float, float]:
         """Return MB and seconds of the last checkpoint, once so many more have been made."""
@@ -114,8 +120,7 @@ class Bench:
             if time.monotonic() > deadline:
                 raise FlinkError(f"no checkpoint within {PATIENCE} s")
             time.sleep(0.2)
-        last = self.job.manager.checkpoints(self.job.id)["latest"]["completed"] or {}
-        return last.get("state_size", 0) / 1e6, last.get("end_to_end_duration", 0) / 1e3
+        return self.job.last_checkpoint()
 
 
 def main() -> None:
@@ -124,51 +129,43 @@ def main() -> None:
         local = LocalBroker(Path(name) / "broker")
         try:
             local.start()
-            _head("rows/message", "reports", "stream/s", "bounded/s", "ratio", "cores", "MB TM/w")
+            table = Table("rows/message", "reports", "stream/s", "bounded/s", "ratio", *COLUMNS)
             for rows, reports in CASES:
-                _backlog(local, Path(name) / f"rows-{rows}", rows, reports)
-            _head("", "reports/s", "behind s", "made", "failed", "cores", "MB TM/w")
-            _wide(local, Path(name) / "wide")
+                _backlog(table, local, Path(name) / f"rows-{rows}", rows, reports)
+            table = Table("<", "reports/s", "behind s", "made", "failed", *COLUMNS)
+            _wide(table, local, Path(name) / "wide")
         except (DeployError, FlinkError, FaultError) as error:
             print(f"not measured: {error}")
         finally:
             local.stop()
 
 
-def _backlog(local: LocalBroker, folder: Path, rows: int, reports: int) -> None:
+def _backlog(table: Table, local: LocalBroker, folder: Path, rows: int, reports: int) -> None:
     topic = ReportTopic(f"rows-{rows}", 1, PARTITIONS)
     bench = Bench(folder, local, plan(), topic, every=1_000)
     fill(bench.broker, topic, rows, reports)
-    command = [sys.executable, "-m", "benchmarks.kafka", bench.broker.servers, str(topic)]
-    output = subprocess.run(
-        [*command, str(folder / "state")], check=True, capture_output=True, text=True
-    ).stdout
-    bounded = Measured(*json.loads(output))
+    bounded = aggregate_apart(folder / "state", servers=bench.broker.servers, topic=str(topic))
     bench.job.session.start()
     try:
         bench.job.submit()
         first = _until(bench, lambda done: done.reports > 0)
         clock = bench.clock()
         last = _until(bench, lambda done: done.stepped >= bounded.reports)
-        cores, held = bench.cores(clock), bench.memory()
-        checkpoint = bench.checkpoint(2)
+        usage = bench.usage(clock, 2)
     finally:
         bench.job.stop()
-    rate = (last.stepped - first.stepped) / (last.time - first.time)
-    _line(
-        rows,
-        f"{bounded.reports:,}",
-        f"{rate:,.0f}",
-        f"{bounded.reports / bounded.wall:,.0f}",
-        f"{rate * bounded.wall / bounded.reports:.2f}",
-        cores=cores,
-        held=held,
-        checkpoint=checkpoint,
+    rate, reference = (
+        (last.stepped - first.stepped) / (last.time - first.time),
+        bounded.reports / bounded.wall,
+    )
+    table.row(
+        *(rows, bounded.reports, f"{rate:,.0f}", f"{reference:,.0f}", f"{rate / reference:.2f}"),
+        *usage,
     )
 
 
 class _Done(NamedTuple):
-    """What a health document tells: when, s; reports read, and those that are in a state."""
+    """What a health document says: when, s; reports read, and those that are in a state."""
 
     time: float
     reports: int
@@ -192,7 +189,7 @@ def _until(bench: Bench, reached: Callable[[_Done], bool]) -> _Done:
 _STEPPED = ("counted", "superseded", "duplicates", "revoked")
 
 
-def _wide(local: LocalBroker, folder: Path) -> None:
+def _wide(table: Table, local: LocalBroker, folder: Path) -> None:
     topic = ReportTopic("wide", 1, WIDE_PARTITIONS)
     bench = Bench(folder, local, load.plan_of(WIDE_SHARDS), topic, every=5_000)
     command = [sys.executable, "-m", "benchmarks.soak.load", str(local.client_file), str(topic)]
@@ -200,17 +197,17 @@ def _wide(local: LocalBroker, folder: Path) -> None:
     bench.job.start()
     try:
         bench.checkpoint(1)
-        _phase(bench, "idle", 0)
+        _phase(table, bench, "idle", 0)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sending:
-            _phase(bench, "loaded", RATE)
+            _phase(table, bench, "loaded", RATE)
             sent = json.loads(sending.communicate()[0])
         _until(bench, lambda done: done.stepped >= sent["reports"])
-        _phase(bench, "idle again", 0)
+        _phase(table, bench, "idle again", 0)
     finally:
         bench.job.stop()
 
 
-def _phase(bench: Bench, name: str, rate: int) -> None:
+def _phase(table: Table, bench: Bench, name: str, rate: int) -> None:
     watched = WatchedStream(bench.broker, [bench.topic])
     clock, behind = bench.clock(), 0
     made, failed = bench.job.checkpoints(), bench.job.checkpoints("failed")
@@ -220,27 +217,11 @@ def _phase(bench: Bench, name: str, rate: int) -> None:
             offsets = document.health["offsets"]
             assert isinstance(offsets, dict)
             behind = max(behind, watched.lag(offsets).records)
-    _line(
-        name,
-        f"{rate:,}",
-        f"{behind * load.METRICS / rate:.1f}" if rate else "",
-        bench.job.checkpoints() - made,
-        bench.job.checkpoints("failed") - failed,
-        cores=bench.cores(clock),
-        held=bench.memory(),
-        checkpoint=bench.checkpoint(),
+    table.row(
+        *(name, rate, f"{behind * load.METRICS / rate:.1f}" if rate else ""),
+        *(bench.job.checkpoints() - made, bench.job.checkpoints("failed") - failed),
+        *bench.usage(clock),
     )
-
-
-def _head(*names: str) -> None:
-    print("  ".join(f"{name:>12}" for name in names[:-2]), end="  ")
-    print(f"{'cores B/JM/TM/w':>20}  {names[-1]:>12}  {'checkpoint MB, s':>18}", flush=True)
-
-
-def _line(*cells: object, cores: str, held: str, checkpoint: tuple[float, float]) -> None:
-    size, seconds = checkpoint
-    print("  ".join(f"{cell:>12}" for cell in cells), end="  ")
-    print(f"{cores:>20}  {held:>12}  {f'{size:,.1f}, {seconds:.1f}':>18}", flush=True)
 
 
 def _processor(pid: int | None) -> float:
@@ -250,7 +231,3 @@ def _processor(pid: int | None) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-if __name__ == "__main__":
-    main()

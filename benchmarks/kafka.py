@@ -1,28 +1,22 @@
 """From a Kafka topic to estimates in the database, on one core, beside kafka-python's own ceiling.
 
-A broker is started for it, on loopback. Reports are those of ``benchmarks.run``: five metrics of
-five mechanisms, three rungs; a message has one row, five (a device's), or fifty (ten devices of
-one shard). What is measured is CPU time of the aggregating process, which is bound to one core.
-The ceiling beside it is consuming the same messages with kafka-python and throwing them away.
+A broker is started for it, on loopback. A message has one row, five (a device's), or fifty (ten
+devices of one shard). What is measured is CPU time of the aggregating process, which is bound to
+one core (``benchmarks.apart``).
 """
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from confluent_kafka import Producer
-from numpy.typing import NDArray
 
-from benchmarks.run import CANDIDATES, PERIOD, plan
+from benchmarks.apart import aggregate_apart
+from benchmarks.harness import Table
+from benchmarks.reports import HOUR, LEVELS, PERIOD, Ids, messages, plan
 from deploy.errors import DeployError
 from deploy.kafka.broker import LocalBroker
 from mechanisms.coins import shards_of
@@ -30,177 +24,67 @@ from mechanisms.testing import SeededSource
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
-from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.wire.format import MAGIC, VERSION
 
-HOUR = 3_600_000
 PARTITIONS = 4
 SEED = 20_240_502
 #: Rows a message, and reports of the topic.
 CASES = ((1, 600_000), (5, 1_000_000), (50, 3_000_000))
 
 
-class Devices(NamedTuple):
-    """Devices of a week, in the order of their shards."""
-
-    pseudonym: NDArray[np.uint64]
-    shard: NDArray[np.uint16]
-    event: NDArray[np.int64]
-
-    def select(self, at: NDArray[np.intp]) -> Devices:
-        return Devices(self.pseudonym[at], self.shard[at], self.event[at])
-
-
-def devices(number: int, shards: int, group: int, source: SeededSource) -> Devices:
-    """Return about so many devices, of each shard a multiple of ``group``."""
-    pseudonym = source.words(2 * number).reshape(-1, 2)
-    shard = np.asarray(shards_of(pseudonym, shards)).astype(np.uint16)
-    order = np.argsort(shard, kind="stable")
-    shard = shard[order]
-    first = np.searchsorted(shard, shard)
-    sizes = np.bincount(shard, minlength=shards)[shard]
-    whole = np.flatnonzero(np.arange(number) - first < sizes // group * group)
-    now = time.time_ns() // 1_000_000 // HOUR * HOUR
-    back = (source.words(number) % np.uint64(24)).astype(np.int64) * HOUR
-    event = np.maximum(now - back, now // PERIOD * PERIOD)
-    return Devices(pseudonym[order], shard, event).select(whole)
-
-
-def messages(
-    plan: CompiledPlan, metrics: list[CompiledMetric], found: Devices, group: int, seed: int
-) -> NDArray[np.void]:
-    """Return messages, shape (3, m): of every rung, of ``group`` devices with a row a metric."""
-    source = SeededSource(seed)
-    shape = (len(found.shard) // group, group)
-    runs = [(metric.name, _run(metric, group)) for metric in metrics]
-    header = [("magic", "S2"), ("version", "u1"), ("flags", "u1"), ("shard", "<u2")]
-    layout = np.dtype([*header, ("runs", "<u2"), ("fingerprint", "S32"), *runs])
-    made: NDArray[np.void] = np.zeros((3, shape[0]), dtype=layout)
-    made["magic"], made["version"] = MAGIC, VERSION
-    made["shard"] = found.shard[::group]
-    made["runs"], made["fingerprint"] = len(runs), plan.fingerprint
-    for metric in metrics:
-        count = len(found.shard)
-        chain = source.words(2 * count).reshape(-1, 2)
-        uniform = source.words(count).astype(np.float64) / 2.0**64
-        values: object = uniform**2
-        if metric.type in ("category", "boolean"):
-            values = (uniform**2 * len(metric.labels)).astype(np.int64)
-        elif metric.type == "string":
-            values = [CANDIDATES[int(len(CANDIDATES) * u**4)].encode() for u in uniform]
-        payload = metric.mechanism.randomize(values, chain, found.pseudonym, source)
-        run = made[metric.name]
-        run["metric"], run["width"], run["count"] = metric.index, payload.shape[2], group
-        rows = run["rows"]
-        rows["level"] = np.arange(3)[:, None, None]
-        rows["pseudonym"] = found.pseudonym.reshape(*shape, 2)
-        rows["chain"], rows["event"] = chain.reshape(*shape, 2), found.event.reshape(shape)
-        rows["payload"] = payload.transpose(1, 0, 2).reshape(3, *shape, -1)
-    return made
-
-
-def _run(metric: CompiledMetric, group: int) -> np.dtype[np.void]:
-    width = metric.mechanism.payload_width
-    row = [("level", "u1"), ("pseudonym", "<u8", 2), ("chain", "<u8", 2), ("event", "<i8")]
-    rows = np.dtype([*row, ("payload", "u1", width)])
-    head = [("metric", "<u2"), ("width", "<u2"), ("count", "<u4")]
-    return np.dtype([*head, ("rows", rows, group)])
-
-
-def fill(broker: Broker, topic: ReportTopic, rows: int, reports: int) -> int:
-    """Publish messages of so many rows; return how many there are."""
-    compiled, source = plan(), SeededSource(SEED)
-    group = max(1, rows // len(compiled.metrics))
-    sets = [[metric] for metric in compiled.metrics] if rows == 1 else [list(compiled.metrics)]
-    number = reports // 3 // len(compiled.metrics)
-    found = devices(number, compiled.shards, group, source)
-    parts = [messages(compiled, chosen, found, group, SEED + at) for at, chosen in enumerate(sets)]
-    producer = Producer(
+def producer(broker: Broker, **settings: object) -> Producer:
+    """Return a producer that takes whatever it is given, and compresses it."""
+    return Producer(
         {
             "bootstrap.servers": broker.servers,
             "compression.type": "zstd",
             "linger.ms": 50,
             "queue.buffering.max.messages": 0,
             "queue.buffering.max.kbytes": 1 << 20,
+            **settings,
         }
     )
-    sent = 0
-    for level in range(3):
+
+
+def _devices(number: int, shards: int, group: int, source: SeededSource) -> Ids:
+    """Return about so many pseudonyms by shard, of each a multiple of ``group``."""
+    pseudonyms = source.words(2 * number).reshape(-1, 2)
+    shard = np.asarray(shards_of(pseudonyms, shards))
+    order = np.argsort(shard, kind="stable")
+    shard = shard[order]
+    place = np.arange(number) - np.searchsorted(shard, shard)
+    whole = place < np.bincount(shard, minlength=shards)[shard] // group * group
+    found: Ids = pseudonyms[order][whole]
+    return found
+
+
+def fill(broker: Broker, topic: ReportTopic, rows: int, reports: int) -> None:
+    """Publish messages of so many rows."""
+    compiled, source = plan(), SeededSource(SEED)
+    group = max(1, rows // len(compiled.metrics))
+    sets = [[metric] for metric in compiled.metrics] if rows == 1 else [list(compiled.metrics)]
+    number = reports // LEVELS // len(compiled.metrics)
+    pseudonyms = _devices(number, compiled.shards, group, source)
+    now = time.time_ns() // 1_000_000 // HOUR * HOUR
+    back = (source.words(len(pseudonyms)) % np.uint64(24)).astype(np.int64) * HOUR
+    events = np.maximum(now - back, now // PERIOD * PERIOD)
+    parts = [messages(compiled, pseudonyms, events, source, each, group) for each in sets]
+    sending = producer(broker)
+    for level in range(LEVELS):
         for part in parts:
             raw, size = part[level].tobytes(), part.dtype.itemsize
             for at, shard in enumerate(part[level]["shard"].tolist()):
                 message = raw[at * size : (at + 1) * size]
-                producer.produce(str(topic), message, partition=topic.partition(shard))
-                producer.poll(0)
-            sent += part.shape[1]
-    producer.flush()
-    return sent
-
-
-class Measured(NamedTuple):
-    """What aggregating a topic took, and what consuming it alone took."""
-
-    reports: int
-    counted: int
-    messages: int
-    runs: int
-    cpu: float
-    wall: float
-    peak: float
-    ceiling: float
-
-
-def measure(servers: str, name: str, state: Path) -> Measured:
-    """Aggregate a topic on one core, after consuming it once."""
-    from pipelines.bounded.run import aggregate, keep_freed_memory
-    from pipelines.sources.kafka import KafkaTopics
-
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    keep_freed_memory()
-    compiled, topic = plan(), ReportTopic.parse(name)
-    ceiling = consume(servers, topic)
-    source = KafkaTopics(Broker(servers), [topic])
-    cpu, wall = time.process_time(), time.perf_counter()
-    result = aggregate(
-        source, state, [compiled], candidates={compiled.fingerprint: {"destination": CANDIDATES}}
-    )
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    tally = result.tally
-    if result.rejects:
-        raise RuntimeError(f"reports of the benchmark were rejected: {result.rejects}")
-    return Measured(
-        tally.reports, tally.counted, result.size, result.runs, cpu, wall, peak, ceiling
-    )
-
-
-def consume(servers: str, topic: ReportTopic) -> float:
-    """Return the CPU seconds that kafka-python takes to consume a topic."""
-    from kafka import KafkaConsumer, TopicPartition
-
-    begin = time.process_time()
-    consumer = KafkaConsumer(
-        bootstrap_servers=servers,
-        group_id=None,
-        enable_auto_commit=False,
-        check_crcs=False,
-        metrics_enabled=False,
-        max_poll_records=1 << 20,
-    )
-    wanted = [TopicPartition(str(topic), number) for number in range(topic.partitions)]
-    ends = consumer.end_offsets(wanted)
-    consumer.assign(wanted)
-    consumer.seek_to_beginning(*wanted)
-    while any(consumer.position(each) < end for each, end in ends.items()):
-        consumer.poll(100)
-    consumer.close()
-    return time.process_time() - begin
+                sending.produce(str(topic), message, partition=topic.partition(shard))
+                sending.poll(0)
+    sending.flush()
 
 
 def main() -> None:
     """Print the table."""
-    head = ("rows/message", "reports", "messages", "runs", "CPU s", "wall s", "reports/s")
-    print("  ".join(f"{name:>12}" for name in (*head, "ceiling/s", "of ceiling", "peak MB")))
+    table = Table(
+        *("rows/message", "reports", "messages", "runs", "CPU s", "wall s", "reports/s"),
+        *("ceiling/s", "of ceiling", "peak MB"),
+    )
     with tempfile.TemporaryDirectory() as folder:
         local = LocalBroker(Path(folder) / "broker")
         try:
@@ -209,36 +93,19 @@ def main() -> None:
             print(f"no broker can be started: {error}")
             return
         try:
+            broker = Broker.from_file(local.client_file)
             for rows, reports in CASES:
-                print(_line(Broker.from_file(local.client_file), Path(folder), rows, reports))
+                topic = ReportTopic(f"rows-{rows}", 1, PARTITIONS)
+                with connected(broker) as topics:
+                    topics.create(topic, replicas=1, retention=plan().horizon)
+                fill(broker, topic, rows, reports)
+                state = Path(folder) / f"state-{rows}"
+                got = aggregate_apart(state, servers=broker.servers, topic=str(topic))
+                table.row(
+                    *(rows, got.reports, got.messages, got.runs),
+                    *(f"{got.cpu:.2f}", f"{got.wall:.2f}", f"{got.reports / got.cpu:,.0f}"),
+                    *(f"{got.reports / got.bound:,.0f}", f"{got.bound / got.cpu:.0%}"),
+                    f"{got.peak:,.0f}",
+                )
         finally:
             local.stop()
-
-
-def _line(broker: Broker, folder: Path, rows: int, reports: int) -> str:
-    topic = ReportTopic(f"rows-{rows}", 1, PARTITIONS)
-    with connected(broker) as topics:
-        topics.create(topic, replicas=1, retention=plan().horizon)
-    fill(broker, topic, rows, reports)
-    command = [sys.executable, "-m", "benchmarks.kafka", broker.servers, str(topic)]
-    output = subprocess.run(
-        [*command, str(folder / f"state-{rows}")], check=True, capture_output=True, text=True
-    ).stdout
-    got = Measured(*json.loads(output))
-    cells = (
-        f"{rows}",
-        f"{got.reports:,}",
-        f"{got.messages:,}",
-        f"{got.runs}",
-        f"{got.cpu:.2f}",
-        f"{got.wall:.2f}",
-        f"{got.reports / got.cpu:,.0f}",
-        f"{got.reports / got.ceiling:,.0f}",
-        f"{got.ceiling / got.cpu:.0%}",
-        f"{got.peak:,.0f}",
-    )
-    return "  ".join(f"{cell:>12}" for cell in cells)
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], sys.argv[2], Path(sys.argv[3]))))

@@ -7,13 +7,11 @@ all bits and adding them up.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.harness import Table, cpu_seconds
 from mechanisms.estimators.counting import bit_sums, grouped_bit_sums, grouped_counts
 
 WIDTH = 16
@@ -22,35 +20,11 @@ SMALL = 2000
 LANES = 16384
 
 
-class Row(NamedTuple):
-    """One kernel: million rows a second, of the kernel and of what it is compared with."""
-
-    kernel: str
-    rate: float
-    compared_with: str
-    other: float
-
-
-def seconds(function: Callable[[], object], calls: int = 1) -> float:
-    """Return the least CPU time of one call in five tries, after a first one.
-
-    The process's own time, since the machine has other work; the kernels use one thread.
-    """
-    function()
-    best = float("inf")
-    for _ in range(5):
-        start = time.process_time()
-        for _ in range(calls):
-            function()
-        best = min(best, (time.process_time() - start) / calls)
-    return best
-
-
 def adder_bound() -> float:
     """Return the 128-bit rows a second that five operations a lane allow."""
     a, b = np.random.default_rng(1).integers(0, 2**63, (2, LANES)).astype(np.uint64)
     out = np.empty_like(a)
-    lane = seconds(lambda: np.bitwise_xor(a, b, out=out), calls=200) / LANES
+    lane = cpu_seconds(lambda: np.bitwise_xor(a, b, out=out), calls=200) / LANES
     return 1 / (5 * lane * WIDTH / 8)
 
 
@@ -64,38 +38,34 @@ def plain_sums(rows: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarra
     return out
 
 
-def run() -> list[Row]:
-    """Measure all kernels."""
-    rng = np.random.default_rng(2)
-    rows = rng.integers(0, 256, (ROWS, WIDTH), dtype=np.uint8)
-    bound, found = adder_bound(), []
+def main() -> None:
+    """Print million rows a second of each kernel, and of what it is compared with."""
+    table = Table(f"{'kernel':<37}<", "M rows/s", f"{'compared with':<19}<", "M rows/s", "ratio")
 
     def add(kernel: str, n: int, taken: float, against: str, other: float) -> None:
-        found.append(Row(kernel, n / taken / 1e6, against, other / 1e6))
+        rate = n / taken
+        table.row(kernel, f"{rate / 1e6:.1f}", against, f"{other / 1e6:.1f}", f"{rate / other:.2f}")
 
-    add("128 bits, one group", ROWS, seconds(lambda: bit_sums(rows)), "5 operations a lane", bound)
+    rng = np.random.default_rng(2)
+    rows = rng.integers(0, 256, (ROWS, WIDTH), dtype=np.uint8)
+    bound = adder_bound()
+    add(
+        "128 bits, one group",
+        ROWS,
+        cpu_seconds(lambda: bit_sums(rows)),
+        "5 operations a lane",
+        bound,
+    )
     groups = rng.integers(0, 4, ROWS)
-    taken = seconds(lambda: grouped_bit_sums(rows, groups, 4))
+    taken = cpu_seconds(lambda: grouped_bit_sums(rows, groups, 4))
     add("128 bits, 4 groups", ROWS, taken, "5 operations a lane", bound)
     for n, n_groups in ((200_000, 48), (200_000, 5000), (SMALL, 48)):
         part, some = rows[:n], np.arange(n) * 7919 % n_groups
-        taken = seconds(partial(grouped_bit_sums, part, some, n_groups))
-        plain = seconds(partial(plain_sums, part, some, n_groups))
+        taken = cpu_seconds(partial(grouped_bit_sums, part, some, n_groups))
+        plain = cpu_seconds(partial(plain_sums, part, some, n_groups))
         add(f"128 bits, {n:,} rows, {n_groups:,} groups", n, taken, "unpack and add", n / plain)
     symbols = rng.integers(0, 32, ROWS).astype(np.uint8)
     keys = groups * 32 + symbols
-    taken = seconds(lambda: grouped_counts(symbols, groups, 4, 32))
-    best = seconds(lambda: np.bincount(keys, minlength=128))
+    taken = cpu_seconds(lambda: grouped_counts(symbols, groups, 4, 32))
+    best = cpu_seconds(lambda: np.bincount(keys, minlength=128))
     add("32 symbols, 4 groups", ROWS, taken, "bincount alone", ROWS / best)
-    return found
-
-
-def main() -> None:
-    """Print the measurements."""
-    print(f"{'kernel':<37} {'M rows/s':>8}   {'compared with':<19} {'M rows/s':>8} {'ratio':>6}")
-    for kernel, rate, other, bound in run():
-        print(f"{kernel:<37} {rate:8.1f}   {other:<19} {bound:8.1f} {rate / bound:6.2f}")
-
-
-if __name__ == "__main__":
-    main()

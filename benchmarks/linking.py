@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from benchmarks.harness import Table
 from clientsdk.backoff import LONGEST
 
 Floats = NDArray[np.float64]
@@ -66,8 +67,6 @@ def guessed(
         When the messages of each period arrived, in no order that says anything.
     right : ndarray, shape (n,)
         Where in ``new`` the device of each of ``old`` is.
-    window : float
-    returns : str
     """
     gap = new[None, :] - old[:, None]
     likely = density(old, returns)[:, None] * ((gap >= 0) & (gap < window))
@@ -95,12 +94,7 @@ def joined(number: int, window: float, returns: str, pairs: int = PAIRS) -> floa
 
 def main() -> None:
     """Print the table."""
-    print(f"{'devices come back':>20} {'spaced by up to':>16}", *(f"{n:>8,}" for n in SIZES))
+    table = Table("devices come back", "spaced by up to", *map(str, SIZES))
     for returns in RETURNS:
         for name, window in WINDOWS.items():
-            cells = (f"{joined(number, window, returns):>8.1%}" for number in SIZES)
-            print(f"{returns:>20} {name:>16}", *cells)
-
-
-if __name__ == "__main__":
-    main()
+            table.row(returns, name, *(f"{joined(n, window, returns):.1%}" for n in SIZES))

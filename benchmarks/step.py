@@ -2,20 +2,18 @@
 
 One shard of 16,000 devices, five metrics of different mechanisms, every chain with three levels
 that arrive days apart, 5 % repetitions, a few devices that contradict themselves or exceed their
-budget. The clock is the process's own CPU time; of several runs the best is shown, since the
-machine has other work. *Counting alone* adds the same rows up without looking for repetitions,
-older levels or budgets: what remains of ``step`` if all rows could be trusted.
+budget. The clock is the process's own CPU time; of several runs the best is shown. *Counting alone*
+adds the same rows up without looking for repetitions, older levels or budgets: what remains of
+``step`` if all rows could be trusted.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import cpu_seconds
+from benchmarks.reports import DAY, HOUR, LEVELS, plan, values
 from mechanisms.testing import SeededSource
 from pipelines.aggregation.audit import totals as audited
 from pipelines.aggregation.counts import changes
@@ -23,69 +21,13 @@ from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.state import State
 from pipelines.aggregation.step import step
 from pipelines.aggregation.table import new_key
-from sotto.plan.compiled import CompiledPlan
 from sotto.plan.registry import Registry
 
-HOUR = 3_600_000
-DAY = 24 * HOUR
 PERIOD = 28 * DAY
 DEVICES = 16_000
-LEVELS = 3
 CALLS = (10_000, 2_000, 156)
 RUNS = 5
 SEED = 20_240_501
-
-
-def registry() -> Registry:
-    """Return the plan of the benchmark: five metrics, a ladder of three levels each."""
-    metrics: list[dict[str, object]] = [
-        {
-            "name": "carrier",
-            "type": "category",
-            "mechanism": {"name": "grr", "domain_size": 16},
-            "domain": [f"c{value}" for value in range(16)],
-            "outside": "c0",
-        },
-        {"name": "diverted", "type": "boolean", "mechanism": {"name": "grr", "domain_size": 2}},
-        {"name": "delay", "mechanism": {"name": "threshold", "missing": False}},
-        {"name": "distance", "mechanism": {"name": "sampled_bit", "bits": 10, "missing": False}},
-        {
-            "name": "destination",
-            "type": "string",
-            "mechanism": {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16},
-        },
-    ]
-    number = {"type": "number", "outside": "clip", "range": [0.0, 1.0]}
-    common = {
-        "missing": False,
-        "window": 7 * DAY,
-        "repeat": {"kind": "first", "limit": 1},
-        "ladder": [
-            {"epsilon": 500_000, "after": 0},
-            {"epsilon": 1_000_000, "after": DAY},
-            {"epsilon": 2_000_000, "after": 7 * DAY},
-        ],
-    }
-    document = {
-        "format": 2,
-        "collector": "benchmark.example",
-        "plan": "step",
-        "version": 1,
-        "owner": "benchmark@benchmark.example",
-        "expires": 4_102_444_800_000,
-        "period": PERIOD,
-        "resolution": HOUR,
-        "grace": DAY,
-        "retention": 30 * DAY,
-        "shards": 64,
-        "ceilings": {"period": 10_000_000, "lifetime": 640_000_000},
-        "metrics": [
-            {**common, **(metric if "type" in metric else {**number, **metric})}
-            for metric in metrics
-        ],
-    }
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return Registry([CompiledPlan.from_json(text.encode())])
 
 
 def stream(plans: Registry, devices: int = DEVICES, seed: int = SEED) -> Rows:
@@ -117,7 +59,7 @@ def _chains(
     n = len(pseudonyms)
     chains = draw.integers(0, 2**64, (n, 2), dtype=np.uint64)
     payload = compiled.mechanism.randomize(
-        _symbols(compiled.type, n, draw), chains, pseudonyms, SeededSource(metric)
+        values(compiled, draw.random(n)), chains, pseudonyms, SeededSource(metric)
     )
     event = np.repeat(draw.integers(0, PERIOD // HOUR, n) * HOUR, LEVELS)
     delays = np.tile(np.array(compiled.delays), n)
@@ -136,28 +78,10 @@ def _chains(
     )
 
 
-def _symbols(kind: str, n: int, draw: np.random.Generator) -> object:
-    """Return values to randomize: how they are distributed does not matter here."""
-    if kind == "number":
-        return draw.random(n)
-    if kind == "string":
-        return [b"place %d" % place for place in draw.integers(0, 300, n)]
-    return draw.integers(0, 16 if kind == "category" else 2, n)
-
-
-def best(run: Callable[[], object], runs: int = RUNS) -> float:
-    """Return the least CPU time, in seconds, of several runs."""
-    times = []
-    for _ in range(runs):
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
 def main() -> None:
     """Print the table that the README quotes."""
-    plans = registry()
+    ceilings = {"period": 10_000_000, "lifetime": 640_000_000}
+    plans = Registry([plan(PERIOD, 7 * DAY, ceilings=ceilings)])
     rows = stream(plans)
     key = new_key()
     catalog = State(plans, 0, 0, key).catalog
@@ -177,7 +101,7 @@ def main() -> None:
             for call in calls:
                 changes(catalog, call, nothing)
 
-        taken, counted = best(take), best(count)
+        taken, counted = cpu_seconds(take, rounds=RUNS), cpu_seconds(count, rounds=RUNS)
         print(
             f"{size:>12,} {len(rows) / taken:>12,.0f} {taken / len(calls) * 1e6:>10,.0f} "
             f"{len(rows) / counted:>24,.0f}"
@@ -193,10 +117,6 @@ def main() -> None:
         f"({len(data) / 1e6:.1f} MB)"
     )
     print(
-        f"to_bytes {best(state.to_bytes) * 1e3:.1f} ms, "
-        f"from_bytes {best(lambda: State.from_bytes(data, plans)) * 1e3:.1f} ms"
+        f"to_bytes {cpu_seconds(state.to_bytes) * 1e3:.1f} ms, "
+        f"from_bytes {cpu_seconds(lambda: State.from_bytes(data, plans)) * 1e3:.1f} ms"
     )
-
-
-if __name__ == "__main__":
-    main()

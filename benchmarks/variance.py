@@ -2,18 +2,19 @@
 
 The same clients are randomized many times. A variance from R replicas has a relative standard
 error of sqrt(2 / R), a ratio of two of them of sqrt(4 / R). *Relaxed* reports are those of the
-middle rung of a ladder, drawn down from the rung above; *fresh* ones are drawn at that epsilon
+middle level of a ladder, drawn down from the level above; *fresh* ones are drawn at that epsilon
 alone. Their laws are the same, so the ratio is 1 within its error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import Table
 from mechanisms.base import Mechanism
 from mechanisms.estimators.variance import (
     sampled_bit_variance,
@@ -23,7 +24,6 @@ from mechanisms.estimators.variance import (
 )
 from mechanisms.number.numeric import numeric
 from mechanisms.registry import build
-from mechanisms.string.decoding import decode
 from mechanisms.testing import SeededSource
 
 CLIENTS = 2000
@@ -36,15 +36,6 @@ STRINGS = [b"oslo", b"rome", b"lima", b"bonn"] * (CLIENTS // 4)
 STRATA = 64
 
 Value = Callable[[Mechanism, NDArray[np.int64]], float]
-
-
-class Row(NamedTuple):
-    """n times the variance of fresh reports, its formula, and the variance of relaxed reports."""
-
-    mechanism: str
-    fresh: float
-    formula: float
-    relaxed: float
 
 
 def replicas(mechanism: Mechanism, symbols: Any, level: int, value: Value) -> NDArray[np.float64]:
@@ -72,9 +63,10 @@ def mean(mechanism: Mechanism, counts: NDArray[np.int64]) -> float:
     return numeric(mechanism, counts, 0.0, 1.0, quantiles=()).mean.value
 
 
-def first_string(mechanism: Mechanism, counts: NDArray[np.int64]) -> float:
+def first_string(mechanism: Any, counts: NDArray[np.int64]) -> float:
     """Estimate the share of the first string."""
-    return decode(mechanism, counts, ["oslo", "rome", "lima", "bonn"]).items[0].estimate.value
+    found = mechanism.decode(counts, ["oslo", "rome", "lima", "bonn"])
+    return float(found.items[0].estimate.value)
 
 
 def cases() -> dict[str, tuple[dict[str, Any], Any, Value]]:
@@ -129,28 +121,18 @@ def string_variance(mechanism: Any, p: float, q: float) -> float:
     return share_variance(p, q, 0.0) * float(np.linalg.inv(design.T @ design)[0, 0])
 
 
-def run() -> list[Row]:
-    """Measure all mechanisms."""
-    rows = []
-    for name, (spec, values, value) in cases().items():
-        fresh = build(spec, [EPSILON], "metric")
-        ladder = build(spec, [EPSILON // 2, EPSILON, 2 * EPSILON], "metric")
-        found = [replicas(fresh, values, 0, value), replicas(ladder, values, 1, value)]
-        variances = [CLIENTS * float(each.var(ddof=1)) for each in found]
-        rows.append(Row(name, variances[0], formula(fresh), variances[1]))
-    return rows
-
-
 def main() -> None:
-    """Print the measurements."""
+    """Print n times the variances of fresh reports, of their formula, and of relaxed reports."""
     error = (2 / REPLICAS) ** 0.5
     print(f"epsilon {EPSILON / 1e6:g}, {CLIENTS:,} clients, {REPLICAS:,} replicas, seed {SEED}")
-    print(f"{'mechanism':<26} {'n Var':>8} {'formula':>8} {'ratio':>14} {'relaxed/fresh':>14}")
-    for name, fresh, expected, relaxed in run():
-        against = f"{fresh / expected:.3f} ± {error:.3f}"
-        ratio = f"{relaxed / fresh:.3f} ± {2**0.5 * error:.3f}"
-        print(f"{name:<26} {fresh:8.3f} {expected:8.3f} {against:>14} {ratio:>14}")
-
-
-if __name__ == "__main__":
-    main()
+    table = Table(f"{'mechanism':<26}<", "n Var", "formula", "         ratio", " relaxed/fresh")
+    for name, (spec, values, value) in cases().items():
+        alone = build(spec, [EPSILON], "metric")
+        ladder = build(spec, [EPSILON // 2, EPSILON, 2 * EPSILON], "metric")
+        fresh = CLIENTS * float(replicas(alone, values, 0, value).var(ddof=1))
+        relaxed = CLIENTS * float(replicas(ladder, values, 1, value).var(ddof=1))
+        expected = formula(alone)
+        table.row(
+            *(name, f"{fresh:.3f}", f"{expected:.3f}", f"{fresh / expected:.3f} ± {error:.3f}"),
+            f"{relaxed / fresh:.3f} ± {2**0.5 * error:.3f}",
+        )

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,16 +45,29 @@ def java() -> str:
     if found is None:
         raise MissingToolError(f"Java is not installed: {wanted}")
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [found, "-version"], capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingToolError(f"{found} does not run ({error}): {wanted}") from error
-    version = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    version = re.search(r'version "(\d+)', done.stderr + done.stdout)
     if version is None or int(version[1]) < _JAVA:
-        told = "does not say its version" if version is None else f"is Java {version[1]}"
-        raise MissingToolError(f"{found} {told}: {wanted}")
+        fault = "does not say its version" if version is None else f"is Java {version[1]}"
+        raise MissingToolError(f"{found} {fault}: {wanted}")
     return found
+
+
+def java_options(folders: Sequence[Path], heap: int, logging: Path) -> list[str]:
+    """Return what every Java here is started with: a heap in megabytes, a class path, a log."""
+    return [
+        f"-Xms{min(64, heap)}m",
+        f"-Xmx{heap}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        f"-Dlog4j2.configurationFile={logging / 'log4j2.properties'}",
+        "-cp",
+        os.pathsep.join(f"{folder}/*" for folder in folders),
+    ]
 
 
 def jars(name: str, source: Path, bring: Callable[[Path], None] | None = None) -> Path:
@@ -107,21 +120,29 @@ def fetch(pom: Path, folder: Path) -> None:
         )
     command = [maven, "--batch-mode", "--quiet", "-Dstyle.color=never", f"--file={pom}"]
     command += [f"-Dmaven.repo.local={cache_folder() / 'maven'}", f"-DoutputDirectory={folder}"]
+    run_fetcher([*command, "dependency:copy-dependencies"], "Maven", pom.parent.name)
+
+
+def run_fetcher(command: Sequence[str], tool: str, wanted: str) -> None:
+    """Run a program that fetches something.
+
+    Raises
+    ------
+    UnavailableError
+        It could not; the message has its first error.
+    """
     try:
         done = subprocess.run(
-            [*command, "dependency:copy-dependencies"],
-            capture_output=True,
-            text=True,
-            timeout=FETCH_SECONDS,
-            check=False,
+            command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"Maven took more than {FETCH_SECONDS} s; try again") from error
+        raise UnavailableError(f"{tool} took more than {FETCH_SECONDS} s; try again") from error
     if done.returncode:
-        lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        said = lines[0].removeprefix("[ERROR] ") if lines else done.stderr.strip()[-500:]
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
+        reason = lines[0].removeprefix("[ERROR] ").removeprefix("ERROR: ") if lines else ""
         raise UnavailableError(
-            f"Maven could not fetch what {pom.parent.name} needs; with a network, try again: {said}"
+            f"{tool} could not fetch what {wanted} needs; with a network, try again: "
+            f"{reason or done.stderr.strip()[-500:]}"
         )
 
 

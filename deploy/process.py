@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from deploy.errors import DeployError
@@ -27,7 +27,6 @@ class Process:
     ----------
     folder : Path
         Where ``<name>.log`` and ``<name>.pid`` are.
-    name : str
     mark : str
         What is in the command line of this program and of no other.
     """
@@ -70,7 +69,6 @@ class Process:
 
         Parameters
         ----------
-        command : sequence of str
         environment : mapping
             Added to that of this process.
         """
@@ -119,11 +117,11 @@ class Process:
             os.kill(pid, number)
         return True
 
-    def last_words(self) -> str:
-        """Return the last line of its log that tells of an error, or else its last line."""
+    def last_error(self) -> str:
+        """Return the last line of its log that has an error, or else its last line."""
         lines = self.log_file.read_text("utf-8", errors="replace").splitlines()
-        telling = [line for line in lines if "ERROR" in line or "Exception" in line] or lines
-        return f"{telling[-1] if telling else 'it said nothing'} (see {self.log_file})"
+        shown = [line for line in lines if "ERROR" in line or "Exception" in line] or lines
+        return f"{shown[-1] if shown else 'its log is empty'} (see {self.log_file})"
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
@@ -132,6 +130,27 @@ class Process:
                 return False
             time.sleep(0.05)
         return True
+
+
+def wait_until_ready(
+    processes: Sequence[Process], ready: Callable[[], bool], seconds: float
+) -> None:
+    """Return once programs that were started are ready.
+
+    Raises
+    ------
+    DeployError
+        One of them has ended, or they are not ready within that time.
+    """
+    deadline = time.monotonic() + seconds
+    while not ready():
+        for process in processes:
+            if process.pid is None:
+                raise DeployError(f"the {process.name} ended: {process.last_error()}")
+        if time.monotonic() > deadline:
+            last = processes[-1]
+            raise DeployError(f"the {last.name} is not ready in {seconds:g} s: {last.last_error()}")
+        time.sleep(0.05)
 
 
 def _command_line(pid: int) -> bytes:

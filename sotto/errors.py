@@ -4,7 +4,7 @@ from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
 
 
 class PlanError(ParameterError):
-    """A plan cannot be honoured; the message names the metric, the rung and what is allowed."""
+    """A plan cannot be honoured; the message names the metric, the level and what is allowed."""
 
 
 class FormatError(SottoError):
@@ -29,12 +29,12 @@ class StoreError(SottoError):
 class PublishError(SottoError):
     """A message was not accepted; its reports stay where they are and are sent again.
 
-    Its text may be logged: it says why, and nothing of what the message holds.
+    Its text may be logged: it has the reason and nothing of what the message holds.
 
     Parameters
     ----------
     retry_after : float, optional
-        Seconds for which the receiver asks to be left alone, where it says so.
+        Seconds for which the receiver asks to be left alone, if it does.
     """
 
     def __init__(self, *arguments: object, retry_after: float | None = None) -> None:

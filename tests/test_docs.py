@@ -21,6 +21,7 @@ from typing import cast
 
 import pytest
 
+from sotto import cli
 from sotto.design.spending import Levels, warnings
 from sotto.log.writer import now_ms
 from sotto.plan.compile import load_plan, parse_plan
@@ -37,6 +38,10 @@ BLOCK = re.compile(
 
 #: The target of a link to another page, or within one.
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+#: A file or folder of the tree.
+NAMED = re.compile(
+    r"`((?:mechanisms|sotto|clientsdk|pipelines|deploy|examples|benchmarks|tests|docs)/[\w./-]*)`"
+)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -73,6 +78,21 @@ def test_links_lead_somewhere(page: Path) -> None:
         other = page.parent / name if name else page
         assert other.exists(), target
         assert not anchor or anchor in _anchors(other.read_text(encoding="utf-8")), target
+
+
+@pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    for name in NAMED.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_commands_that_are_not_run_are_understood(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for command in re.findall(r"^sotto (.+)$", text, re.MULTILINE):
+        words = shlex.split(command.rstrip(" &"), comments=True)
+        if "..." not in words:
+            assert cli._parsed(words).command == words[0]
 
 
 def test_the_glossary_is_sorted_and_short() -> None:

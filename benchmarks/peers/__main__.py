@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import sys
 from importlib.metadata import version
 
-NAMES = ("broken", "single", "bulk", "error", "sdk")
 PEERS = ("pure-ldp", "multi-freq-ldpy", "opendp", "diffprivlib")
 
 
-def main() -> int:
+def main() -> None:
+    """Run them."""
+    from benchmarks.peers import error, sdk, speed
+
+    comparisons = {
+        "broken": speed.broken,
+        "single": speed.single,
+        "bulk": speed.bulk,
+        "error": error.main,
+        "sdk": sdk.main,
+    }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("name", nargs="*", help=f"which to run, of {', '.join(NAMES)}; default all")
-    names = parser.parse_args().name or list(NAMES)
-    unknown = sorted(set(names) - set(NAMES))
-    if unknown:
-        parser.error(f"no comparison named {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    parser.add_argument("name", nargs="*", metavar="NAME", help=f"of {', '.join(comparisons)}")
+    names = parser.parse_args().name or list(comparisons)
+    if unknown := sorted(set(names) - set(comparisons)):
+        parser.error(
+            f"no comparison named {', '.join(unknown)}; there are {', '.join(comparisons)}"
+        )
     print(", ".join(f"{peer} {version(peer)}" for peer in PEERS))
     for name in names:
         print(f"\n== {name}", flush=True)
-        importlib.import_module(f"benchmarks.peers.{name}").main()
-    return 0
+        comparisons[name]()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

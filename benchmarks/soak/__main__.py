@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.soak.faults import Outcome, Play, run, table
-from benchmarks.soak.schedule import Injection, schedule
+from benchmarks.soak.faults import Play, run, schedule, table
+from benchmarks.soak.stage import Stage
 
 #: Faults that are planned; as many of them as are wanted have to hit.
 _MOST = 5_000
@@ -41,45 +41,43 @@ def main() -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     # Whoever ends it with a signal leaves no broker behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    plays = {"runs": _runs, "flink": _flink, "steady": _steady}
+    commands_ = {"runs": _runs, "flink": _flink, "steady": _steady}
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
-        return plays[args.command](args, args.folder or Path(temporary))
+        held = commands_[args.command](args, args.folder or Path(temporary))
+    return 0 if held else 1
 
 
-def _runs(args: argparse.Namespace, folder: Path) -> int:
-    from benchmarks.soak.aggregated import Aggregated
-    from benchmarks.soak.injections import CHOICES, SHARES
-    from benchmarks.soak.world import World
+def _runs(args: argparse.Namespace, folder: Path) -> bool:
+    from benchmarks.soak.runs import Runs
 
-    with World(folder, args.seed, args.rate) as world:
-        return _played(args, Aggregated(world), schedule(args.seed, _MOST, SHARES, CHOICES))
+    with Stage(folder, args.seed, args.rate, Runs.DISK) as stage:
+        return _played(args, Runs(stage))
 
 
-def _flink(args: argparse.Namespace, folder: Path) -> int:
-    from benchmarks.soak.flinkworld import FlinkWorld
-    from benchmarks.soak.streamed import CHOICES, SHARES, Streamed
+def _flink(args: argparse.Namespace, folder: Path) -> bool:
+    from benchmarks.soak.streamed import FlinkStage, Streamed
 
-    with FlinkWorld(folder, args.seed, args.rate) as world:
-        return _played(args, Streamed(world), schedule(args.seed, _MOST, SHARES, CHOICES))
+    with FlinkStage(folder, args.seed, args.rate) as stage:
+        return _played(args, Streamed(stage))
 
 
-def _steady(args: argparse.Namespace, folder: Path) -> int:
+def _steady(args: argparse.Namespace, folder: Path) -> bool:
     from benchmarks.soak.steady import Steady
 
     held = Steady(folder, args.rate, args.parallelism).run(args.minutes * 60)
     print("held" if held else "DID NOT HOLD")
-    return 0 if held else 1
+    return held
 
 
-def _played(args: argparse.Namespace, play: Play, planned: list[Injection]) -> int:
+def _played(args: argparse.Namespace, play: Play) -> bool:
     print(f"seed {args.seed}", flush=True)
-    began = time.monotonic()
-    outcome: Outcome = run(play, planned, args.faults, args.minutes * 60)
-    print(table(outcome, play.kinds, time.monotonic() - began))
-    if sum(outcome.faults.values()) < args.faults:
+    began, planned = time.monotonic(), schedule(args.seed, _MOST, play.shares, play.choices)
+    outcome = run(play, planned, args.faults, args.minutes * 60)
+    print(table(outcome, tuple(play.shares), time.monotonic() - began))
+    if outcome.faults.total() < args.faults:
         print(f"the time was over before {args.faults} faults had hit")
-        return 1
-    return 0 if outcome.holds else 1
+        return False
+    return outcome.holds
 
 
 if __name__ == "__main__":

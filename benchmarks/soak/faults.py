@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.soak.audits import Audited
-from benchmarks.soak.checker import Verdict, judge, spread
-from benchmarks.soak.schedule import FaultError, Injection
-from benchmarks.soak.stage import Stage
-from pipelines.aggregation.counts import Matrix, WindowKey
+from benchmarks.soak.checker import Audited, Verdict, Windows, judge, spread
+from benchmarks.soak.stage import FaultError, Injection, Stage
 from sotto.errors import SottoError
 
 #: After so many faults all that was acknowledged must be counted.
 CHECK_EVERY = 10
 
-Windows = Iterable[tuple[WindowKey, Matrix]]
-
 
 class Play(Protocol):
-    """What counts the reports of a stage, and what can befall it."""
+    """What counts the reports of a stage, and what can happen to it."""
 
     @property
     def stage(self) -> Stage:
         """Where reports come from."""
 
     @property
-    def kinds(self) -> Sequence[str]:
-        """The kinds of faults."""
+    def shares(self) -> Mapping[str, int]:
+        """The kinds of faults, and the share of each."""
+
+    @property
+    def choices(self) -> Mapping[str, Sequence[str]]:
+        """What can be chosen in a kind, if anything."""
 
     def inject(self, fault: Injection) -> bool:
-        """Bring a fault about; return whether it has hit.
-
-        Raises
-        ------
-        FaultError
-            Something did what it must not do, whatever befalls it.
-        """
+        """Bring a fault about; return whether it has hit."""
 
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
         """Return all counts once they are settled, or when they should have been."""
@@ -55,6 +49,27 @@ class Play(Protocol):
 
     def unlike(self, counted: NDArray[np.int64]) -> int:
         """Return how many windows other results of the same reports have otherwise."""
+
+
+def schedule(
+    seed: int, number: int, shares: Mapping[str, int], choices: Mapping[str, Sequence[str]]
+) -> list[Injection]:
+    """Return so many faults drawn from a seed, every kind of them; see :class:`Play`."""
+    source = random.Random(seed)
+    kinds = [kind for kind, share in shares.items() for _ in range(share)]
+    drawn = [*shares, *(source.choice(kinds) for _ in range(number - len(shares)))][:number]
+    source.shuffle(drawn)
+    return [
+        Injection(
+            kind,
+            source.choice(choices.get(kind, ("",))),
+            source.choice((1, 1, 1, 2, 3)),
+            source.uniform(0, 1.5),
+            source.choice((0.05, 0.5, 2.0, 5.0)) * source.uniform(0.5, 1.5),
+            int(4096 * 2 ** source.uniform(0, 9)),
+        )
+        for kind in drawn
+    ]
 
 
 @dataclass
@@ -90,52 +105,41 @@ def run(play: Play, planned: Sequence[Injection], faults: int, seconds: float) -
     seconds : float
         No fault is begun after that.
     """
-    outcome = Outcome()
+    outcome, began = Outcome(), time.monotonic()
     try:
-        _inject(play, planned, faults, seconds, outcome)
+        for fault in planned:
+            hit = outcome.faults.total()
+            if hit >= faults or outcome.broken or time.monotonic() - began > seconds:
+                break
+            done = play.inject(fault)
+            (outcome.faults if done else outcome.missed)[fault.kind] += 1
+            hit += done
+            missed = "" if done else "missed: "
+            print(f"{time.monotonic() - began:7.1f} s  {hit:4d}  {missed}{fault}", flush=True)
+            if done and hit % CHECK_EVERY == 0:
+                _check(play, outcome)
         play.stage.finish_senders()
-        _compare(play, _check(play, outcome), outcome)
+        counted = _check(play, outcome)
+        outcome.audited = play.audited(counted)
+        if outcome.audited.wrong:
+            outcome.broken.append(f"audits differ: {outcome.audited}")
+        outcome.unlike = play.unlike(counted)
+        if outcome.unlike:
+            outcome.broken.append(f"{outcome.unlike} windows of other results are not as counted")
     except (FaultError, SottoError) as error:
         outcome.broken.append(f"{type(error).__name__}: {error}")
     return outcome
 
 
-def _inject(
-    play: Play, planned: Sequence[Injection], faults: int, seconds: float, outcome: Outcome
-) -> None:
-    began = time.monotonic()
-    for fault in planned:
-        hit = sum(outcome.faults.values())
-        if hit >= faults or outcome.broken or time.monotonic() - began > seconds:
-            break
-        done = play.inject(fault)
-        (outcome.faults if done else outcome.missed)[fault.kind] += 1
-        hit += done
-        said = "" if done else "missed: "
-        print(f"{time.monotonic() - began:7.1f} s  {hit:4d}  {said}{fault}", flush=True)
-        if done and hit % CHECK_EVERY == 0:
-            _check(play, outcome)
-
-
-def _compare(play: Play, counted: NDArray[np.int64], outcome: Outcome) -> None:
-    """Compare audits and other results with the counts, once all is sent and counted."""
-    outcome.audited = play.audited(counted)
-    if outcome.audited.wrong:
-        outcome.broken.append(f"audits differ: {outcome.audited}")
-    outcome.unlike = play.unlike(counted)
-    if outcome.unlike:
-        outcome.broken.append(f"{outcome.unlike} windows of other results are not as counted")
-
-
 def _check(play: Play, outcome: Outcome) -> NDArray[np.int64]:
     """Have all that was acknowledged until now counted; return what counts."""
     stage = play.stage
-    _, acknowledged = stage.books.copy()
+    acknowledged = stage.progress.known()
 
     def judged(windows: Windows) -> tuple[Verdict, NDArray[np.int64]]:
-        begun = stage.books.number("begun")
+        begun = stage.progress.count("begun")
         counted, stray = spread(windows, stage.fleet, begun)
-        sent, known = stage.books.sent[:begun].copy(), np.zeros(begun, dtype=np.uint8)
+        sent, known = stage.progress.sent[:begun].copy(), np.zeros(begun, dtype=np.uint8)
         known[: len(acknowledged)] = acknowledged
         return judge(counted, sent, known, stray), counted
 
@@ -156,35 +160,29 @@ def _check(play: Play, outcome: Outcome) -> NDArray[np.int64]:
 
 def table(outcome: Outcome, kinds: Sequence[str], seconds: float) -> str:
     """Return what a run came to, for people."""
-    lines = ["", _line("injections", sum(outcome.faults.values()))]
+    rows: list[tuple[str, int]] = [("injections", outcome.faults.total())]
     for kind in kinds:
         missed = outcome.missed[kind]
-        note = f"   ({missed} more were too late to hit)" if missed else ""
-        lines.append(_line(f"  {kind}", outcome.faults[kind]) + note)
-    if outcome.verdict is not None:
-        verdict = outcome.verdict
-        for name, number in (
+        note = f" ({missed} more were too late to hit)" if missed else ""
+        rows.append((f"  {kind}{note}", outcome.faults[kind]))
+    if (verdict := outcome.verdict) is not None:
+        rows += [
             ("buckets sent", verdict.sent),
             ("  acknowledged", verdict.acknowledged),
             ("  counted once", verdict.once),
             ("  counted zero", verdict.zero),
             ("  counted more than once", verdict.more),
             ("  acknowledged and lost", verdict.lost),
-            ("  at an older rung", verdict.older),
-            ("  at a rung never sent", verdict.unsent),
+            ("  at an older level", verdict.older),
+            ("  at a level never sent", verdict.unsent),
             ("  nobody's", verdict.stray),
-        ):
-            lines.append(_line(name, number))
+        ]
     if outcome.audited is not None:
-        lines.append(_line("pseudonyms audited", outcome.audited.pseudonyms))
-        lines.append(_line("  audit not as devices have it", outcome.audited.wrong))
-        lines.append(_line("windows not as elsewhere", outcome.unlike))
-    lines += [_line("reports rejected", outcome.rejected), _line("checks", outcome.checks)]
-    lines.append(_line("seconds", round(seconds)))
+        rows.append(("pseudonyms audited", outcome.audited.pseudonyms))
+        rows.append(("  audit not as devices have it", outcome.audited.wrong))
+        rows.append(("windows not as elsewhere", outcome.unlike))
+    rows += [("reports rejected", outcome.rejected), ("checks", outcome.checks)]
+    rows.append(("seconds", round(seconds)))
+    lines = ["", *(f"{name:64}{number:>12,}" for name, number in rows)]
     lines += [f"BROKEN: {each}" for each in outcome.broken]
-    lines.append("held" if outcome.holds else "DID NOT HOLD")
-    return "\n".join(lines)
-
-
-def _line(name: str, number: int) -> str:
-    return f"{name:32}{number:>12,}"
+    return "\n".join([*lines, "held" if outcome.holds else "DID NOT HOLD"])

@@ -1,20 +1,26 @@
-"""The streaming job on a Flink session of its own, and what can befall the two."""
+"""The streaming job on a Flink session of its own, what can happen to them, what it publishes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from benchmarks.soak.schedule import FaultError
-from benchmarks.soak.stage import wait_until
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from benchmarks.soak.stage import FaultError, wait_until
 from deploy.flink.cluster import LocalFlink
 from deploy.flink.rest import FlinkError, JobManager
 from pipelines.aggregation.result_rows import Candidates
 from pipelines.beam.submission import JobFolder, Topics, submit
+from pipelines.sinks.documents import Document, HealthDocument, parse
+from pipelines.sources.kafka_reader import make_consumer
+from sotto.errors import BrokerError
 from sotto.kafka.admin import connected
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic, Stay
@@ -23,6 +29,9 @@ from sotto.plan.registry import Registry
 
 #: How long a job may take to run again, in seconds.
 PATIENCE = 600
+_POLL_MS = 200
+
+D = TypeVar("D", bound=Document)
 
 
 class FlinkJob:
@@ -32,7 +41,6 @@ class FlinkJob:
     ----------
     folder : Path
         For both.
-    plan : CompiledPlan
     client_file : Path
         How to reach the broker.
     topic : ReportTopic
@@ -120,13 +128,7 @@ class FlinkJob:
         return []
 
     def newest_checkpoint(self) -> str:
-        """Return where the last whole checkpoint of the job is.
-
-        Raises
-        ------
-        FaultError
-            There is none.
-        """
+        """Return where the last whole checkpoint of the job is."""
         made = (self.session.folder / "checkpoints" / self.id).glob("chk-*/_metadata")
         numbers = [int(each.parent.name.removeprefix("chk-")) for each in made]
         if not numbers:
@@ -134,19 +136,21 @@ class FlinkJob:
         folder = self.session.folder / "checkpoints" / self.id / f"chk-{max(numbers)}"
         return folder.as_uri()
 
+    def last_checkpoint(self) -> tuple[float, float]:
+        """Return megabytes and seconds of the last checkpoint, zeros if none is known."""
+        try:
+            last = self.manager.checkpoints(self.id)["latest"]["completed"] or {}
+        except FlinkError:
+            last = {}
+        return last.get("state_size", 0) / 1e6, last.get("end_to_end_duration", 0) / 1e3
+
     @property
     def manager(self) -> JobManager:
         """The job manager."""
         return JobManager(self.session.address)
 
     def wait_until_well(self) -> None:
-        """Return once all of the job runs.
-
-        Raises
-        ------
-        FaultError
-            It does not, within ``PATIENCE``; why it failed last.
-        """
+        """Return once all of the job runs."""
         if not wait_until(self._well, PATIENCE):
             raise FaultError(f"the job does not run again: {self._failure()}")
 
@@ -170,13 +174,7 @@ class FlinkJob:
             return 0
 
     def wait_for_checkpoint(self) -> None:
-        """Return once it has made another checkpoint.
-
-        Raises
-        ------
-        FaultError
-            It does not, within ``PATIENCE``; why it failed last.
-        """
+        """Return once it has made another checkpoint."""
         before = self.checkpoints()
         if not wait_until(lambda: self.checkpoints() > before, PATIENCE):
             raise FaultError(f"no checkpoint within {PATIENCE} s: {self._failure()}")
@@ -228,3 +226,68 @@ def memory(pids: Sequence[int | None]) -> float:
         lines = [line for line in status.splitlines() if line.startswith("VmRSS:")]
         total += sum(float(line.split()[1]) * 1024 / 1e6 for line in lines)
     return total
+
+
+class Follower:
+    """Reads a topic of one partition again and again, each time to its end of then.
+
+    Parameters
+    ----------
+    broker : Broker
+        Which may be gone at times.
+    """
+
+    def __init__(self, broker: Broker, topic: SinkTopic) -> None:
+        self._broker = broker
+        self._partition = TopicPartition(str(topic), 0)
+        self._consumer: KafkaConsumer | None = None
+        self._at = 0
+        self._newest: dict[bytes, Document] = {}
+        #: How many documents came.
+        self.records = 0
+
+    def of(self, kind: type[D]) -> list[D]:
+        """Return the newest document of each key, of one kind."""
+        return [each for each in self._newest.values() if isinstance(each, kind)]
+
+    def health(self) -> HealthDocument | None:
+        """Return the newest health document."""
+        found = self.of(HealthDocument)
+        return found[0] if found else None
+
+    def read(self) -> bool:
+        """Read what is new; False if the broker could not be read to the end."""
+        try:
+            self._read()
+        except (KafkaError, BrokerError, OSError):
+            consumer, self._consumer = self._consumer, None
+            if consumer is not None:
+                with contextlib.suppress(KafkaError):
+                    consumer.close(autocommit=False, timeout_ms=1000)
+            return False
+        return True
+
+    def read_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Read until something is so, but no longer than that; return whether it is."""
+        deadline = time.monotonic() + seconds
+        while not (self.read() and condition()):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(2)
+        return True
+
+    def _read(self) -> None:
+        if self._consumer is None:
+            self._consumer = make_consumer(self._broker)
+            self._consumer.assign([self._partition])
+            self._consumer.seek(self._partition, self._at)
+        end = self._consumer.end_offsets([self._partition], timeout_ms=5000)[self._partition]
+        deadline = time.monotonic() + 30
+        while self._at < end and time.monotonic() < deadline:
+            for record in self._consumer.poll(_POLL_MS).get(self._partition, []):
+                document = parse(record.key, record.value)
+                known = self._newest.get(record.key)
+                self.records += 1
+                if known is None or known.revision <= document.revision:
+                    self._newest[record.key] = document
+            self._at = self._consumer.position(self._partition, timeout_ms=5000) or self._at

@@ -1,7 +1,7 @@
-"""A steady load: so many reports a second, five rows a message, three rungs a value.
+"""A steady load: so many reports a second, five rows a message, three levels a value.
 
-Devices are made up in numpy, a second's at once; rungs leave as the plan says, and some weak ones
-only after their values' newest. What was acknowledged is told at the end, as JSON.
+Devices are made up in numpy, a second's at once; levels leave as the plan says, and some weak ones
+only after their values' newest. What was acknowledged is printed at the end, as JSON.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from confluent_kafka import Producer
 
-from benchmarks.kafka import Devices, messages
-from mechanisms.coins import shards_of
+from benchmarks.kafka import producer
+from benchmarks.reports import messages
 from mechanisms.testing import SeededSource
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic
 from sotto.plan.compile import parse_plan
 from sotto.plan.compiled import CompiledPlan
 
-RUNGS = 3
+LEVELS = 3
 METRICS = 5
 SECOND = 1000
-#: This share of the weakest rungs leaves last, so many seconds after the event.
+#: This share of the weakest levels leaves last, so many seconds after the event.
 LATE = 0.02
 LATE_SECONDS = 20
 
@@ -73,8 +72,6 @@ class Load:
 
     Parameters
     ----------
-    broker : Broker
-    topic : ReportTopic
     rate : float
         Reports a second.
     shards : int
@@ -84,26 +81,18 @@ class Load:
     def __init__(self, broker: Broker, topic: ReportTopic, rate: float, shards: int = 16) -> None:
         self._plan = plan_of(shards)
         self._topic = topic
-        self._devices = max(1, round(rate / RUNGS / METRICS))
+        self._devices = max(1, round(rate / LEVELS / METRICS))
         self._source = SeededSource(time.time_ns())
         self._waiting: list[Part] = []
         self._number = 0
-        self._producer = Producer(
-            {
-                "bootstrap.servers": broker.servers,
-                "compression.type": "zstd",
-                "linger.ms": 50,
-                "enable.idempotence": True,
-                "queue.buffering.max.messages": 0,
-            }
-        )
+        self._producer = producer(broker, **{"enable.idempotence": True})
         self.acknowledged = 0
         self.failed = 0
         self.values = 0
         self.behind = 0.0
 
     def run(self, seconds: float, ending: Any) -> None:
-        """Send for so long, or until ``ending()``; then what is owed."""
+        """Send for so long, or until ``ending()``; then what is left."""
         began = int(time.time())
         second = began
         while second < began + seconds and not ending():
@@ -115,21 +104,19 @@ class Load:
         self.failed += len(self._producer)
 
     def _make(self, second: int) -> None:
-        """Make what the devices of a second send, rung by rung."""
+        """Make what the devices of a second send, level by level."""
         pseudonyms = self._source.words(2 * self._devices).reshape(-1, 2)
-        shards = np.asarray(shards_of(pseudonyms, self._plan.shards)).astype(np.uint16)
-        event = np.full(self._devices, second * SECOND, dtype=np.int64)
-        found = Devices(pseudonyms, shards, event)
-        made = messages(self._plan, list(self._plan.metrics), found, 1, self._random())
+        events = np.full(self._devices, second * SECOND, dtype=np.int64)
+        made = messages(self._plan, pseudonyms, events, self._source)
         self.values += METRICS * self._devices
         late = int(self._devices * LATE)
-        for rung, metric_rung in enumerate(self._plan.metrics[0].ladder):
+        for level, step in enumerate(self._plan.metrics[0].ladder):
             # Sent as evenly as real devices would, over the second after they are due.
-            due = second + 1 + metric_rung.after / SECOND
-            parts = np.array_split(made[rung], 20)
-            if rung == 0:
-                self._put(second + LATE_SECONDS, made[rung][:late])
-                parts = np.array_split(made[rung][late:], 20)
+            due = second + 1 + step.after / SECOND
+            parts = np.array_split(made[level], 20)
+            if level == 0:
+                self._put(second + LATE_SECONDS, made[level][:late])
+                parts = np.array_split(made[level][late:], 20)
             for at, part in enumerate(parts):
                 self._put(due + at / len(parts), part)
 
@@ -153,18 +140,15 @@ class Load:
                     str(self._topic),
                     message,
                     partition=self._topic.partition(shard),
-                    on_delivery=self._told,
+                    on_delivery=self._delivered,
                 )
             self._producer.poll(0)
 
-    def _told(self, error: object, message: object) -> None:
+    def _delivered(self, error: object, message: object) -> None:
         if error is None:
             self.acknowledged += 1
         else:
             self.failed += 1
-
-    def _random(self) -> int:
-        return int(self._source.words(1)[0])
 
 
 def main() -> None:
@@ -181,13 +165,13 @@ def main() -> None:
     broker, topic = Broker.from_file(args.client_file), ReportTopic.parse(args.topic)
     load = Load(broker, topic, args.rate, args.shards)
     load.run(args.seconds, lambda: bool(asked))
-    said = {
+    sent = {
         "reports": METRICS * load.acknowledged,
         "failed": load.failed,
         "values": load.values,
         "behind": round(load.behind, 2),
     }
-    print(json.dumps(said))
+    print(json.dumps(sent))
 
 
 if __name__ == "__main__":

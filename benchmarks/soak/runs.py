@@ -1,4 +1,4 @@
-"""Runs in processes of their own, which are killed where they are told to, or at any moment."""
+"""The fault run of bounded runs: processes of their own, killed at a step or at any moment."""
 
 from __future__ import annotations
 
@@ -8,13 +8,36 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.soak.schedule import FaultError
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.soak.checker import (
+    Audited,
+    Windows,
+    audit_of_fleet,
+    audit_of_state,
+    compare_audits,
+    windows_of,
+)
+from benchmarks.soak.fleet import plan_of
+from benchmarks.soak.stage import CHOICES, STAGE_FAULTS, FaultError, Injection, Stage, wait_until
+from clientsdk import Broker
 from pipelines.bounded.driver import STEPS as COMMIT_STEPS
+from pipelines.bounded.run import aggregate
+from pipelines.sinks.sql import Results, of_state
+from pipelines.sinks.tables import WINDOWS
+from pipelines.sources.kafka import KafkaTopics
+from pipelines.storage import files
+from pipelines.storage.directory import StateDirectory
+from sotto.errors import AggregationError, BrokerError
+from sotto.kafka.topics import ReportTopic
+from sotto.plan.registry import Registry
 
 #: What a run that could not go on ends with; why is in its log.
 REFUSED = 3
@@ -22,7 +45,8 @@ KILLED = -signal.SIGKILL
 #: How long a run may take, in seconds, on a machine that has much else to do: more is a fault.
 PATIENCE = 900
 _LONG = 20
-
+#: Reports that a run takes at most: so few that a run commits several times.
+MAX_REPORTS, _FEW = 2_000, 1_000
 #: Where a run may be killed: at a step of its commit, or in the middle of writing a file.
 STEPS = (*COMMIT_STEPS, "write")
 
@@ -33,10 +57,8 @@ class Orders(NamedTuple):
     Attributes
     ----------
     client_file, topic, state, log : str
-    max_reports : int
     step, occurrence
-        Where the system kills it: a step of its commit, or in the middle of writing a file for
-        ``write``; nowhere if the step is empty.
+        Where the system kills it: one of ``STEPS``; nowhere if the step is empty.
     file_bytes : int
         The longest file that it may write; 0 for any.
     """
@@ -45,72 +67,14 @@ class Orders(NamedTuple):
     topic: str
     state: str
     log: str
-    max_reports: int
+    max_reports: int = MAX_REPORTS
     step: str = ""
     occurrence: int = 1
     file_bytes: int = 0
 
 
-class Run:
-    """A run in a process of its own.
-
-    Parameters
-    ----------
-    context : ForkServerContext
-        See :func:`server`.
-    orders : Orders
-    """
-
-    def __init__(self, context: ForkServerContext, orders: Orders) -> None:
-        self._process: ForkServerProcess = context.Process(target=run, args=(orders,))
-        self._process.start()
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._process.kill()
-
-    @property
-    def running(self) -> bool:
-        """Whether it lives."""
-        return self._process.is_alive()
-
-    def status(self) -> int:
-        """Wait for its end and return its exit status.
-
-        Raises
-        ------
-        FaultError
-            It does not end.
-        """
-        self._process.join(PATIENCE)
-        status = self._process.exitcode
-        if status is None:
-            self._process.kill()
-            self._process.join()
-        self._process.close()
-        if status is None:
-            raise FaultError(f"a run has not ended within {PATIENCE} s")
-        return status
-
-
-def server() -> ForkServerContext:
-    """Return where runs start quickly: all that they import is there already."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["benchmarks.soak.runs", "pipelines.bounded.run", "pipelines.sources.kafka"]
-    )
-    return context
-
-
 def run(orders: Orders) -> None:
     """Aggregate a topic to its end, and die on the way if so ordered."""
-    from benchmarks.soak.fleet import plan_of
-    from clientsdk import Broker
-    from pipelines.bounded.run import aggregate
-    from pipelines.sources.kafka import KafkaTopics
-    from sotto.errors import AggregationError, BrokerError
-    from sotto.kafka.topics import ReportTopic
-
     # A limit on the length of files is one on the log's too: what has it begins a log of its own.
     own = f"{orders.log}.limited" if orders.file_bytes else orders.log
     begun = os.O_TRUNC if orders.file_bytes else os.O_APPEND
@@ -130,26 +94,18 @@ def run(orders: Orders) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if orders.step == "write":
-        _die_writing(reached)
-    broker = Broker.from_file(orders.client_file)
-    source = KafkaTopics(broker, [ReportTopic.parse(orders.topic)])
+        _report_half_writes(reached)
+    source = KafkaTopics(Broker.from_file(orders.client_file), [ReportTopic.parse(orders.topic)])
+    state, limit = Path(orders.state), orders.max_reports
     try:
-        aggregate(
-            source,
-            Path(orders.state),
-            [plan_of()],
-            max_reports=orders.max_reports,
-            checkpoint=reached,
-        )
+        aggregate(source, state, [plan_of()], max_reports=limit, checkpoint=reached)
     except (AggregationError, BrokerError) as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         sys.exit(REFUSED)
 
 
-def _die_writing(reached: Callable[[str], None]) -> None:
-    """Let every write of a file of the state directory be told of when it is half done."""
-    from pipelines.storage import files
-
+def _report_half_writes(reached: Callable[[str], None]) -> None:
+    """Call ``reached`` amid every write of a file of the state directory."""
     real = os.write
 
     def write(descriptor: int, data: memoryview) -> int:
@@ -158,3 +114,176 @@ def _die_writing(reached: Callable[[str], None]) -> None:
         return half + real(descriptor, data[half:])
 
     files.os.write = write  # type: ignore[attr-defined]
+
+
+class Runs:
+    """Runs of a stage, into a state directory; see :class:`benchmarks.soak.faults.Play`.
+
+    Parameters
+    ----------
+    stage : Stage
+        Its disk is at ``disk``.
+    """
+
+    DISK = "disk"
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.state = StateDirectory(stage.folder / self.DISK / "state")
+        self._context = multiprocessing.get_context("forkserver")
+        # Runs start quickly: all that they import is there already.
+        self._context.set_forkserver_preload(["benchmarks.soak.runs"])
+
+    @property
+    def shares(self) -> Mapping[str, int]:
+        """The kinds of faults, and the share of each."""
+        return {kind: share for kind, (share, _) in _KINDS.items()}
+
+    @property
+    def choices(self) -> Mapping[str, Sequence[str]]:
+        """What can be chosen in a kind."""
+        at_a_step = dict.fromkeys(("run killed at a step", "consumer far behind"), STEPS)
+        return {**CHOICES, **at_a_step, "disk full": ("full", "file size")}
+
+    def inject(self, fault: Injection) -> bool:
+        """Bring a fault about; return whether it has hit."""
+        return _KINDS[fault.kind][1](self, fault)
+
+    def counted(self, settled: Callable[[Windows], bool]) -> Windows:
+        """Aggregate to the end and return what is counted: then it is settled."""
+        status = self.end(self.start(max_reports=1_000_000))
+        if status:
+            raise FaultError(f"an undisturbed run ended with {status}: see run.log")
+        return list(windows_of(self.state))
+
+    def rejected(self) -> int:
+        """Return how many reports are in quarantine."""
+        return sum(sum(each.rows.values()) for each in self.state.manifest().quarantine)
+
+    def audited(self, counted: NDArray[np.int64]) -> Audited:
+        """Compare the states with what was counted and with the devices' ledgers."""
+        fleet = self.stage.fleet
+        state = audit_of_state(self.state, Registry([fleet.plan]))
+        return compare_audits(state, audit_of_fleet(fleet, counted), self.stage.device_files())
+
+    def unlike(self, counted: NDArray[np.int64]) -> int:
+        """Return how many windows of the database have other numbers of reports."""
+        with Results(of_state(self.state.path), create=False) as results:
+            there: dict[tuple[object, object], object] = {
+                (row["metric"], row["window_start"]): row["n"] for row in results.table(WINDOWS)
+            }
+        names = {metric.index: metric.name for metric in self.stage.fleet.plan.metrics}
+        here: dict[tuple[object, object], object] = {
+            (names[key.metric], key.start): int(matrix.sum())
+            for key, matrix in windows_of(self.state)
+            if matrix.any()
+        }
+        return sum(here.get(key) != there.get(key) for key in here.keys() | there.keys())
+
+    @property
+    def generation(self) -> int:
+        """The generation that is committed, 0 before the first."""
+        if not (self.state.path / "MANIFEST.json").exists():
+            return 0
+        return self.state.manifest().generation
+
+    def start(
+        self,
+        *,
+        step: str = "",
+        occurrence: int = 1,
+        file_bytes: int = 0,
+        max_reports: int = MAX_REPORTS,
+    ) -> ForkServerProcess:
+        """Start a run; see :class:`Orders`."""
+        stage = self.stage
+        orders = Orders(
+            str(stage.broker.client_file),
+            str(stage.topic),
+            str(self.state.path),
+            str(stage.folder / "run.log"),
+            max_reports,
+            step,
+            occurrence,
+            file_bytes,
+        )
+        process = self._context.Process(target=run, args=(orders,))
+        process.start()
+        return process
+
+    def end(self, process: ForkServerProcess, *allowed: int) -> int:
+        """Wait for a run's end and return its exit status."""
+        process.join(PATIENCE)
+        status = process.exitcode
+        if status is None:
+            process.kill()
+            process.join()
+        process.close()
+        if status is None:
+            raise FaultError(f"a run has not ended within {PATIENCE} s")
+        if allowed and status not in allowed:
+            raise FaultError(f"a run ended with {status}: see run.log")
+        return status
+
+
+def _at_step(runs: Runs, fault: Injection) -> bool:
+    process = runs.start(step=fault.what, occurrence=fault.occurrence)
+    return runs.end(process, 0, KILLED) == KILLED
+
+
+def _at_instant(runs: Runs, fault: Injection) -> bool:
+    process = runs.start()
+    time.sleep(fault.delay)
+    process.kill()
+    return runs.end(process, 0, KILLED) == KILLED
+
+
+def _beside(kind: str, *allowed: int) -> Callable[[Runs, Injection], bool]:
+    """Return a fault of the stage amid a run, which may end with these statuses."""
+
+    def inject(runs: Runs, fault: Injection) -> bool:
+        process = runs.start()
+        time.sleep(fault.delay)
+        done = STAGE_FAULTS[kind](runs.stage, fault)
+        runs.end(process, *allowed)
+        return done
+
+    return inject
+
+
+def _disk(runs: Runs, fault: Injection) -> bool:
+    """Fill the disk, or where there is none to fill allow no file beyond some size."""
+    before, disk = runs.generation, runs.stage.disk
+    if fault.what == "full" and disk.mounted:
+        disk.leave(fault.room)
+        status = runs.end(runs.start())
+        disk.make_room()
+    else:
+        status = runs.end(runs.start(file_bytes=4096 + fault.room))
+    if runs.generation < before:
+        raise FaultError(f"generation {before} was committed and is not any more")
+    if status not in (0, REFUSED):
+        raise FaultError(f"a run ended with {status}: see run.log")
+    return status == REFUSED
+
+
+def _behind(runs: Runs, fault: Injection) -> bool:
+    """Let much be sent that nobody takes; then take it in small runs, one of them killed."""
+    progress = runs.stage.progress
+    enough = progress.count("messages") + 2_000 + 500 * fault.occurrence
+    wait_until(lambda: progress.count("messages") > enough, 30)
+    process = runs.start(step=fault.what, occurrence=fault.occurrence, max_reports=_FEW)
+    return runs.end(process, 0, KILLED) == KILLED
+
+
+#: Kinds of faults: their shares of a run, and how each is brought about.
+_KINDS: dict[str, tuple[int, Callable[[Runs, Injection], bool]]] = {
+    "run killed at a step": (30, _at_step),
+    "run killed at any instant": (22, _at_instant),
+    "broker killed": (8, _beside("broker killed", 0, REFUSED)),
+    "sender killed": (10, _beside("sender killed", 0)),
+    "network": (14, _beside("network", 0, REFUSED)),
+    "disk full": (8, _disk),
+    "repeated and reordered": (4, _beside("repeated and reordered", 0)),
+    "consumer far behind": (4, _behind),
+}

@@ -1,7 +1,8 @@
-"""The fleet's process: sends every device's rungs, out of order and some of them again.
+"""Processes that send, and may be killed at any moment; the next one goes on.
 
-It may be killed at any moment; the next one goes on from the books. ``SIGUSR1`` makes it repeat
-much that was acknowledged long ago, ``SIGTERM`` makes it send what is owed and end.
+``fleet`` sends every device's levels, out of order and some of them again. ``SIGUSR1`` makes it
+repeat much that was acknowledged long ago. ``devices`` are real ones: clients of the SDK with files
+of their own. ``SIGTERM`` makes either send what is still to be sent, and end.
 """
 
 from __future__ import annotations
@@ -12,48 +13,60 @@ import signal
 import time
 from pathlib import Path
 
-from benchmarks.soak.books import Books
-from benchmarks.soak.fleet import RUNGS, Fleet, plan_of
-from benchmarks.soak.fleetproducer import FleetProducer
-from clientsdk import Broker
-from sotto.errors import PublishError
+from benchmarks.kafka import producer
+from benchmarks.soak.fleet import COLOUR, LEVELS, Fleet, Progress, plan_of
+from clientsdk import Broker, Client, KafkaPublisher
+from sotto.kafka.topics import ReportTopic
 
-#: Devices that begin at a time, and messages that are handed over before they are waited for.
+#: Devices that begin at a time; twice as many messages are handed over before they are waited for.
 BATCH = 50
 #: Messages repeated at once when asked to.
 STORM = 2000
 #: How long the broker may take to acknowledge, in seconds.
 PATIENCE = 3.0
-#: What is sent of a device's values: mostly all rungs, sometimes not the newest, or not all.
+#: What is sent of a device's values: mostly all levels, sometimes not the newest, or not all.
 _WANTED = (0b111, 0b111, 0b111, 0b111, 0b011, 0b101, 0b001, 0b100)
-#: Of what a killed process had not been told was acknowledged, this share is never sent again.
+#: Of what a killed process did not know to be acknowledged, this share is never sent again.
 _GIVEN_UP = 0.1
 
+#: What a sender handles; whoever starts it blocks them until it has its handlers.
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
-class Sending:
-    """One life of the fleet's process.
+DEVICES = 24
+#: Recordings and flushes of all real devices a second.
+_RATE = 25.0
+_COLOURS = ("red", "green", "blue", "mauve")
 
-    Parameters
-    ----------
-    fleet : Fleet
-    books : Books
-    publisher : FleetProducer
-    rate : float
-        Messages a second.
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the real devices' files."""
+    return [folder / f"device-{number}.db" for number in range(DEVICES)]
+
+
+class FleetSender:
+    """One life of the fleet's process: one producer for all of it.
+
+    A device's publisher has a connection for each pseudonym, which thousands of devices in one
+    process cannot have at hundreds of messages a second.
     """
 
-    def __init__(self, fleet: Fleet, books: Books, publisher: FleetProducer, rate: float) -> None:
+    def __init__(
+        self, fleet: Fleet, progress: Progress, broker: Broker, topic: ReportTopic, rate: float
+    ) -> None:
         self._fleet = fleet
-        self._books = books
-        self._publisher = publisher
+        self._progress = progress
+        self._topic = topic
         self._rate = rate
         self._random = random.Random()
-        self._pending = self._owed()
+        self._pending = self._left_over()
+        self._producer = producer(
+            broker, **{"linger.ms": 5, "message.timeout.ms": int(1000 * PATIENCE)}
+        )
         self.storm = False
         self.ending = False
 
     def run(self) -> None:
-        """Send until told to end, and then until nothing is owed."""
+        """Send until it is to end, and then until nothing is left."""
         due = time.monotonic()
         while not self.ending or self._pending:
             if not self.ending and len(self._pending) < 20 * BATCH:
@@ -62,30 +75,27 @@ class Sending:
             due = max(due + sent / self._rate, time.monotonic() - 1)
             time.sleep(max(0.0, due - time.monotonic()))
 
-    def _owed(self) -> list[tuple[int, int]]:
+    def _left_over(self) -> list[tuple[int, int]]:
         """Return what earlier lives have begun and not finished, but for what is given up."""
-        books, owed = self._books, []
-        begun = books.number("begun")
-        doubtful = books.sent[:begun] & ~books.acknowledged[:begun] & ~books.given_up[:begun]
-        for device in doubtful.nonzero()[0].tolist():
+        progress, left = self._progress, []
+        begun = progress.count("begun")
+        known = progress.acknowledged[:begun] | progress.given_up[:begun]
+        for device in (progress.sent[:begun] & ~known).nonzero()[0].tolist():
             if self._random.random() < _GIVEN_UP:
-                books.given_up[device] |= doubtful[device]
+                progress.given_up[device] |= progress.sent[device] & ~progress.acknowledged[device]
         for device in range(begun):
-            open_rungs = self._wanted(device) & ~int(
-                books.acknowledged[device] | books.given_up[device]
-            )
-            owed += [(device, rung) for rung in range(RUNGS) if open_rungs >> rung & 1]
-        return owed
+            closed = int(progress.acknowledged[device] | progress.given_up[device])
+            left += _levels(device, self._wanted(device) & ~closed)
+        return left
 
     def _wanted(self, device: int) -> int:
         return _WANTED[self._fleet.pseudonym(device)[0] % len(_WANTED)]
 
     def _begin(self) -> None:
-        begun = self._books.number("begun")
-        for device in range(begun, min(begun + BATCH, self._books.capacity)):
-            wanted = self._wanted(device)
-            self._pending += [(device, rung) for rung in range(RUNGS) if wanted >> rung & 1]
-            self._books.add("begun", 1)
+        begun = self._progress.count("begun")
+        for device in range(begun, min(begun + BATCH, self._progress.capacity)):
+            self._pending += _levels(device, self._wanted(device))
+            self._progress.add("begun", 1)
 
     def _cycle(self) -> int:
         """Send some of what is pending, in random order; return how many messages."""
@@ -95,60 +105,110 @@ class Sending:
         self.storm = False
         messages = share + again
         self._random.shuffle(messages)
-        try:
-            for device, rung in messages:
-                self._note(device, rung)
-                self._publisher.publish(*self._fleet.message(device, rung))
-            self._publisher.sync()
-        except PublishError:
-            return len(messages)
-        for device, rung in messages:
-            self._books.acknowledged[device] |= 1 << rung
-        self._books.add("repeated", len(again))
-        del self._pending[: len(share)]
+        if self._acknowledged(messages):
+            for device, level in messages:
+                self._progress.acknowledged[device] |= 1 << level
+            self._progress.add("repeated", len(again))
+            del self._pending[: len(share)]
         return len(messages)
 
-    def _note(self, device: int, rung: int) -> None:
-        books, bit = self._books, 1 << rung
-        books.add("messages", 1)
-        if not int(books.sent[device]) & bit and int(books.sent[device]) > bit:
-            books.add("reordered", 1)
-        books.sent[device] |= bit
+    def _acknowledged(self, messages: list[tuple[int, int]]) -> bool:
+        """Send messages; return whether the broker has acknowledged all of them."""
+        failed: list[object] = []
+
+        def delivered(error: object, message: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for device, level in messages:
+            self._note(device, level)
+            shard, message = self._fleet.message(device, level)
+            partition = self._topic.partition(shard)
+            self._producer.produce(
+                str(self._topic), message, partition=partition, on_delivery=delivered
+            )
+        left = self._producer.flush(2 * PATIENCE)
+        if left:
+            self._producer.purge()
+            self._producer.flush(PATIENCE)
+        return not (failed or left)
+
+    def _note(self, device: int, level: int) -> None:
+        progress, bit = self._progress, 1 << level
+        progress.add("messages", 1)
+        if not int(progress.sent[device]) & bit and int(progress.sent[device]) > bit:
+            progress.add("reordered", 1)
+        progress.sent[device] |= bit
 
     def _again(self, number: int) -> list[tuple[int, int]]:
         """Return messages that were acknowledged before, from anywhere in the run."""
-        begun, found = self._books.number("begun"), []
+        begun, found = self._progress.count("begun"), []
         for _ in range(number):
-            device, rung = self._random.randrange(begun), self._random.randrange(RUNGS)
-            if int(self._books.acknowledged[device]) >> rung & 1:
-                found.append((device, rung))
+            device, level = self._random.randrange(begun), self._random.randrange(LEVELS)
+            if int(self._progress.acknowledged[device]) >> level & 1:
+                found.append((device, level))
         return found
 
 
+def _levels(device: int, bits: int) -> list[tuple[int, int]]:
+    return [(device, level) for level in range(LEVELS) if bits >> level & 1]
+
+
+def fleet(args: argparse.Namespace, broker: Broker, topic: ReportTopic) -> None:
+    """Be the fleet."""
+    devices = Fleet(plan_of(), args.base, args.seed)
+    progress = Progress(args.path, args.capacity)
+    sender = FleetSender(devices, progress, broker, topic, args.rate)
+
+    def received(number: int, frame: object) -> None:
+        sender.storm = sender.storm or number == signal.SIGUSR1
+        sender.ending = sender.ending or number == signal.SIGTERM
+
+    signal.signal(signal.SIGUSR1, received)
+    signal.signal(signal.SIGTERM, received)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    sender.run()
+
+
+def devices(args: argparse.Namespace, broker: Broker, topic: ReportTopic) -> None:
+    """Be the real devices, whose files are in a folder."""
+    ending: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: ending.append(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    plan, clients = plan_of(), []
+    publishers = [KafkaPublisher(broker, str(topic), timeout=PATIENCE) for _ in range(DEVICES)]
+    for path, publisher in zip(files_of(args.path), publishers, strict=True):
+        clients.append(Client(plan, state=path, publisher=publisher, background=False))
+        clients[-1].give_consent()
+    while not ending:
+        client = random.choice(clients)
+        client.record(COLOUR, random.choice(_COLOURS))
+        client.flush()
+        time.sleep(1 / _RATE)
+    while any(client.next_due() is not None for client in clients):
+        for client in clients:
+            client.flush()
+        time.sleep(0.2)
+    for client in clients:
+        client.close()
+    for publisher in publishers:
+        publisher.close()
+
+
 def main() -> None:
-    """Run the process; see the module."""
+    """Run the process."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=("fleet", "devices"))
     parser.add_argument("client_file", type=Path)
-    parser.add_argument("topic")
-    parser.add_argument("books", type=Path)
-    parser.add_argument("--capacity", type=int, required=True)
-    parser.add_argument("--base", type=int, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--rate", type=float, required=True)
+    parser.add_argument("topic", type=ReportTopic.parse)
+    parser.add_argument("path", type=Path, help="of the fleet's progress, or the devices' folder")
+    parser.add_argument("--capacity", type=int)
+    parser.add_argument("--base", type=int)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--rate", type=float)
     args = parser.parse_args()
-    fleet = Fleet(plan_of(), args.base, args.seed)
-    broker = Broker.from_file(args.client_file)
-    publisher = FleetProducer(broker, args.topic, PATIENCE)
-    sending = Sending(fleet, Books(args.books, args.capacity), publisher, args.rate)
-
-    def asked(number: int, frame: object) -> None:
-        sending.storm = sending.storm or number == signal.SIGUSR1
-        sending.ending = sending.ending or number == signal.SIGTERM
-
-    signal.signal(signal.SIGUSR1, asked)
-    signal.signal(signal.SIGTERM, asked)
-    sending.run()
-    publisher.close()
+    run = fleet if args.kind == "fleet" else devices
+    run(args, Broker.from_file(args.client_file), args.topic)
 
 
 if __name__ == "__main__":

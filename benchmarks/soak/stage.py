@@ -1,21 +1,20 @@
-"""What every fault run plays in: broker, network, topic, the fleet and real devices."""
+"""What every fault run plays in: broker, network, topic, disk, the fleet and real devices."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
-from benchmarks.soak.books import Books
-from benchmarks.soak.devices import files_of
-from benchmarks.soak.fleet import SECOND, Fleet, plan_of
-from benchmarks.soak.proxy import Proxy
-from benchmarks.soak.schedule import FaultError
+from benchmarks.soak.fleet import SECOND, Fleet, Progress, plan_of
+from benchmarks.soak.proxy import Network, Proxy
+from benchmarks.soak.sender import SIGNALS, files_of
 from clientsdk import Broker
 from deploy.kafka.broker import LocalBroker
 from sotto.kafka.admin import connected
@@ -24,8 +23,82 @@ from sotto.kafka.topics import ReportTopic
 PARTITIONS = 4
 #: How many devices the fleet may have at most; each second of events has 128.
 CAPACITY = 400_000
-#: How long a process that was told to end may take to send what it owes, in seconds.
+#: How long a process that is to end may take to send what is left, in seconds.
 ENDING = 600
+_PAGE, _ROOM = 4096, 4 << 30
+
+
+class FaultError(Exception):
+    """Something did what it must not do, whatever happens to it."""
+
+
+class Injection(NamedTuple):
+    """A fault that is to be.
+
+    Attributes
+    ----------
+    what : str
+        Which step, network or process; empty where there is no choice.
+    occurrence : int
+        Of a step.
+    delay, seconds : float
+        When, after a run was started, and how long.
+    room : int
+        Bytes that are left on a disk.
+    """
+
+    kind: str
+    what: str = ""
+    occurrence: int = 1
+    delay: float = 0.0
+    seconds: float = 0.0
+    room: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind} ({self.what} {self.occurrence}, after {self.delay:.2f} s, "
+            f"for {self.seconds:.2f} s, {self.room} bytes)"
+        )
+
+
+class Disk:
+    """A small file system in memory; mounting one takes root's rights.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it does not exist.
+
+    Attributes
+    ----------
+    mounted : bool
+        Whether there is one: without, the folder is an ordinary one, and cannot be filled.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self.mounted = self._mount("-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs")
+        if not self.mounted:
+            print("no disk that can be filled", flush=True)
+
+    def leave(self, free: int) -> None:
+        """Let no more than so many bytes be free."""
+        size = shutil.disk_usage(self._folder).used + free + _PAGE - 1
+        self._mount("-o", f"remount,size={size // _PAGE * _PAGE}")
+
+    def make_room(self) -> None:
+        """Let there be plenty."""
+        self._mount("-o", f"remount,size={_ROOM}")
+
+    def close(self) -> None:
+        """Unmount it; what was on it is gone."""
+        if self.mounted:
+            subprocess.run(["umount", self._folder], check=True)
+
+    def _mount(self, *options: str) -> bool:
+        command = ["mount", *options, str(self._folder)]
+        return not subprocess.run(command, capture_output=True, check=False).returncode
 
 
 class Stage:
@@ -35,22 +108,24 @@ class Stage:
     ----------
     folder : Path
         Empty, or to be made.
-    seed : int
     rate : float
         Messages of the fleet a second.
+    disk : str
+        Folder in it that can be filled.
     """
 
-    def __init__(self, folder: Path, seed: int, rate: float) -> None:
+    def __init__(self, folder: Path, seed: int, rate: float, disk: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.seed = seed
         self.rate = rate
+        self.disk = Disk(folder / disk)
         self.proxy = Proxy()
         self.broker = LocalBroker(folder / "broker", advertised=self.proxy.port)
         self.topic = ReportTopic("soak", 1, PARTITIONS)
         now = time.time_ns() // 1_000_000 // SECOND * SECOND
         self.fleet = Fleet(plan_of(), now - CAPACITY // 100 * SECOND, seed)
-        self.books = Books(folder / "books", CAPACITY)
+        self.progress = Progress(folder / "progress", CAPACITY)
         self._senders: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -71,6 +146,7 @@ class Stage:
             process.wait()
         self.proxy.close()
         self.broker.kill()
+        self.disk.close()
 
     def make_topics(self) -> None:
         """Make the topics of a run."""
@@ -84,40 +160,31 @@ class Stage:
 
     def start_sender(self, name: str) -> None:
         """Start the ``fleet`` or the ``devices``."""
-        where = [str(self.broker.client_file), str(self.topic)]
+        command = [sys.executable, "-m", "benchmarks.soak.sender", name]
+        command += [str(self.broker.client_file), str(self.topic)]
         if name == "fleet":
-            where += [str(self.folder / "books"), "--capacity", str(CAPACITY)]
-            where += ["--base", str(self.fleet.base), "--seed", str(self.seed)]
-            where += ["--rate", str(self.rate)]
+            command += [str(self.folder / "progress"), "--capacity", str(CAPACITY)]
+            command += ["--base", str(self.fleet.base), "--seed", str(self.seed)]
+            command += ["--rate", str(self.rate)]
         else:
-            where.append(str(self.folder))
-        module = "benchmarks.soak.sender" if name == "fleet" else "benchmarks.soak.devices"
-        with open(self.folder / f"{name}.log", "ab") as log:
-            self._senders[name] = subprocess.Popen(
-                [sys.executable, "-m", module, *where], stdout=log, stderr=log
-            )
-
-    def kill_sender(self, name: str) -> None:
-        """Kill it; it must have been running."""
-        process = self._senders[name]
-        if process.poll() is not None:
-            raise FaultError(f"the {name} ended by themselves: see {name}.log")
-        process.kill()
-        process.wait()
-
-    def repeat(self) -> None:
-        """Let the fleet send much of what was acknowledged again."""
-        self._senders["fleet"].send_signal(signal.SIGUSR1)
+            command.append(str(self.folder))
+        # Signals wait until the process has its handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            with open(self.folder / f"{name}.log", "ab") as log:
+                self._senders[name] = subprocess.Popen(command, stdout=log, stderr=log)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def finish_senders(self) -> None:
-        """Let them send all that they owe, and end."""
+        """Let them send all that is left, and end."""
         for process in self._senders.values():
             process.terminate()
         for name, process in self._senders.items():
             try:
                 process.wait(ENDING)
             except subprocess.TimeoutExpired as error:
-                raise FaultError(f"the {name} still owe reports after {ENDING} s") from error
+                raise FaultError(f"the {name} still have reports after {ENDING} s") from error
             if process.returncode:
                 raise FaultError(f"the {name} ended with {process.returncode}: see {name}.log")
         self._senders.clear()
@@ -125,6 +192,36 @@ class Stage:
     def device_files(self) -> list[Path]:
         """Return the files of the real devices."""
         return files_of(self.folder)
+
+    def kill_broker(self, fault: Injection) -> bool:
+        """Kill the broker, and start it again after a while."""
+        self.broker.kill()
+        time.sleep(fault.seconds)
+        self.start_broker()
+        return True
+
+    def kill_sender(self, fault: Injection) -> bool:
+        """Kill the fleet or the devices, which must have been running, and start them again."""
+        process = self._senders[fault.what]
+        if process.poll() is not None:
+            raise FaultError(f"the {fault.what} ended by themselves: see {fault.what}.log")
+        process.kill()
+        process.wait()
+        self.start_sender(fault.what)
+        return True
+
+    def cut_network(self, fault: Injection) -> bool:
+        """Change the network for a while."""
+        self.proxy.become(Network(fault.what))
+        time.sleep(fault.seconds)
+        self.proxy.become(Network.WHOLE)
+        return True
+
+    def repeat(self, fault: Injection) -> bool:
+        """Let the fleet send much of what was acknowledged again."""
+        before = self.progress.count("repeated")
+        self._senders["fleet"].send_signal(signal.SIGUSR1)
+        return wait_until(lambda: self.progress.count("repeated") > before + 200, 30)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
@@ -135,3 +232,16 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+#: Faults of the stage alone, by kind, and what each can choose from.
+STAGE_FAULTS: Mapping[str, Callable[[Stage, Injection], bool]] = {
+    "broker killed": Stage.kill_broker,
+    "sender killed": Stage.kill_sender,
+    "network": Stage.cut_network,
+    "repeated and reordered": Stage.repeat,
+}
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "sender killed": ("fleet", "devices"),
+    "network": tuple(each.value for each in Network if each is not Network.WHOLE),
+}

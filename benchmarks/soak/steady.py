@@ -9,22 +9,20 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.soak.flinkjob import FlinkJob, memory
-from benchmarks.soak.follower import Follower
+from benchmarks.harness import Table
+from benchmarks.soak.flinkjob import FlinkJob, Follower, memory
 from benchmarks.soak.load import METRICS, SECOND, plan_of
 from benchmarks.soak.trend import trend
-from deploy.flink.rest import FlinkError
 from deploy.kafka.broker import LocalBroker
-from pipelines.sinks.documents import HealthDocument, RejectsDocument, WindowDocument
-from pipelines.sources.kafka_reader import PartitionId, Reader
+from pipelines.exporter.lag import WatchedStream
+from pipelines.sinks.documents import RejectsDocument, WindowDocument
 from sotto.kafka.brokers import Broker
 from sotto.kafka.topics import ReportTopic, SinkTopic
 
 PARTITIONS = 4
 SLOTS = 2
-CHECKPOINTS = 10_000
-EVERY = 5_000
-LINGER = 10_000
+#: Milliseconds between checkpoints, between documents about one thing, and that rows are gathered.
+CHECKPOINTS, EVERY, LINGER = 10_000, 5_000, 10_000
 #: Seconds between samples.
 SAMPLE = 10
 #: How far behind the job may be, in seconds of the load, in the second half.
@@ -47,7 +45,7 @@ class Sample(NamedTuple):
     lag : float
         Messages that are not taken, in seconds of the load.
     reports, superseded, chains : int
-        As the job tells: read, in the place of older rungs, and held.
+        By the job's health document: read, in the place of older levels, and held.
     """
 
     seconds: float
@@ -71,10 +69,8 @@ class Steady:
 
     Parameters
     ----------
-    folder : Path
     rate : float
         Reports a second.
-    parallelism : int
     """
 
     def __init__(self, folder: Path, rate: float, parallelism: int) -> None:
@@ -97,7 +93,7 @@ class Steady:
         self._samples: list[Sample] = []
 
     def run(self, seconds: float) -> bool:
-        """Run it for so long, tell all of it, and return whether everything held."""
+        """Run it for so long, print all of it, and return whether everything held."""
         self._broker.start()
         try:
             self._job.make_topics()
@@ -110,68 +106,51 @@ class Steady:
     def _run(self, seconds: float) -> bool:
         broker = Broker.from_file(self._broker.client_file)
         self._estimates = Follower(broker, SinkTopic(self._topic.name, "estimates"))
-        self._reader = Reader(broker)
-        load = self._load(seconds)
-        began = time.monotonic()
-        print("  ".join(f"{name:>12}" for name in Sample._fields), flush=True)
-        try:
-            while load.poll() is None:
-                time.sleep(SAMPLE)
-                self._sample(time.monotonic() - began)
-            output, _ = load.communicate()
-        finally:
-            load.kill()
-        if load.returncode:
-            raise RuntimeError(f"the load ended with {load.returncode}: see load.log")
-        said = json.loads(output)
-        sent = self._telling(seconds)
-        return _told(said, self._counted(said)) & sent
-
-    def _load(self, seconds: float) -> subprocess.Popen[str]:
+        self._watched = WatchedStream(broker, [self._topic])
         command = [sys.executable, "-m", "benchmarks.soak.load"]
         command += [str(self._broker.client_file), str(self._topic)]
         command += ["--rate", str(self._rate), "--seconds", str(seconds)]
-        with open(self._folder / "load.log", "ab") as log:
-            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        table, began = Table(*Sample._fields), time.monotonic()
+        with (
+            open(self._folder / "load.log", "ab") as log,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as load,
+        ):
+            try:
+                while load.poll() is None:
+                    time.sleep(SAMPLE)
+                    self._samples.append(self._sample(time.monotonic() - began))
+                    cells = self._samples[-1]
+                    table.row(*(f"{v:,.1f}" if isinstance(v, float) else v for v in cells))
+                output, _ = load.communicate()
+            finally:
+                load.kill()
+        if load.returncode:
+            raise RuntimeError(f"the load ended with {load.returncode}: see load.log")
+        flat = self._print_trends(seconds)
+        return self._all_counted(json.loads(output)) and flat
 
-    def _sample(self, seconds: float) -> None:
+    def _sample(self, seconds: float) -> Sample:
         self._estimates.read()
-        health = self._health()
-        sample = Sample(
+        health, session = self._health(), self._job.session
+        offsets = health.get("offsets")
+        behind = self._watched.lag(offsets if isinstance(offsets, dict) else {}).records
+        return Sample(
             seconds,
-            self._checkpoint(),
-            memory([self._job.session.job_manager.pid]),
-            memory([self._job.session.task_manager.pid]),
-            memory(self._job.session.workers),
+            self._job.last_checkpoint()[0],
+            memory([session.job_manager.pid]),
+            memory([session.task_manager.pid]),
+            memory(session.workers),
             memory([self._broker.pid]),
-            self._lag(health),
-            _whole(health.get("reports")),
-            _whole(health.get("superseded")),
-            _whole(health.get("chains")),
+            behind * METRICS / self._rate,
+            *(_whole(health.get(name)) for name in ("reports", "superseded", "chains")),
         )
-        self._samples.append(sample)
-        print("  ".join(f"{_cell(value):>12}" for value in sample), flush=True)
 
     def _health(self) -> dict[str, object]:
-        found = self._estimates.of(HealthDocument)
-        return dict(found[0].health) if found else {}
+        found = self._estimates.health()
+        return dict(found.health) if found else {}
 
-    def _checkpoint(self) -> float:
-        try:
-            latest = self._job.manager.checkpoints(self._job.id)["latest"]
-        except FlinkError:
-            return 0.0
-        return float((latest.get("completed") or {}).get("state_size", 0)) / 1e6
-
-    def _lag(self, health: dict[str, object]) -> float:
-        offsets = health.get("offsets")
-        taken = sum(offsets.values()) if isinstance(offsets, dict) else 0
-        partitions = [PartitionId(str(self._topic), at) for at in range(PARTITIONS)]
-        ends = sum(end for _, end in self._reader.bounds(partitions).values())
-        return float(ends - taken) * METRICS / self._rate
-
-    def _telling(self, seconds: float) -> bool:
-        """Tell the trends; return whether all are flat and the lag is bounded."""
+    def _print_trends(self, seconds: float) -> bool:
+        """Print the trends; return whether all are flat and the lag is bounded."""
         cycle = plan_of().period / SECOND
         at = [sample.seconds for sample in self._samples]
         print(f"\nsecond half of {seconds / 60:.0f} minutes, by {cycle:.0f} s:")
@@ -187,40 +166,28 @@ class Steady:
         print(f"  lag at most {max(lags):.1f} s, {LAG:.0f} are allowed")
         return flat and max(lags) <= LAG
 
-    def _counted(self, said: dict[str, float]) -> dict[str, int]:
-        """Wait until all is counted, and return what the job tells."""
+    def _all_counted(self, sent: dict[str, float]) -> bool:
+        """Wait until all is counted, print it, and return whether it is what was sent."""
 
-        def told() -> dict[str, int]:
-            health = self._health()
+        def counted() -> tuple[int, int]:
             windows = self._estimates.of(WindowDocument)
-            rejects = self._estimates.of(RejectsDocument)
-            return {
-                "reports": _whole(health.get("reports")),
-                "superseded": _whole(health.get("superseded")),
-                "counted": sum(_whole(each.window["n"]) for each in windows),
-                "rejected": sum(sum(each.rejects.values()) for each in rejects),
-            }
+            found = sum(_whole(each.window["n"]) for each in windows)
+            return _whole(self._health().get("reports")), found
 
+        wanted = (sent["reports"], sent["values"])
         self._estimates.read_until(
-            lambda: told()["reports"] >= said["reports"] and told()["counted"] >= said["values"],
-            ENDING,
+            lambda: all(a >= b for a, b in zip(counted(), wanted, strict=True)), ENDING
         )
-        return told()
-
-
-def _told(said: dict[str, float], told: dict[str, int]) -> bool:
-    """Tell what was sent and counted; return whether it is the same."""
-    print(f"\nacknowledged {said['reports']:,} reports of {said['values']:,} values")
-    print(f"not acknowledged {said['failed']:,} messages; late by at most {said['behind']} s")
-    print(f"read {told['reports']:,}, of these in the place of older rungs {told['superseded']:,}")
-    print(f"values counted {told['counted']:,}, reports rejected {told['rejected']:,}")
-    right = (said["reports"], said["values"]) == (told["reports"], told["counted"])
-    return right and not said["failed"] and not told["rejected"]
+        rejects = self._estimates.of(RejectsDocument)
+        rejected = sum(sum(each.rejects.values()) for each in rejects)
+        superseded = _whole(self._health().get("superseded"))
+        read, values = counted()
+        print(f"\nacknowledged {sent['reports']:,} reports of {sent['values']:,} values")
+        print(f"not acknowledged {sent['failed']:,} messages; late by at most {sent['behind']} s")
+        print(f"read {read:,}, of these in the place of older levels {superseded:,}")
+        print(f"values counted {values:,}, reports rejected {rejected:,}")
+        return (read, values) == wanted and not sent["failed"] and not rejected
 
 
 def _whole(value: object) -> int:
     return int(str(value)) if value is not None else 0
-
-
-def _cell(value: float) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

@@ -44,7 +44,6 @@ def trend(seconds: Sequence[float], values: Sequence[float], cycle: float) -> Tr
     ----------
     seconds : sequence of float
         When each was measured, ascending.
-    values : sequence of float
     cycle : float
         Seconds after which what is measured falls and rises again; means over a cycle are what
         the line is drawn through, so that neither a cycle's slope nor its waves are taken for the
@@ -61,13 +60,13 @@ def trend(seconds: Sequence[float], values: Sequence[float], cycle: float) -> Tr
     at, value = np.asarray(seconds, dtype=float), np.asarray(values, dtype=float)
     late = at >= (at[0] + at[-1]) / 2 if len(at) else np.zeros(0, dtype=bool)
     at, value = at[late], value[late]
-    cycles = ((at - at[0]) // cycle).astype(int) if len(at) else np.zeros(0, dtype=int)
+    cycles = (at - at.min(initial=math.inf)) // cycle
     # The last cycle may be cut short.
-    whole = [number for number in np.unique(cycles).tolist() if number < cycles.max(initial=0)]
+    _, *whole = reversed(np.unique(cycles)) if len(at) else (0,)
+    if len(whole) < 3:
+        return Trend(float(value.mean()) if len(value) else math.nan, math.nan, math.nan, math.nan)
     x = np.array([at[cycles == number].mean() for number in whole]) / 60
     y = np.array([value[cycles == number].mean() for number in whole])
-    if len(x) < 3:
-        return Trend(float(value.mean()) if len(value) else math.nan, math.nan, math.nan, math.nan)
     spread = x - x.mean()
     slope = float(spread @ y / (spread @ spread))
     rest = y - y.mean() - slope * spread

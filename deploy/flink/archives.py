@@ -8,14 +8,12 @@ the same files on its own class path, so both caches have that name.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path, PurePosixPath
 
 from deploy import jars
-from deploy.errors import UnavailableError
 from deploy.flink.remainders import mend
 
 SOURCE = Path(__file__).parent
@@ -59,24 +57,7 @@ def fetch(folder: Path) -> None:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--disable-pip-version-check", "--no-cache-dir", "--no-binary=:all:"]
         command += ["--require-hashes", f"--requirement={SOURCE / 'requirements.txt'}"]
-        try:
-            done = subprocess.run(
-                [*command, f"--dest={temporary}"],
-                capture_output=True,
-                text=True,
-                timeout=jars.FETCH_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise UnavailableError(
-                f"pip took more than {jars.FETCH_SECONDS} s; try again"
-            ) from error
-        if done.returncode:
-            said = next((line for line in done.stderr.splitlines() if "ERROR" in line), "")
-            raise UnavailableError(
-                "pip could not fetch what Flink needs; with a network, try again: "
-                f"{said.removeprefix('ERROR: ') or done.stderr.strip()[-500:]}"
-            )
+        jars.run_fetcher([*command, f"--dest={temporary}"], "pip", "Flink")
         (package,) = Path(temporary).glob("*.tar.gz")
         _take_out(package, folder)
 

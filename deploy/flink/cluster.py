@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import socket
-import time
 import urllib.request
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -19,10 +18,10 @@ from pathlib import Path
 
 from deploy import jars
 from deploy.errors import DeployError
-from deploy.flink import commands, settings
+from deploy.flink import settings
 from deploy.flink.archives import archives
 from deploy.ports import HOST, free_ports, require_free
-from deploy.process import Process
+from deploy.process import Process, wait_until_ready
 
 #: How long a start may take, in seconds.
 START_SECONDS = 120
@@ -78,10 +77,10 @@ class LocalFlink:
         self._name_file = self.folder / "taskmanager.name"
         configured = f"--configDir {self._configuration}"
         marks = {
-            "jobmanager": f"{commands.JOB_MANAGER} {configured}",
-            "taskmanager": f"{commands.TASK_MANAGER} {configured}",
-            "jobserver": f"{commands.JOB_SERVER} --flink-conf-dir={self._configuration}",
-            "pool": f"{commands.POOL} --folder={self.folder}",
+            "jobmanager": f"{settings.JOB_MANAGER} {configured}",
+            "taskmanager": f"{settings.TASK_MANAGER} {configured}",
+            "jobserver": f"{settings.JOB_SERVER} --flink-conf-dir={self._configuration}",
+            "pool": f"{settings.POOL} --folder={self.folder}",
         }
         self.job_manager, self.task_manager, self.job_server, self.pool = self.parts = tuple(
             Process(self.folder, name, mark) for name, mark in marks.items()
@@ -199,15 +198,15 @@ class LocalFlink:
     def _command(self, process: Process, folders: Sequence[Path]) -> list[str]:
         ports, conf = self.ports, self._configuration
         if process is self.job_manager:
-            return commands.job_manager(folders, conf)
+            return settings.job_manager(folders, conf)
         if process is self.task_manager:
             name = ["-D", f"taskmanager.resource-id={self._name_file.read_text('ascii')}"]
-            return [*commands.task_manager(folders, conf), *name]
+            return [*settings.task_manager(folders, conf), *name]
         if process is self.job_server:
             flink, artifacts = f"{HOST}:{ports.rest}", self.folder / "artifacts"
             listens = HOST, ports.job, ports.artifacts
-            return commands.job_server(folders, conf, flink, *listens, artifacts)
-        return commands.pool(ports.pool, self._cache, f"--folder={self.folder}")
+            return settings.job_server(folders, conf, flink, *listens, artifacts)
+        return settings.pool(ports.pool, self._cache, f"--folder={self.folder}")
 
     def _environment(self) -> dict[str, str]:
         # Elsewhere a Flink's plugins and settings would be found by these.
@@ -221,16 +220,12 @@ class LocalFlink:
         }
 
     def _wait(self) -> None:
-        name = self._name_file.read_text("ascii")
-        deadline = time.monotonic() + START_SECONDS
-        while not (self._has_slots_of(name) and _answers(self.ports.job, self.ports.pool)):
-            for process in self.parts:
-                if process.pid is None:
-                    raise DeployError(f"the {process.name} ended: {process.last_words()}")
-            if time.monotonic() > deadline:
-                words = self.task_manager.last_words()
-                raise DeployError(f"it does not take pipelines within {START_SECONDS} s: {words}")
-            time.sleep(0.2)
+        name, ports = self._name_file.read_text("ascii"), self.ports
+
+        def ready() -> bool:
+            return self._has_slots_of(name) and _answers(ports.job, ports.pool)
+
+        wait_until_ready(self.parts, ready, START_SECONDS)
 
     def _has_slots_of(self, name: str) -> bool:
         """Whether the job manager knows a task manager; it knows dead ones for a while, too."""

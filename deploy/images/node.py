@@ -18,7 +18,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from deploy.flink import commands, settings
+from deploy.flink import settings
 from deploy.flink.archives import archives
 from sotto.errors import SottoError
 
@@ -62,11 +62,11 @@ def command(role: str) -> list[str]:
     """
     folders, conf = archives(), OWN / "conf"
     if role == MANAGER:
-        return commands.job_manager(folders, conf)
+        return settings.job_manager(folders, conf)
     if role == WORKER:
-        return commands.task_manager(folders, conf)
+        return settings.task_manager(folders, conf)
     flink = f"{MANAGER}:{REST}"
-    return commands.job_server(folders, conf, flink, SERVER, JOB, ARTIFACTS, SHARED / "artifacts")
+    return settings.job_server(folders, conf, flink, SERVER, JOB, ARTIFACTS, SHARED / "artifacts")
 
 
 def environment() -> dict[str, str]:
@@ -129,7 +129,7 @@ def main() -> int:
         os.environ |= environment()
         words = command(args.command)
         if args.command == WORKER:
-            return together([words, commands.pool(POOL, args.cache)])
+            return together([words, settings.pool(POOL, args.cache)])
         os.execv(words[0], words)
     except (SottoError, OSError) as error:
         print(f"flink: error: {error}", file=sys.stderr)

@@ -12,7 +12,6 @@ import os
 import secrets
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from deploy.kafka import certificates
 from deploy.kafka.probe import answers
 from deploy.kafka.settings import MECHANISM, ROLES, USER, common, plain, tls
 from deploy.ports import HOST, free_ports, require_free
-from deploy.process import Process
+from deploy.process import Process, wait_until_ready
 
 SOURCE = Path(__file__).parent
 PROFILES = ("plain", "tls")
@@ -89,7 +88,7 @@ class LocalBroker:
 
     @property
     def log_file(self) -> Path:
-        """What the broker has to say."""
+        """Its log."""
         return self._process.log_file
 
     @property
@@ -142,11 +141,11 @@ class LocalBroker:
         for number in ports:
             require_free(number)
         self._write_configuration(ports, self._passwords())
-        classpath = f"{parts}{os.sep}*"
+        options = jars.java_options([parts], self._heap, SOURCE)
         if not self._formatted:
-            self._format(program, ["-Xmx128m", "-cp", classpath, "kafka.tools.StorageTool"])
-        options = [*self._java_options(), "-cp", classpath]
-        self._process.start([program, *options, "kafka.Kafka", str(self._properties)], {})
+            self._format(program, ["-Xmx128m", *options[-2:], "kafka.tools.StorageTool"])
+        command = [program, *self._options, *options, "kafka.Kafka", str(self._properties)]
+        self._process.start(command, {})
         try:
             self._wait_until_it_answers(ports[0])
         except BaseException:
@@ -225,26 +224,9 @@ class LocalBroker:
         if done.returncode:
             raise DeployError(f"the storage was not formatted: {done.stderr.strip()[-500:]}")
 
-    def _java_options(self) -> list[str]:
-        return [
-            f"-Xms{min(64, self._heap)}m",
-            f"-Xmx{self._heap}m",
-            "-XX:+UseSerialGC",
-            "-XX:+ExitOnOutOfMemoryError",
-            f"-Dlog4j2.configurationFile={SOURCE / 'log4j2.properties'}",
-            *self._options,
-        ]
-
     def _wait_until_it_answers(self, port: int) -> None:
         authority = None if self.profile == "plain" else self.folder / "keys" / "authority.pem"
-        deadline = time.monotonic() + START_SECONDS
-        while not answers(HOST, port, authority):
-            if not self.running:
-                raise DeployError(f"the broker ended at once: {self._process.last_words()}")
-            if time.monotonic() > deadline:
-                words = self._process.last_words()
-                raise DeployError(f"the broker does not answer within {START_SECONDS} s: {words}")
-            time.sleep(0.05)
+        wait_until_ready([self._process], lambda: answers(HOST, port, authority), START_SECONDS)
 
 
 def _write_json(path: Path, says: dict[str, object]) -> None:

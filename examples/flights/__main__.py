@@ -24,8 +24,7 @@ def main() -> int:
     # Beam warns of optional Google libraries at import.
     logging.basicConfig(level=logging.ERROR)
     # Imported here, so that the replay's processes, which import this module, stay light.
-    from examples.flights.demo import Demo
-    from examples.flights.run import run
+    from examples.flights.demo import Demo, run
     from sotto.errors import SottoError
 
     try:

@@ -53,16 +53,10 @@ class Misbehaviour:
 
 @dataclass(frozen=True)
 class Target:
-    """What a forged message must say to look like one of the plan's.
+    """What a forged message must have to look like one of the plan's, about a category metric.
 
-    Attributes
-    ----------
-    fingerprint : bytes
-    shards, period, resolution : int
-    metric, width, levels, symbols : int
-        A category metric of the plan: index, payload width, rungs, and number of symbols.
-    horizon : int
-        Milliseconds after which its events are late.
+    ``metric`` is the index of the metric, ``width`` its payload's, ``horizon`` the milliseconds
+    after which its events are late.
     """
 
     fingerprint: bytes
@@ -99,7 +93,6 @@ class FaultyNetwork:
 
     Parameters
     ----------
-    target : Target
     seed : int
         Which messages are tampered with; what they contain is random all the same.
     periods : frozenset of int
@@ -113,7 +106,6 @@ class FaultyNetwork:
     ----------
     planted : Counter of str
         How often each fault, and each :attr:`Reason.label` of garbage, was planted.
-    misbehaved : list of Misbehaviour
     """
 
     target: Target
@@ -195,6 +187,26 @@ def _stranger(target: Target, rng: random.Random, sent: int) -> Row:
 Forge = Callable[[Target, random.Random, bytes, int], bytes]
 
 
+def _changed(change: Callable[[Target, random.Random, Row], Row]) -> Forge:
+    """Return a maker of messages with a row that a stranger would not send."""
+
+    def forge(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+        return _message(target, change(target, rng, _stranger(target, rng, sent)))
+
+    return forge
+
+
+def _flipped(first: int, bits: range, places: int = 1) -> Forge:
+    """Return a maker of messages of which one bit is flipped: in one byte of some, one of some."""
+
+    def forge(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
+        forged = bytearray(_message(target, _stranger(target, rng, sent)))
+        forged[first + rng.randrange(places)] ^= 1 << rng.choice(bits)
+        return bytes(forged)
+
+    return forge
+
+
 def _noise(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
     return b"\0" + rng.randbytes(rng.randrange(1, 400))
 
@@ -203,76 +215,35 @@ def _truncated(target: Target, rng: random.Random, message: bytes, sent: int) ->
     return message[: rng.randrange(1, len(message))]
 
 
-def _flipped_version(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    return _flip(_message(target, _stranger(target, rng, sent)), 2, rng.randrange(8))
-
-
-def _flipped_fingerprint(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    forged = _message(target, _stranger(target, rng, sent))
-    return _flip(forged, HEADER.size - 1 - rng.randrange(32), rng.randrange(8))
-
-
-def _flipped_metric(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    return _flip(_message(target, _stranger(target, rng, sent)), HEADER.size + 1, rng.randrange(8))
-
-
-def _other_width(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    row = _stranger(target, rng, sent)
-    return _message(target, row._replace(payload=row.payload + b"\0"))
-
-
-def _flipped_shard(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    return _flip(_message(target, _stranger(target, rng, sent)), 4, rng.randrange(6))
-
-
-def _flipped_level(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    forged = _message(target, _stranger(target, rng, sent))
-    return _flip(forged, HEADER.size + GROUP.size, rng.randrange(3, 8))
-
-
-def _outside_domain(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    row = _stranger(target, rng, sent)
+def _outside_domain(target: Target, rng: random.Random, row: Row) -> Row:
     symbol = target.symbols + rng.randrange(50)
-    return _message(target, row._replace(payload=symbol.to_bytes(target.width, "little")))
+    return row._replace(payload=symbol.to_bytes(target.width, "little"))
 
 
-def _between_hours(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    row = _stranger(target, rng, sent)
-    return _message(target, row._replace(event=row.event - rng.randrange(1, target.resolution)))
+def _between_hours(target: Target, rng: random.Random, row: Row) -> Row:
+    return row._replace(event=row.event - rng.randrange(1, target.resolution))
 
 
-def _from_the_future(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    row = _stranger(target, rng, sent)
-    return _message(target, row._replace(event=row.event + 3 * DAY))
-
-
-def _too_old(target: Target, rng: random.Random, message: bytes, sent: int) -> bytes:
-    row = _stranger(target, rng, sent)
+def _too_old(target: Target, rng: random.Random, row: Row) -> Row:
     days = target.horizon // DAY + rng.randrange(2, 30)
-    return _message(target, row._replace(event=row.event - days * DAY))
+    return row._replace(event=row.event - days * DAY)
 
 
 #: One maker of garbage each for the reasons that a single record can have.
 GARBAGE: tuple[tuple[Reason, Forge], ...] = (
     (Reason.MALFORMED, _noise),
     (Reason.MALFORMED, _truncated),
-    (Reason.UNKNOWN_VERSION, _flipped_version),
-    (Reason.UNKNOWN_PLAN, _flipped_fingerprint),
-    (Reason.UNKNOWN_METRIC, _flipped_metric),
-    (Reason.WRONG_WIDTH, _other_width),
-    (Reason.WRONG_SHARD, _flipped_shard),
-    (Reason.IMPOSSIBLE_LEVEL, _flipped_level),
-    (Reason.OUT_OF_DOMAIN, _outside_domain),
-    (Reason.MISALIGNED_TIME, _between_hours),
-    (Reason.FUTURE, _from_the_future),
-    (Reason.LATE, _too_old),
+    (Reason.UNKNOWN_VERSION, _flipped(2, range(8))),
+    (Reason.UNKNOWN_PLAN, _flipped(HEADER.size - 32, range(8), 32)),
+    (Reason.UNKNOWN_METRIC, _flipped(HEADER.size + 1, range(8))),
+    (Reason.WRONG_WIDTH, _changed(lambda _, __, row: row._replace(payload=row.payload + b"\0"))),
+    (Reason.WRONG_SHARD, _flipped(4, range(6))),
+    (Reason.IMPOSSIBLE_LEVEL, _flipped(HEADER.size + GROUP.size, range(3, 8))),
+    (Reason.OUT_OF_DOMAIN, _changed(_outside_domain)),
+    (Reason.MISALIGNED_TIME, _changed(_between_hours)),
+    (Reason.FUTURE, _changed(lambda _, __, row: row._replace(event=row.event + 3 * DAY))),
+    (Reason.LATE, _changed(_too_old)),
 )
-
-
-def _flip(message: bytes, place: int, bit: int) -> bytes:
-    flipped = bytearray(message)
-    flipped[place] ^= 1 << bit
-    return bytes(flipped)
 
 
 def damage(log: Path, records: int = 40) -> int:

@@ -13,20 +13,10 @@ from enum import Enum
 
 @dataclass(frozen=True)
 class Comparison:
-    """An estimate and its 95 % interval beside two truths.
+    """An estimate with its 95 % interval beside two truths.
 
-    Attributes
-    ----------
-    label : str
-        What is estimated, such as ``"UA"``.
-    value, low, high : float
-        The unbiased estimate and its interval.
-    kept : float
-        The truth of the reports that were counted: what the interval is about.
-    every : float
-        The truth of all flights of the same window, recorded or not.
-    n : int
-        Reports counted.
+    ``kept`` is the truth of the ``n`` reports that were counted, which the interval is about;
+    ``every`` that of all flights of the same window, recorded or not.
     """
 
     label: str
@@ -96,22 +86,12 @@ class Destination:
 
 @dataclass(frozen=True)
 class Decoding:
-    """The decoded destinations of the year.
+    """The decoded destinations of the year: those that were flown to, and those that were found.
 
-    Attributes
-    ----------
-    destinations : sequence of Destination
-        Those of the list that were flown to, and those that were found.
-    candidates : int
-        How many airports were tested for.
-    floor : float
-        The share from which on an airport is more likely found than not.
-    unexplained : Comparison
-        The share that no candidate accounts for, beside that which really went elsewhere.
-    unlisted : mapping of str to float
-        Share of each destination that is not in the list.
-    airports : sequence of (float, float)
-        Degrees north and east of every candidate.
+    ``candidates`` is how many airports were tested for, and ``airports`` where they are; ``floor``
+    the share from which on one is more likely found than not; ``unexplained`` the share that no
+    candidate accounts for, beside that which really went elsewhere; ``unlisted`` the share of each
+    destination that is not in the list.
     """
 
     destinations: Sequence[Destination]
@@ -220,8 +200,8 @@ class Revocation:
 class Quarantined:
     """One reason: what was planted for it, and what the quarantine holds.
 
-    ``planted`` is None where the number depends on what had been counted before: rows of
-    pseudonyms that were revoked.
+    ``planted`` is None where it depends on what had been counted before: rows of revoked
+    pseudonyms.
     """
 
     reason: str

@@ -1,16 +1,24 @@
-"""What clients send about the features of their image, and what that costs them."""
+"""What clients send about the features of their image, and what that costs them.
+
+Duchi's and Laplace's mechanisms are float originals, for simulation: their proofs hold for real
+numbers, while what floating point rounds away is certified by nobody.
+
+References
+----------
+J. C. Duchi, M. I. Jordan, M. J. Wainwright, "Minimax Optimal Procedures for Locally Private
+Estimation", JASA 113, 2018, section 4.2.3. C. Dwork, F. McSherry, K. Nissim, A. Smith, "Calibrating
+Noise to Sensitivity in Private Data Analysis", TCC 2006.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from examples.learning import peers
-from examples.learning.data import DIMENSIONS
 from mechanisms.exact import MICRO, to_micro
 from mechanisms.number.contributions import contributions
 from mechanisms.number.gridded import piecewise_ladder
@@ -23,180 +31,158 @@ from mechanisms.vector.sampled_hybrid import (
 )
 from mechanisms.vector.sampled_vector import SampledVector, SampledVectorLadder
 
+#: Features of an image.
+DIMENSIONS = 16
 #: Bits of a feature in f-RR, and how many stand before the point: the paper's setting.
 BITS, INTEGER_BITS = 10, 5
 
-
-class Sender(Protocol):
-    """Randomizes features; what it returns is all that the server sees."""
-
-    @property
-    def name(self) -> str:
-        """As the table calls it."""
-        ...
-
-    @property
-    def nominal(self) -> float:
-        """The epsilon of the features as its paper or its user calls it."""
-        ...
-
-    @property
-    def certified(self) -> float | None:
-        """What the features really cost, or None where nobody has certified the sampler."""
-        ...
-
-    def send(self, features: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-        """Return ``(n, d)`` numbers for features in [0, 1]; NaN where nothing is said."""
-        ...
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Open:
-    """No privacy at all."""
+class Sender:
+    """Randomizes features; what it returns is all that the server sees.
 
-    name: str = "no privacy"
-    nominal: float = math.inf
-    certified: float | None = math.inf
+    Attributes
+    ----------
+    nominal : float
+        The epsilon of the features as its paper or its user calls it.
+    certified : float or None
+        What the features really cost, or None where nobody has certified the sampler.
+    send : callable
+        From ``(n, d)`` features in [0, 1] and a seed to ``(n, d)`` numbers, NaN where nothing is
+        reported.
+    """
 
-    def send(self, features: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-        """Return the features."""
-        return features
-
-
-@dataclass(frozen=True)
-class Published:
-    """f-RR of BitRand: features fill the range of its encoding, and are decoded as published."""
-
+    name: str
     nominal: float
-    name: str = "f-RR, as published"
+    certified: float | None
+    send: Callable[[Values, int], Values]
 
-    @property
-    def mechanism(self) -> FeatureRandomizedResponse:
-        """The randomizer of all features together."""
-        return FeatureRandomizedResponse(self.nominal, DIMENSIONS, BITS, INTEGER_BITS)
 
-    @property
-    def certified(self) -> float | None:
-        """The worst case over all bits."""
-        return self.mechanism.certified_epsilon
+NO_PRIVACY = Sender("no privacy", math.inf, math.inf, lambda features, seed: features)
 
-    def send(self, features: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-        """Return the decoded bits."""
-        mechanism = self.mechanism
+
+def published(nominal: float) -> Sender:
+    """Return f-RR of BitRand: features fill its encoding's range, and are decoded as published."""
+    mechanism = FeatureRandomizedResponse(nominal, DIMENSIONS, BITS, INTEGER_BITS)
+
+    def send(features: Values, seed: int) -> Values:
         limit = mechanism.encoding.limit
         bits = mechanism.randomize((2 * features - 1) * limit, SeededSource(seed))
         return mechanism.decode(bits) / (2 * limit) + 0.5
 
+    return Sender("f-RR, as published", nominal, mechanism.certified_epsilon, send)
 
-@dataclass(frozen=True)
-class Thresholds:
-    """Some coordinates against random thresholds."""
 
-    nominal: float
-    name: str = "sampled vector"
+def thresholds(epsilon: float) -> Sender:
+    """Return some coordinates' answers at random thresholds, debiased.
 
-    @property
-    def mechanism(self) -> SampledVector:
-        """The randomizer of all features together."""
-        return SampledVector(self.nominal, DIMENSIONS)
+    What answers at thresholds of the same bin are on average is taken from each, and the
+    coordinate's mean is added: the public thresholds then add no noise of their own.
+    """
+    mechanism = SampledVector(epsilon, DIMENSIONS)
+    ladder = mechanism.ladder
+    assert isinstance(ladder, SampledVectorLadder)
 
-    @property
-    def certified(self) -> float | None:
-        """The exact product of the likelihood ratios of its answers."""
-        return self.mechanism.certified_epsilon
-
-    def send(self, features: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-        """Return unbiased features, from debiased answers: above the threshold or not.
-
-        What answers at thresholds of the same bin say on average is taken from each, and the
-        coordinate's mean is added: the public thresholds then add no noise of their own.
-        """
-        ladder = self.mechanism.ladder
-        assert isinstance(ladder, SampledVectorLadder)
+    def send(features: Values, seed: int) -> Values:
         n, source = len(features), SeededSource(seed)
         chains = source.words(2 * n).reshape(n, 2)
-        reports = self.mechanism.randomize(features, chains, source)
+        reports = mechanism.randomize(features, chains, source)
         [(p, q)] = ladder.probabilities(0)
         answers = (ladder.answers(reports) - q) / (p - q)
         seeds = ladder.seeds(chains)
         chosen = ladder.coordinates_many(seeds)
         cells = chosen * ladder.slots + ladder.places(seeds)
         reported = np.bincount(cells.ravel(), minlength=DIMENSIONS * ladder.slots)
-        sums = np.bincount(cells.ravel(), answers.ravel(), reported.size)
-        above = sums / np.maximum(reported, 1)
+        above = np.bincount(cells.ravel(), answers.ravel(), reported.size) / np.maximum(reported, 1)
         means = above.reshape(DIMENSIONS, ladder.slots).mean(axis=1)
-        out = np.full(features.shape, np.nan)
-        out[np.arange(n)[:, None], chosen] = answers - above[cells] + means[chosen]
-        return out
+        return _scattered(features, chosen, answers - above[cells] + means[chosen])
+
+    return Sender("sampled vector", epsilon, mechanism.certified_epsilon, send)
 
 
-@dataclass(frozen=True)
-class OnGrid:
-    """Some coordinates by a mechanism on a grid: the Hybrid one, or the Piecewise one.
+def on_grid(epsilon: float, *, piecewise: bool = False) -> Sender:
+    """Return some coordinates by the Hybrid Mechanism on a grid, or by the Piecewise one.
 
     The number of coordinates is the best one for the Hybrid Mechanism; for the Piecewise it is that
     of Wang et al., max(1, min(d, ⌊ε/2.5⌋)).
     """
-
-    nominal: float
-    name: str
-
-    @property
-    def ladder(self) -> SampledHybridLadder:
-        """What randomizes, and estimates."""
-        if self.name == HYBRID:
-            ladder = SampledHybrid(self.nominal, DIMENSIONS).ladder
-            assert isinstance(ladder, SampledHybridLadder)
-            return ladder
-        micro, count = to_micro(self.nominal), max(1, min(DIMENSIONS, int(self.nominal / 2.5)))
+    ladder = SampledHybrid(epsilon, DIMENSIONS).ladder
+    if piecewise:
+        micro, count = to_micro(epsilon), max(1, min(DIMENSIONS, int(epsilon / 2.5)))
         grid = piecewise_ladder(33, False, [micro // count], "")
-        return over_coordinates(grid, DIMENSIONS, count, (micro,))
+        ladder = over_coordinates(grid, DIMENSIONS, count, (micro,))
+    assert isinstance(ladder, SampledHybridLadder)
+    made = ladder
 
-    @property
-    def certified(self) -> float | None:
-        """The exact product of the likelihood ratios of its answers."""
-        return float(self.ladder.certified(0) / MICRO)
-
-    def send(self, features: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-        """Return what each answer contributes to a mean: unbiased."""
-        ladder, n, source = self.ladder, len(features), SeededSource(seed)
+    def send(features: Values, seed: int) -> Values:
+        n, source = len(features), SeededSource(seed)
         chains = source.words(2 * n).reshape(n, 2)
-        reports = ladder.randomize(features, chains, chains, source)[:, 0]
-        exact = contributions(ladder.grid.shape, ladder.grid.laws[0]).value
+        reports = made.randomize(features, chains, chains, source)[:, 0]
+        exact = contributions(made.grid.shape, made.grid.laws[0]).value
         values = np.array([0.5 + float(value) for value in exact])
-        out = np.full(features.shape, np.nan)
-        chosen = ladder.coordinates_many(ladder.seeds(chains))
-        out[np.arange(n)[:, None], chosen] = values[ladder.answers(reports)]
-        return out
+        chosen = made.coordinates_many(made.seeds(chains))
+        return _scattered(features, chosen, values[made.answers(reports)])
+
+    name = "sampled Piecewise" if piecewise else "sampled Hybrid"
+    return Sender(name, epsilon, float(made.certified(0) / MICRO), send)
 
 
-@dataclass(frozen=True)
-class Peer:
-    """A float original on [-1, 1]."""
-
-    nominal: float
-    name: str
-
-    @property
-    def certified(self) -> float | None:
-        """None: its proof is for real numbers."""
-        return None
-
-    def send(self, features: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-        """Return unbiased features."""
-        generator = np.random.default_rng(seed)
-        return (PEERS[self.name](2 * features - 1, self.nominal, generator) + 1) / 2
+def _scattered(features: Values, chosen: NDArray[np.int64], values: Values) -> Values:
+    """Put values of chosen coordinates in place, NaN in the others."""
+    out = np.full(features.shape, np.nan)
+    out[np.arange(len(features))[:, None], chosen] = values
+    return out
 
 
-HYBRID, PIECEWISE = "sampled Hybrid", "sampled Piecewise"
-PEERS = {"Duchi": peers.duchi, "Laplace": peers.laplace}
+def float_original(
+    name: str, randomize: Callable[[Values, float, np.random.Generator], Values], epsilon: float
+) -> Sender:
+    """Return a mechanism on [-1, 1] that nobody has certified."""
+
+    def send(features: Values, seed: int) -> Values:
+        return (randomize(2 * features - 1, epsilon, np.random.default_rng(seed)) + 1) / 2
+
+    return Sender(name, epsilon, None, send)
+
+
+def laplace(values: Values, epsilon: float, generator: np.random.Generator) -> Values:
+    """Add Laplace noise to every coordinate, each at an equal share of the epsilon."""
+    scale = 2 * values.shape[1] / epsilon
+    noisy: Values = values + generator.laplace(0.0, scale, values.shape)
+    return noisy
+
+
+def duchi(values: Values, epsilon: float, generator: np.random.Generator) -> Values:
+    """Report a corner of a cube, more likely on the side of the rounded vector than opposite.
+
+    The corners are uniform among those of non-negative (or else non-positive) product with it.
+    """
+    n, d = values.shape
+    corner = np.where(generator.random((n, d)) < (1 + values) / 2, 1.0, -1.0)
+    side = np.where(generator.random(n) < 1 / (1 + math.exp(-epsilon)), 1.0, -1.0)
+    corner *= side[:, None]
+    out = np.empty((n, d))
+    waiting = np.arange(n)
+    while waiting.size:
+        drawn = generator.choice([-1.0, 1.0], size=(waiting.size, d))
+        kept = (drawn * corner[waiting]).sum(axis=1) >= 0
+        out[waiting[kept]] = drawn[kept]
+        waiting = waiting[~kept]
+    half = d // 2
+    ties = 0 if d % 2 else math.comb(d, half) / 2
+    constant = (2 ** (d - 1) + ties) / math.comb(d - 1, half)
+    out *= constant / math.tanh(epsilon / 2)
+    return out
 
 
 def honest_senders(epsilon: float) -> list[Sender]:
     """Return what keeps to an epsilon, certified or by a proof for real numbers."""
     return [
-        Thresholds(epsilon),
-        OnGrid(epsilon, HYBRID),
-        OnGrid(epsilon, PIECEWISE),
-        *(Peer(epsilon, name) for name in PEERS),
+        thresholds(epsilon),
+        on_grid(epsilon),
+        on_grid(epsilon, piecewise=True),
+        float_original("Duchi", duchi, epsilon),
+        float_original("Laplace", laplace, epsilon),
     ]

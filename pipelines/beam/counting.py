@@ -69,7 +69,7 @@ AUDITED = 100
 AUDITS = "audits"
 #: Of audits: the key, and a shard with the numbers of its audit.
 PERIOD, SHARD = struct.Struct("<q"), struct.Struct("<H8q")
-#: What notes tell of the states of open periods, as differences.
+#: Numbers of the states of open periods, which notes change by differences.
 OPEN = ("state_bytes", "chains", "pseudonyms")
 
 _TOKEN = 16
@@ -83,8 +83,8 @@ def window_group(plan: str, metric: CompiledMetric) -> bytes:
 
     They do not depend on which of the versions are known.
     """
-    said = canonical({"plan": plan, **metric.document()})
-    return hashlib.sha256(said).digest()[:_GROUP]
+    content = canonical({"plan": plan, **metric.document()})
+    return hashlib.sha256(content).digest()[:_GROUP]
 
 
 def changed(window: WindowKey, change: Matrix) -> bytes:
@@ -111,16 +111,16 @@ class Head(NamedTuple):
         When the state was audited last, ms.
     due : bool
         Whether it has changed since.
-    told : tuple of int
-        What the job's health was told: bytes, chains and pseudonyms.
+    reported : tuple of int
+        Bytes, chains and pseudonyms as of the last note.
     doubtful : bool
         Whether the period may have been over before the first row came: one that an operator has
         given back, or that comes from a partition that was idle. Rows then wait until a timely one
-        or the next watermark says that it is open, or are late once it is over; a state begun anew
+        or the next watermark shows that it is open, or are late once it is over; a state begun anew
         would take the documents of the first for void.
     closed : bool
         Whether the period is over and its state gone.
-    asked : bool
+    watched : bool
         Of such rows: whether the watermark has moved since, so that the period is not over, or is
         closed right after.
     """
@@ -134,10 +134,10 @@ class Head(NamedTuple):
     armed: bool = False
     audited: int = 0
     due: bool = False
-    told: tuple[int, int, int] = (0, 0, 0)
+    reported: tuple[int, int, int] = (0, 0, 0)
     doubtful: bool = False
     closed: bool = False
-    asked: bool = False
+    watched: bool = False
 
 
 class LiveStates:
@@ -248,7 +248,7 @@ class Count(beam.DoFn):
         head = _head(kept)
         if head.closed:
             return
-        if head.doubtful and not head.asked:
+        if head.doubtful and not head.watched:
             linger.set(Timestamp(micros=(now_ms() + self.stream.linger) * 1000))
             return
         head = yield from self._count(key, head._replace(armed=False), gathered, log, snapshot)
@@ -270,13 +270,13 @@ class Count(beam.DoFn):
         snapshot: Any = beam.DoFn.StateParam(SNAPSHOT),
         kept: Any = beam.DoFn.StateParam(HEAD),
     ) -> Iterator[Any]:
-        """Count what has gathered before the watermark tells that a window is complete.
+        """Count what has gathered before the watermark completes a window.
 
         Of doubtful rows, wait whether the same watermark closes the period.
         """
         head = _head(kept)
         if head.doubtful:
-            kept.write(_packed(head._replace(asked=True)))
+            kept.write(_packed(head._replace(watched=True)))
         elif head.rows and not head.closed:
             head = yield from self._count(key, head, gathered, log, snapshot)
             kept.write(_packed(head))
@@ -292,7 +292,7 @@ class Count(beam.DoFn):
         close: Any = beam.DoFn.TimerParam(CLOSE),
         at: Any = beam.DoFn.TimestampParam,
     ) -> Iterator[Any]:
-        """Count what has gathered, tell the last audit and drop the state."""
+        """Count what has gathered, emit the last audit and drop the state."""
         head = _head(kept)
         if head.closed:
             return
@@ -344,7 +344,7 @@ class Count(beam.DoFn):
             waiting=0,
             due=True,
             doubtful=False,
-            asked=False,
+            watched=False,
         )
         _live(self.stream.job, self.stream.cache).hold(head.token, state)
         for window, change in stepped.changes.items():
@@ -386,7 +386,7 @@ class Count(beam.DoFn):
     def _audit(
         self, key: bytes, head: Head, log: Any, snapshot: Any, *, closed: bool
     ) -> Generator[Any, None, Head]:
-        """Tell the audit of a state; return the new head."""
+        """Emit the audit of a state; return the new head."""
         period, shard = period_and_shard(key)
         if not head.token:
             return head
@@ -397,12 +397,13 @@ class Count(beam.DoFn):
         packed = SHARD.pack(shard, *totals.numbers)
         yield beam.pvalue.TaggedOutput(AUDITS, (PERIOD.pack(period), packed))
         now = (head.size + head.logged, totals.chains, totals.pseudonyms)
-        told = (0, 0, 0) if closed else now
+        reported = (0, 0, 0) if closed else now
         note = {
-            name: after - before for name, after, before in zip(OPEN, told, head.told, strict=True)
+            name: after - before
+            for name, after, before in zip(OPEN, reported, head.reported, strict=True)
         }
         yield beam.pvalue.TaggedOutput(NOTES, (b"", json.dumps(note).encode()))
-        return head._replace(audited=now_ms(), due=False, told=told)
+        return head._replace(audited=now_ms(), due=False, reported=reported)
 
     def _registry(self, *numberings: bytes) -> Registry:
         """Return the plans that are known, those of these numberings among them."""

@@ -77,7 +77,7 @@ class Clock(NamedTuple):
 
 
 class AppendTime(WatermarkEstimator):
-    """Tells the watermark that the reader sets."""
+    """Returns the watermark that the reader sets."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -126,7 +126,20 @@ class _Tail(OffsetRestrictionTracker):
         return RestrictionProgress(completed=0, remaining=1)
 
 
-class _Offsets(RestrictionProvider):
+class _Unsized(RestrictionProvider):
+    """Restrictions whose size is not known."""
+
+    def restriction_size(self, element: object, restriction: object) -> int:
+        return 1
+
+    def restriction_coder(self) -> PickleCoder:
+        return PickleCoder()
+
+    def truncate(self, element: object, restriction: object) -> None:
+        """Read nothing more when the engine drains the pipeline."""
+
+
+class _Offsets(_Unsized):
     """A partition from its first record on, without an end or up to where it ends now."""
 
     def __init__(self, source: Source, bounded: bool) -> None:
@@ -144,32 +157,23 @@ class _Offsets(RestrictionProvider):
     def create_tracker(self, restriction: OffsetRange) -> _Tail:
         return _Tail(restriction)
 
-    def restriction_size(self, element: str, restriction: OffsetRange) -> int:
-        return 1
 
-    def restriction_coder(self) -> PickleCoder:
-        return PickleCoder()
+class _Emitted(RestrictionTracker):
+    """The names that have been emitted, which only become more."""
 
-    def truncate(self, element: str, restriction: OffsetRange) -> None:
-        """Read nothing more when the pipeline is drained."""
-
-
-class _Seen(RestrictionTracker):
-    """The names that have been told, which only become more."""
-
-    def __init__(self, seen: tuple[str, ...]) -> None:
-        self._seen = seen
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
 
     def current_restriction(self) -> tuple[str, ...]:
-        return self._seen
+        return self._names
 
     def try_claim(self, position: tuple[str, ...]) -> bool:
-        self._seen = (*self._seen, *position)
+        self._names = (*self._names, *position)
         return True
 
     def try_split(self, fraction_of_remainder: float) -> tuple[tuple[str, ...], ...] | None:
-        # Two that look for new names would each tell them.
-        return (self._seen, self._seen) if fraction_of_remainder == 0 else None
+        # Two that look for new names would each emit them.
+        return (self._names, self._names) if fraction_of_remainder == 0 else None
 
     def check_done(self) -> bool:
         return True
@@ -181,27 +185,18 @@ class _Seen(RestrictionTracker):
         return RestrictionProgress(completed=0, remaining=1)
 
 
-class _Names(RestrictionProvider):
-    """Names of which none has been told yet."""
+class _Names(_Unsized):
+    """Names of which none has been emitted yet."""
 
     def initial_restriction(self, element: bytes) -> tuple[str, ...]:
         return ()
 
-    def create_tracker(self, restriction: tuple[str, ...]) -> _Seen:
-        return _Seen(restriction)
-
-    def restriction_size(self, element: bytes, restriction: tuple[str, ...]) -> int:
-        return 1
-
-    def restriction_coder(self) -> PickleCoder:
-        return PickleCoder()
-
-    def truncate(self, element: bytes, restriction: tuple[str, ...]) -> None:
-        """Look for nothing more when the pipeline is drained."""
+    def create_tracker(self, restriction: tuple[str, ...]) -> _Emitted:
+        return _Emitted(restriction)
 
 
 def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
-    """Return the splittable DoFn that tells the names of partitions, given anything.
+    """Return the splittable DoFn that emits the names of partitions, given anything.
 
     It goes on looking for new ones. The watermark is the time of its last look: a partition that
     came later has no earlier record.
@@ -211,7 +206,7 @@ def discover_dofn(stream: Stream, source: Source) -> beam.DoFn:
     times = beam.DoFn.WatermarkEstimatorParam(AppendTimes())
 
     class Discover(beam.DoFn):
-        """The names of partitions, each told once."""
+        """The names of partitions, each emitted once."""
 
         @beam.DoFn.unbounded_per_element()
         def process(
@@ -244,7 +239,7 @@ class _Held:
         self._asked = self._warned = float("-inf")
 
     def warn_of_the_future(self, position: int) -> None:
-        """Say, now and then, that nothing more is read for now."""
+        """Warn, now and then, that nothing more is read for now."""
         if time.monotonic() - self._warned > WARN_SECONDS:
             self._warned = time.monotonic()
             _LOGGER.warning(
@@ -255,7 +250,7 @@ class _Held:
             )
 
     def must_note(self, position: int, idle: bool) -> bool:
-        """Tell whether to note a position: now and then, and the last one before nothing comes."""
+        """Return whether to note a position: now and then, and the last before nothing comes."""
         now = time.monotonic()
         if position == self._position or not (idle or now - self._noted > NOTE_SECONDS):
             return False
@@ -263,7 +258,7 @@ class _Held:
         return True
 
     def idle_for(self, ms: int, position: int) -> bool:
-        """Tell whether nothing has come for so long, and nothing waits after a position.
+        """Return whether nothing has come for so long, and nothing waits after a position.
 
         A broker that does not answer gives nothing either: it is asked, now and then.
         """
@@ -393,7 +388,7 @@ def read_dofn(stream: Stream, source: Source) -> beam.DoFn:
             # A pipeline that ends closes all periods together, once everything is read.
             estimator.advance(Clock(append, EARLIEST if stream.bounded else watermark))
             if ahead and stream.bounded:
-                # A drain leaves the rest as well.
+                # An aggregation run leaves the rest as well.
                 tracker.try_claim(restriction.stop - 1)
                 return None
             if at >= restriction.stop or not ours:
@@ -426,7 +421,7 @@ def period_and_shard(key: bytes) -> tuple[int, int]:
 
 
 def rejected(rejects: list[Reject], tally: Tally) -> Iterator[tuple[str, Any]]:
-    """Yield what is told of rejects and reports, with the name of the output that it goes to."""
+    """Yield packed rejects and a note of them, each with the name of its output."""
     for at in range(0, len(rejects), REJECTS):
         yield REJECTED, quarantine.pack(rejects[at : at + REJECTS])
     if rejects or any(tally):

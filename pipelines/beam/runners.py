@@ -54,8 +54,8 @@ class Runner:
     ----------
     options : tuple of str
         As on a command line, without ``--runner`` for the embedded one.
-    tell : callable
-        Told what becomes of a job that does not run in this process.
+    report : callable
+        Called with the state of a job that does not run in this process.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class Runner:
     """
 
     options: tuple[str, ...] = ()
-    tell: Callable[[str], None] = lambda text: None
+    report: Callable[[str], None] = lambda text: None
 
     def __post_init__(self) -> None:
         if self.options:
@@ -103,13 +103,13 @@ class Runner:
         Exception
             What the runner raises where the job has failed or was cancelled.
         """
-        began, said = time.monotonic(), ""
+        began, before = time.monotonic(), ""
         result = pipeline.run()
         while not self.embedded:
             state = result.state
-            if state != said:
-                self.tell(f"{state.lower()} after {time.monotonic() - began:.0f} s")
-                said = state
+            if state != before:
+                self.report(f"{state.lower()} after {time.monotonic() - began:.0f} s")
+                before = state
             if PipelineState.is_terminal(state):
                 break
             time.sleep(_LOOK)
@@ -167,8 +167,8 @@ def _add_those_of(endpoint: str, timeout: int, parser: argparse.ArgumentParser) 
     """Add to a parser the options that a job server describes, as Beam does when it submits."""
     try:
         service = job_server.ExternalJobServer(endpoint, timeout).start()
-        asked = beam_job_api_pb2.DescribePipelineOptionsRequest()
-        described = service.DescribePipelineOptions(asked, timeout=timeout).options
+        request = beam_job_api_pb2.DescribePipelineOptionsRequest()
+        described = service.DescribePipelineOptions(request, timeout=timeout).options
     except (grpc.RpcError, grpc.FutureTimeoutError) as error:
         raise AggregationError(f"no job server answers at {endpoint} (--job_endpoint)") from error
     for option in described:

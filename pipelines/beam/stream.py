@@ -1,4 +1,4 @@
-"""What a streaming pipeline is told when it is submitted, the same for all its stages."""
+"""The settings of a streaming pipeline, the same for all its stages, and its times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stream:
     linger : int
         For how long rows are gathered before they are counted, ms.
     every : int
-        A window, a period or the job's health is told of at most so often, ms.
+        A window, a period or the job's health is published at most so often, ms.
     idle : int
         A partition that has given nothing for so long, though it is read to its end, does not
         hold the watermark back any more, ms.

@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -141,19 +141,6 @@ class Log:
         return SqlSink(self.database, job), RejectsFolder(folder)
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a job's folder knows beside its plans.
-
-    Parameters
-    ----------
-    name : str
-        Random; the documents carry it.
-    """
-
-    name: str
-
-
 class JobFolder:
     """The folder of a job.
 
@@ -172,8 +159,8 @@ class JobFolder:
         """The plans that the job has had."""
         return StoredPlans(self.path / "plans")
 
-    def job(self) -> Job | None:
-        """Return the job of the folder; None if none has been submitted.
+    def job(self) -> str | None:
+        """Return the random name that the job's documents carry; None if none was submitted.
 
         Raises
         ------
@@ -184,23 +171,23 @@ class JobFolder:
             value = load_document(self._file.read_bytes(), str(self._file), FORMAT)
         except FileNotFoundError:
             return None
-        return Job(value["name"])
+        return str(value["name"])
 
     def begin(
         self,
         plans: Sequence[CompiledPlan],
         candidates: Candidates,
-        before: Job | None,
+        before: str | None,
         *,
         anew: bool,
-    ) -> Job:
-        """Return the job that is submitted; note it, and its plans, first.
+    ) -> str:
+        """Return the name of the job that is submitted; note it, and its plans, first.
 
         Parameters
         ----------
         plans, candidates
-        before : Job or None
-            What :meth:`job` has said.
+        before : str or None
+            As of :meth:`job`.
         anew : bool
 
         Raises
@@ -208,7 +195,7 @@ class JobFolder:
         AggregationError
             It has been submitted since, by somebody else.
         """
-        job = Job(secrets.token_hex(8)) if before is None or anew else before
+        job = secrets.token_hex(8) if before is None or anew else before
         (self.path / "plans").mkdir(parents=True, exist_ok=True)
         lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -223,7 +210,7 @@ class JobFolder:
                 self.plans.keep(plans, candidates)
             else:
                 self.keep(plans, candidates)
-            files.replace(self._file, dump_document({"format": FORMAT, **asdict(job)}))
+            files.replace(self._file, dump_document({"format": FORMAT, "name": job}))
         finally:
             os.close(lock)
         return job
@@ -236,13 +223,13 @@ class JobFolder:
             keep_since(self.path / "plans", {**load_since(self.path / "plans"), **new})
         self.plans.keep(plans, candidates)
 
-    def forget(self, job: Job, before: Job | None) -> None:
+    def forget(self, job: str, before: str | None) -> None:
         """Have a job not been submitted, since the engine has not taken it."""
         if self.job() == job:
             if before is None:
                 self._file.unlink()
             else:
-                files.replace(self._file, dump_document({"format": FORMAT, **asdict(before)}))
+                files.replace(self._file, dump_document({"format": FORMAT, "name": before}))
 
 
 def submit(
@@ -292,13 +279,13 @@ def submit(
     if before is not None and not (goes_on or anew):
         raise AggregationError(
             f"the job in {folder.path} has run before: without its state it would count everything "
-            "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
-            "which counts from the beginning under a new name"
+            "again. Go on from a savepoint or checkpoint with --savepoint_path, or give "
+            "--from-scratch, which counts from the beginning under a new name"
         )
     if goes_on and anew:
         raise ParameterError(
-            "--anew begins without a state, --savepoint_path with one: what that has published, "
-            "under the job's name of before, would never be published under a new name"
+            "--from-scratch begins without a state, --savepoint_path with one: what that has "
+            "published, under the job's name of before, would never be published under a new name"
         )
     if goes_on and before is None:
         raise AggregationError(
@@ -307,10 +294,10 @@ def submit(
         )
     io.check(registry)
     job = folder.begin(registry.plans, strings, before, anew=anew)
-    stream = Stream(job.name, PlansFolder(str(folder.path / "plans")), **settings)
-    pipeline = runner.pipeline(f"sotto-{job.name}")
+    stream = Stream(job, PlansFolder(str(folder.path / "plans")), **settings)
+    pipeline = runner.pipeline(f"sotto-{job}")
     documents, rejects = build(pipeline, stream, io.sources())
-    to_documents, to_rejects = io.sinks(job.name)
+    to_documents, to_rejects = io.sinks(job)
     documents | "Write documents" >> beam.ParDo(Write(to_documents))
     rejects | "Write rejects" >> beam.ParDo(Write(to_rejects))
     try:
@@ -343,12 +330,12 @@ def _unbounded(runner: Runner) -> Runner:
     given = {each.partition("=")[0] for each in runner.options}
     more = [*FLINK, f"--sdk_worker_parallelism={runner.parallelism}"] if runner.flink else []
     more = [each for each in more if each.partition("=")[0] not in given]
-    return Runner((*runner.options, *more, "--streaming"), runner.tell)
+    return Runner((*runner.options, *more, "--streaming"), runner.report)
 
 
 #: Options by which runners go on with a job's state.
 _GOING_ON = ("--savepoint_path", "--update")
-#: What Flink is told unless the command line says otherwise. Operators that are not chained, and a
+#: Options for Flink unless the command line has them. Operators that are not chained, and a
 #: maximum of parallelism that never changes, are what lets a savepoint be restored with another
 #: parallelism. The bare flag turns chaining off; the last name is spelt as Beam spells it.
 #: Output that a bundle still has when a checkpoint begins would be kept in the checkpoint, under

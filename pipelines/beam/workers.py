@@ -81,10 +81,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 os.close(writer)
             self._keep(request.worker_id, worker)
             if not connected.read(len(_CONNECTED)):
-                said = (
+                problem = (
                     f"worker {request.worker_id} ended before it was connected: see the pool's log"
                 )
-                return beam_fn_api_pb2.StartWorkerResponse(error=said)
+                return beam_fn_api_pb2.StartWorkerResponse(error=problem)
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def _keep(self, name: str, worker: subprocess.Popen[bytes]) -> None:
@@ -149,7 +149,7 @@ def work(name: str, provision: str, cache: int, connected: int) -> None:
     name : str
         What the runner calls it.
     provision : str
-        HOST:PORT where the runner says what the worker needs to know.
+        HOST:PORT where the runner gives the worker its settings.
     cache : int
         Megabytes, unless the pipeline's ``--max_cache_memory_usage_mb`` says another number.
     connected : int
@@ -202,7 +202,7 @@ def _report(failed: threading.ExceptHookArgs) -> None:
 
 
 def _is_of_runner(error: BaseException | None) -> bool:
-    """Whether it says that the runner closed its connections, as each does at its end."""
+    """Return whether it is because the runner closed its connections, as each does at its end."""
     return isinstance(error, grpc.RpcError)
 
 

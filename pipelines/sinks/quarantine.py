@@ -96,8 +96,10 @@ def quarantine_record(reject: Reject, job: str, key: bytes | None = None) -> Rec
     >>> entry.reject.reason.label, entry.reject.append, entry.key
     ('late', 5, b'7.0')
     """
-    said = (SCHEMA, reject.reason.label, reject.append, reject.rows, len(reject.message), job)
-    headers = tuple((name, str(value).encode()) for name, value in zip(_FIELDS, said, strict=True))
+    fields = (SCHEMA, reject.reason.label, reject.append, reject.rows, len(reject.message), job)
+    headers = tuple(
+        (name, str(value).encode()) for name, value in zip(_FIELDS, fields, strict=True)
+    )
     value = reject.message[:MAX_MESSAGE]
     return Record(_digest(reject) if key is None else key, value, headers)
 
@@ -123,9 +125,9 @@ def parse(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, b
     FormatError
         It is none, or of another schema.
     """
-    said = dict(headers)
+    found = dict(headers)
     try:
-        schema, label, append, rows, length, job = (said[name].decode() for name in _FIELDS)
+        schema, label, append, rows, length, job = (found[name].decode() for name in _FIELDS)
         reject = Reject(Reason[label.upper()], value or b"", int(append), int(rows))
         entry = Entry(reject, job, key or b"", int(length))
         struct.pack("<qIQ", reject.append, reject.rows, entry.length)
@@ -188,8 +190,8 @@ def plan_of(message: bytes) -> bytes | None:
 
 
 def _digest(reject: Reject) -> bytes:
-    said = f"{reject.reason:d} {reject.append} {reject.rows} ".encode()
-    return hashlib.sha256(b"sotto.quarantine\0" + said + reject.message).digest()[:16]
+    head = f"{reject.reason:d} {reject.append} {reject.rows} ".encode()
+    return hashlib.sha256(b"sotto.quarantine\0" + head + reject.message).digest()[:16]
 
 
 class RejectsFolder:

@@ -128,7 +128,7 @@ class Reader:
         Raises
         ------
         BrokerError
-            The broker does not say so of all of them, of new ones for example.
+            The broker does not know all of them, for example new ones.
         """
         wanted = [_known(each) for each in partitions]
         deadline = time.monotonic() + PATIENCE
@@ -202,7 +202,7 @@ class Reader:
         with self._lock, map_kafka_errors(self._broker):
             wanted = _known(partition)
             consumer = self._placed(wanted, start)
-            # As the last answer said; None before the first.
+            # As of the last answer; None before the first.
             end = consumer.highwater(wanted)
             wait = _POLL_MS if end is None or start < end else _LOOK_MS
             try:
@@ -277,7 +277,7 @@ class Reader:
         try:
             records = consumer.poll(wait).get(wanted, [])
         except (struct.error, ValueError):
-            # Where a batch ends cannot be told.
+            # Where a batch ends is not known.
             raise CorruptRecordError from None
         reached = consumer.position(wanted)
         return _packed(records, start, reached) if reached is not None and reached > start else None

@@ -58,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if not message.startswith("argument -"):
-            # Of an option's value its own line says enough.
+            # For a wrong value of an option the error line is enough.
             self.print_usage(sys.stderr)
         raise ParameterError(message.removeprefix("argument "))
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read the output has gone; let the interpreter's own flush at exit not fail.
+        # The reader of the output has gone; let the interpreter's own flush at exit not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (SottoError, OSError) as error:

@@ -60,10 +60,10 @@ also behind --, and so another runner is chosen:
   sotto aggregate ... --max-reports 20000000
       larger runs: each is a job, and an engine takes seconds to start one
 
-docs/beam.md says more.
+More is in docs/beam.md.
 
-What is published is committed before: where the topic cannot be reached, that is told, and tried
-again at the next run.
+Results are committed before they are published: where the topic cannot be reached, that is an
+error, and the next run tries again.
 
 An interrupt (or SIGTERM) ends the command after the run that is under way, a second one at
 once; neither loses anything.

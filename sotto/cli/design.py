@@ -18,8 +18,7 @@ from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from mechanisms.planner.targets import Assumed
-    from sotto.design.metric import Goal
-    from sotto.design.panels import Terms
+    from sotto.design.metric import Goal, Terms
     from sotto.design.questions import Question
     from sotto.design.spending import Budget
 
@@ -30,7 +29,7 @@ examples:
   sotto design --type category --domain 50 --ladder 0.5,1,2 --width 0.01
       how many users an interval of one percentage point takes at each level
   sotto design --type number --range 0 5000 --epsilon 1 --users 20000 --plot mean.svg
-      what 20,000 users tell of a mean, and a chart of it
+      how precise the mean of 20,000 users is, and a chart of it
   sotto design plan.yaml --users 100000
       every metric of a plan, and for how long the budget lasts
   sotto design plan.yaml --metric theme --floor 0.01 --json
@@ -59,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure = goal.add_mutually_exclusive_group()
     measure.add_argument("--width", type=float, metavar="W", help="width of the interval")
     measure.add_argument("--error", type=float, metavar="E", help="standard error")
-    measure.add_argument("--floor", type=float, metavar="F", help="least share told from none")
+    measure.add_argument("--floor", type=float, metavar="F", help="least share noticed")
     goal.add_argument("--confidence", type=float, default=0.95, help="default 0.95")
     goal.add_argument(
         "--panels",
@@ -122,8 +121,7 @@ def _panels(text: str) -> tuple[int, ...]:
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto design`` and return its exit status."""
     from sotto.cli import design_report
-    from sotto.design.metric import design
-    from sotto.design.panels import in_panels
+    from sotto.design.metric import design, in_panels
 
     if (args.plan is None) == (args.type is None):
         raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
@@ -151,10 +149,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _terms(args: argparse.Namespace, budget: Budget) -> Terms:
     """Return what panels are traded against: of a plan its own period, else ``--period``."""
-    from sotto.design.panels import Terms
+    from sotto.design.metric import Terms
 
     if args.period is not None and args.plan is not None:
-        raise ParameterError("a plan says its own period: leave --period out")
+        raise ParameterError("a plan has its own period: leave --period out")
     period = budget.period_length or (_WEEK if args.period is None else args.period)
     if period < 1:
         raise ParameterError("--period must be above 0")
@@ -179,7 +177,7 @@ def _of_plan(args: argparse.Namespace) -> tuple[list[Question], Budget]:
     from sotto.design.spending import Budget, lifetime_of
 
     if any(getattr(args, option) for option in _SINGLE) or args.values != 1:
-        raise ParameterError("a plan says its own types, ladders and ceilings: leave options out")
+        raise ParameterError("a plan has its own types, ladders and ceilings: leave options out")
     plan, candidates, _ = options.load(args.plan)
     metrics = plan.metrics if args.metric is None else (plan.metric(args.metric),)
     questions = []

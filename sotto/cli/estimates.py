@@ -3,14 +3,14 @@
 An estimate is unbiased where nothing else is said, and so may lie below zero or above one; its
 interval covers the truth about the reports counted with 95 % probability over the randomization.
 'shown' is the closest set of shares that can be: for charts, without an interval. 'floor' is the
-smallest true share that would be told from none. 'method' says what is not unbiased: 'monotone'
+smallest true share that would be noticed. 'method' names what is not unbiased: 'monotone'
 (isotonic regression; the interval covers at least as much, of a 'cdf' its average over the part
 of the range in whose middle the point is, at best 1/64), 'smoothed' (toward a smooth law, with
 no interval), 'em' (the most likely shares; the interval is good only for many reports and away
 from 0 and 1) or 'biased' (of what was reported, not of what was true).
 
 An estimate of fewer reports than the plan's 'minimum_reports' is withheld: its fields are empty,
-in CSV and JSON too, and the column 'withheld' says why.
+in CSV and JSON too, and the column 'withheld' has the reason.
 """
 
 from __future__ import annotations

@@ -3,15 +3,15 @@
 The exporter reads what the job has left: the state directory, the database of results and, to
 know how far behind the job is, the log or the topics. It takes no lock, writes nothing and may be
 started, stopped and run twice at any time. Of a streaming job it reads the database that sotto
-sink writes, which says how far the job has read, and asks the broker how much more there is:
+sink writes, which has how far the job has read, and asks the broker how much more there is:
 --database, --topic and no --state. A source that
 is missing or damaged is a metric (sotto_source_status), never an error. docs/operations.md lists
 all metrics; deploy/prometheus has alerts for them, deploy/grafana a dashboard.
 
-A scrape reads, waits at most --deadline, and is answered from the last reading otherwise, or
-while that is not older than --fresh. Estimates are those of every metric's newest window; where
+A scrape reads, waits at most --timeout, and is answered from the last reading otherwise, or
+while that is not older than --max-age. Estimates are those of every metric's newest window; where
 these make more than --max-series series, each metric's first ones are exposed, and
-sotto_estimates_omitted says how many are not.
+sotto_estimates_omitted counts the others.
 
 No label comes from what a user did: labels are names in the plan, values of its domains, its
 candidates. But estimates are for whom they were collected: other addresses than the loopback
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="series of estimates at most, four an estimate (default: 2000)",
     )
-    for name, what in (("fresh", "a reading serves"), ("deadline", "a scrape waits")):
+    for name, what in (("max-age", "a reading serves"), ("timeout", "a scrape waits")):
         add(
             f"--{name}",
             type=options.duration,
@@ -125,12 +125,12 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     from pipelines.sinks.sql import of_state
 
     if args.state is None and args.database is None:
-        raise ParameterError("--state or --database must say what the job's is")
+        raise ParameterError("--state or --database must name the job's")
     database = Database(args.database or of_state(args.state), args.max_series)
     readers = Readers(args.state, database, *_watched(args), _registry_of(args.plan))
     registry = CollectorRegistry()
     registry.register(
-        Health(readers.readings, args.fresh / 1000, None if args.once else args.deadline / 1000)
+        Health(readers.readings, args.max_age / 1000, None if args.once else args.timeout / 1000)
     )
     return registry
 

@@ -1,4 +1,4 @@
-"""How well the reports of a constant metric tell that two of them are of one device.
+"""How well two reports of a constant metric can be recognized as of one device.
 
 All that a device ever reports of a constant metric is drawn from one permanent response. What is
 drawn from one response resembles each other more than what is drawn from two, also where both are
@@ -31,7 +31,7 @@ def recognized(metric: CompiledMetric) -> float:
     """Return how often a report picks the same device's report of another period.
 
     So many devices have the same value and a permanent response each, and send two reports, both
-    at the strongest rung that leaves a device. The second that is likeliest to be drawn from the
+    at the strongest level that leaves a device. The second that is likeliest to be drawn from the
     same response as a given first one is picked. What is returned is the part of trials in which
     that is the right one, in a simulation with a fixed seed; where bits have laws of their own
     their mean is taken, so that who takes each for itself picks better.
@@ -65,7 +65,7 @@ def warnings(metrics: Sequence[CompiledMetric]) -> list[str]:
     return [
         f"metric {metric.name!r}: a report picks that of the same device in another period out of "
         f"those of {DEVICES} devices in {found:.1%} of trials, so that its pseudonyms can be "
-        f"linked (fewer values, or sent rungs much weaker than the last, make that rarer)"
+        f"linked (fewer values, or sent levels much weaker than the last, make that rarer)"
         for metric in metrics
         if metric.kind == "constant"
         for found in (recognized(metric),)

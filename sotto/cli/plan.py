@@ -214,8 +214,8 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
         "Where it is blank no such bound is known, nor is one for quantiles, points of a",
         "distribution and single bits, which fewer reports are about.",
         "",
-        "What the reports tell:",
-        *(f"  {metric.name}: {what_reports_tell(metric)}" for metric in plan.metrics),
+        "What the reports show:",
+        *(f"  {metric.name}: {what_reports_show(metric)}" for metric in plan.metrics),
     ]
     if chosen:
         lines += ["", "Mechanisms that the plan left open:"]
@@ -228,9 +228,9 @@ def _report(plan: CompiledPlan, chosen: Mapping[str, str]) -> list[str]:
 def _about(metric: CompiledMetric) -> list[str]:
 
     name = metric.mechanism.name
-    told = _PARAMETERS | ({"subset_size": "{} favoured"} if name == "brr" else {})
+    texts = _PARAMETERS | ({"subset_size": "{} favoured"} if name == "brr" else {})
     parameters = [
-        told.get(key, "{} " + key).format(
+        texts.get(key, "{} " + key).format(
             " ".join(map(str, value)) if isinstance(value, tuple) else value
         )
         for key, value in metric.parameters
@@ -291,16 +291,16 @@ def _ceilings(plan: CompiledPlan) -> list[str]:
         return [*lines, f"{lifetime}, never reached"]
     periods = lifetime_of(plan).periods or 0
     reached = f"reached after {periods} periods ({duration_text(periods * plan.period)})"
-    told = [
+    outlook = [
         part
         for line in in_words(plan)
         for part in wrap(line, 92, initial_indent="  ", subsequent_indent="    ")
     ]
-    return [*lines, f"{lifetime}, {reached}", *told]
+    return [*lines, f"{lifetime}, {reached}", *outlook]
 
 
-def what_reports_tell(metric: CompiledMetric) -> str:
-    """Return what the reports of a metric tell, and with how many what share is noticed."""
+def what_reports_show(metric: CompiledMetric) -> str:
+    """Return what the reports of a metric show, and how many it takes to notice what share."""
     words = _TOLD.get(metric.mechanism.name) or _OF_TYPE.get(metric.type, "shares of {symbols}")
     text = words.format(
         symbols=f"{len(metric.labels)} symbols",
@@ -310,7 +310,7 @@ def what_reports_tell(metric: CompiledMetric) -> str:
     )
     floor = detection_floor(metric, REPORTS)
     if floor is not None:
-        text += f"; {REPORTS:,} reports tell a share of {100 * floor:.2g} % from none"
+        text += f"; {REPORTS:,} reports distinguish a share of {100 * floor:.2g} % from none"
     if metric.permanent:
         text += "; one value for the device's life, whose permanent response is never sent"
     return text
@@ -328,14 +328,14 @@ def _named_at_most(metric: CompiledMetric) -> float | None:
     return q + (p - q) * float(mechanism.law(alone)[0])
 
 
-#: Where the mechanism says more than the type does.
+#: By mechanism, where the type is not enough.
 _TOLD = {
     "threshold": "mean, quantiles and distribution",
     "square_wave": "mean; quantiles and distribution, biased toward a smooth one",
     "sampled_bit": "mean, and the share of each of {bits} bits",
     "sampled_bits": "mean, and the share of each of {bits} bits, {count} bits a report",
     "split_bits": "mean, and the share of each of {bits} bits",
-    "brr": "shares of {symbols}, the most likely ones where reports do not tell values apart, and "
+    "brr": "shares of {symbols}, the most likely ones where reports do not distinguish values, and "
     "biased there; without bias, the shares of those that they do, and bounds of the mean",
     "rappor": "shares of candidate strings, and what they leave unexplained",
     "permute_and_flip": "what share of devices name each of {symbols} as their most frequent, by "
@@ -350,7 +350,7 @@ _OF_TYPE = {"number": "mean", "survey": "share of yes to {question!r}"}
 
 
 def detection_floor(metric: CompiledMetric, reports: int) -> float | None:
-    """Return the least true share told from none by so many reports of the last level sent.
+    """Return the least true share that so many reports of the last level sent can show.
 
     None where the estimates are no shares, or none of which it can be said.
     """

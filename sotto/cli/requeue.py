@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --topic: also what was given back before the job had its plan",
     )
-    add("--dry-run", action="store_true", help="say what waits, and change nothing")
+    add("--dry-run", action="store_true", help="print what waits, and change nothing")
     add(
         "--max-reports",
         type=options.whole(1),
@@ -156,7 +156,7 @@ def summary(result: RunResult) -> list[str]:
 
 
 def _waiting(state: Path, plans: list[CompiledPlan], reasons: list[Reason]) -> list[str]:
-    """Say what is in quarantine for these reasons, and what becomes of it."""
+    """Return what is in quarantine for these reasons, and what becomes of it."""
     from pipelines.storage.directory import StateDirectory
     from pipelines.storage.quarantine_files import waiting
 

@@ -32,7 +32,7 @@ examples:
   sotto stream --state job --plan plan.yaml --broker client.json --topic reports-e1-p8 \\
       --runner PortableRunner --job_endpoint localhost:8099 \\
       --environment_type EXTERNAL --environment_config localhost:50000 --parallelism 2
-      look at everything, say what is wrong, or submit the pipeline and wait while it runs; an
+      check everything, print what is wrong, or submit the pipeline and wait while it runs; an
       interrupt ends the waiting, not the pipeline
   sotto stream --state job --plans plans --broker client.json --topic reports-e1-p8 \\
       --savepoint_path file:///savepoints/savepoint-1a2b3c --parallelism 4 --runner ...
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--state", type=Path, required=True, metavar="DIR", help="the job's folder")
     add("--database", metavar="URL", help="with --log: where estimates go")
     for name, default, what in (
-        ("every", "30s", "how often a window is published again at most"),
+        ("publish-every", "30s", "how often a window is published again at most"),
         ("linger", "10s", "for how long rows are gathered before they are counted"),
         ("idle", "1m", "a partition without a record for so long holds no window open"),
     ):
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="DURATION",
             help=f"{what} (default: {default})",
         )
-    add("--anew", action="store_true", help="count everything again, under a new name")
+    add("--from-scratch", action="store_true", help="count everything again, under a new name")
     add("--until-end", action="store_true", help="end once everything there is now is read")
     add("--detach", action="store_true", help="do not wait while the pipeline runs")
 
@@ -94,14 +94,13 @@ def run(args: argparse.Namespace) -> int:
         plans,
         candidates,
         args.beam,
-        anew=args.anew,
-        every=args.every,
+        anew=args.from_scratch,
+        every=args.publish_every,
         linger=args.linger,
         idle=args.idle,
         bounded=args.until_end,
     )
-    job = folder.job()
-    print(f"submitted: job {job.name if job else ''}", flush=True)
+    print(f"submitted: job {folder.job()}", flush=True)
     return 0 if args.detach else _wait(result, folder, watched)
 
 

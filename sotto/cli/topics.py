@@ -1,6 +1,6 @@
 """Make and check the topics that reports are sent to, and those beside them.
 
-A topic's name says its epoch and its partitions, such as reports-e1-p8; it is what publishers and
+A topic's name has its epoch and its partitions, such as reports-e1-p8; it is what publishers and
 aggregators are options. A device's messages all go to one partition, so the number never changes: a
 new number is a new epoch, once the old topic is aggregated.
 
@@ -38,7 +38,7 @@ examples:
   sotto topics create reports --partitions 8 --plan plan.json --broker client.json
       make reports-e1-p8 with append times, and a retention that covers the plan
   sotto topics check reports-e1-p8 --plan plan.json --kafka localhost:9092
-      say what keeps it from being used, and what to do
+      print what keeps it from being used, and what to do
   sotto topics create reports --partitions 8 --sinks --plan plan.json --broker client.json
       that, reports-estimates, reports-quarantine and reports-requeue
   sotto topics create reports --partitions 8 --sinks --plan plan.json --broker admin.json \\
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for action in (create, check, listing):
         where = action.add_mutually_exclusive_group(required=True)
-        options.add_broker(where, "--servers")
+        options.add_broker(where)
 
 
 def run(args: argparse.Namespace) -> int:

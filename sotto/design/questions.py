@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Parameters that are best at one epsilon.
 _TUNED = frozenset({"buckets", "subset_size", "blocks", "sampled", "cards"})
-#: What a type must be told, and what it is told where nobody says more.
+#: Parameters that a question must have by type, and defaults of others.
 _NEEDED = {"domain_size": ("category", "ordinal", "top_item"), "dimensions": ("vector",)}
 _DEFAULTS: Mapping[str, Mapping[str, Parameter]] = {
     "boolean": {"domain_size": 2},
@@ -150,7 +150,7 @@ def question_of(
     ladder : sequence of int
         Nominal micro-epsilon, weakest first.
     given : mapping
-        What the metric tells of its mechanism: ``domain_size``, ``dimensions``, ``bits`` and so on.
+        Parameters that the metric gives: ``domain_size``, ``dimensions``, ``bits`` and so on.
     mechanism : str, optional
         Its name; by default the chooser's.
     assumed, scale, unit, limit
@@ -168,11 +168,11 @@ def question_of(
     """
     if kind not in MECHANISMS:
         raise ParameterError(f"type must be one of {', '.join(MECHANISMS)}, not {kind!r}")
-    told: dict[str, Parameter] = {"missing": False, **_DEFAULTS.get(kind, {}), **given}
+    known: dict[str, Parameter] = {"missing": False, **_DEFAULTS.get(kind, {}), **given}
     for parameter, kinds in _NEEDED.items():
-        if kind in kinds and parameter not in told:
+        if kind in kinds and parameter not in known:
             raise ParameterError(f"type {kind} needs {parameter.replace('_size', '')}")
-    asked = Asked(kind, told, tuple(ladder), "question")
+    asked = Asked(kind, known, tuple(ladder), "question")
     if mechanism is None:
         spec = choose(asked).spec
     elif mechanism in MECHANISMS[kind]:

@@ -170,7 +170,7 @@ def needed_panel(plan: CompiledPlan, years: float) -> int | None:
 
 
 def in_words(plan: CompiledPlan) -> list[str]:
-    """Say for how long the lifetime lasts, with the plan's panels and without."""
+    """Return in lines for how long the lifetime lasts, with the plan's panels and without."""
     lasts = lifetime_of(plan)
     if lasts.periods is None:
         return []

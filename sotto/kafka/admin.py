@@ -43,33 +43,34 @@ class Topics:
         return tuple(sorted(found, key=lambda topic: (topic.epoch, topic.partitions)))
 
     def find(self, topic: ReportTopic) -> FoundTopic:
-        """Return what the broker says of a topic.
+        """Return the description of a topic.
 
         Raises
         ------
         BrokerError
-            It is not there.
+            It does not exist.
         """
-        if topic not in self.epochs(topic.name):
-            others = ", ".join(map(str, self.epochs(topic.name)))
+        known = self.epochs(topic.name)
+        if topic not in known:
+            others = ", ".join(map(str, known))
             there = f"; there are {others}" if others else ""
             raise BrokerError(
-                f"there is no topic {topic}{there}: make it with sotto topics create, "
+                f"there is no topic {topic}{there}: create it with sotto topics create, "
                 "or correct the name"
             )
         return self._described(str(topic))
 
     def find_sink(self, topic: SinkTopic) -> FoundTopic:
-        """Return what the broker says of a topic beside those of reports.
+        """Return the description of a topic beside those of reports.
 
         Raises
         ------
         BrokerError
-            It is not there.
+            It does not exist.
         """
         if str(topic) not in self._admin.list_topics():
             raise BrokerError(
-                f"there is no topic {topic}: make it with sotto topics create {topic.name} "
+                f"there is no topic {topic}: create it with sotto topics create {topic.name} "
                 "--sinks, or correct the name"
             )
         return self._described(str(topic))
@@ -86,18 +87,18 @@ class Topics:
 
         (described,) = self._admin.describe_topics([name])
         resource = ConfigResource(ConfigResourceType.TOPIC, name)
-        says: dict[str, dict[str, Any]] = self._admin.describe_configs(
+        settings: dict[str, dict[str, Any]] = self._admin.describe_configs(
             [resource], config_filter="all"
         )["topic"][name]
         return FoundTopic(
             partitions=len(described["partitions"]),
             replicas=min(len(part["replica_nodes"]) for part in described["partitions"]),
-            settings={name: str(setting["value"]) for name, setting in says.items()},
+            settings={name: str(setting["value"]) for name, setting in settings.items()},
             id=str(described["topic_id"]),
         )
 
     def check(self, topic: ReportTopic, horizon: int, *, reading: bool = False) -> FoundTopic:
-        """Return what the broker says of a topic that can be used.
+        """Return the description of a topic that can be used.
 
         Parameters
         ----------
@@ -110,28 +111,24 @@ class Topics:
         Raises
         ------
         BrokerError
-            It is not there, or something keeps it from being used: all of that, a line each.
+            It does not exist, or it cannot be used: all reasons, a line each.
         """
         found = self.find(topic)
-        if wrong := topic.faults(found, horizon, reading=reading):
-            raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
-        return found
+        return _usable(topic, found, topic.faults(found, horizon, reading=reading))
 
     def check_sink(self, topic: SinkTopic, stay: Stay) -> FoundTopic:
-        """Return what the broker says of a topic beside those of reports that can be used.
+        """Return the description of a topic beside those of reports that can be used.
 
         Raises
         ------
         BrokerError
-            It is not there, or something keeps it from being used: all of that, a line each.
+            It does not exist, or it cannot be used: all reasons, a line each.
         """
         found = self.find_sink(topic)
-        if wrong := topic.faults(found, stay):
-            raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in wrong))
-        return found
+        return _usable(topic, found, topic.faults(found, stay))
 
     def create_sink(self, topic: SinkTopic, partitions: int, replicas: int, stay: Stay) -> bool:
-        """Make a topic beside those of reports; False if it is there already.
+        """Create a topic beside those of reports; False if it exists already.
 
         Raises
         ------
@@ -144,7 +141,7 @@ class Topics:
         return True
 
     def create(self, topic: ReportTopic, replicas: int, retention: int) -> bool:
-        """Make a topic; False if it is there already.
+        """Create a topic; False if it exists already.
 
         Parameters
         ----------
@@ -194,10 +191,16 @@ class Topics:
         (made,) = answer["topics"]
         if made["error_code"]:
             raise BrokerError(
-                f"topic {name} was not made: the broker says: "
+                f"topic {name} was not created; the broker answered: "
                 f"{made['error_message'] or 'error ' + str(made['error_code'])}"
             )
         self._admin.wait_for_topics([name], timeout_ms=_PATIENCE_MS)
+
+
+def _usable(topic: ReportTopic | SinkTopic, found: FoundTopic, faults: list[str]) -> FoundTopic:
+    if faults:
+        raise BrokerError("\n".join(f"topic {topic}: {fault}" for fault in faults))
+    return found
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """How to reach a Kafka cluster: addresses, TLS, and who one is.
 
-Devices, aggregators and ``sotto topics`` share this; it says what kafka-python's clients are made
-with, and is needed before kafka-python is. Names and passwords go over TLS or not at all.
+Devices, aggregators and ``sotto topics`` share this; it has the options of kafka-python's clients,
+and is needed before kafka-python is. Names and passwords go over TLS or not at all.
 """
 
 from __future__ import annotations
@@ -92,15 +92,15 @@ class Broker:
             It is not such a file.
         """
         try:
-            said = json.loads(Path(path).read_bytes())
+            content = json.loads(Path(path).read_bytes())
         except ValueError as error:
             raise ParameterError(f"{path} is not JSON") from error
-        if not isinstance(said, dict):
+        if not isinstance(content, dict):
             raise ParameterError(f"{path} must be a JSON object with at least servers")
-        if "password_file" in said:
-            file = Path(path).parent / str(said.pop("password_file"))
-            said["password"] = file.read_text("utf-8").rstrip("\r\n")
-        made = cls(**_checked(said, path))
+        if "password_file" in content:
+            file = Path(path).parent / str(content.pop("password_file"))
+            content["password"] = file.read_text("utf-8").rstrip("\r\n")
+        made = cls(**_checked(content, path))
         object.__setattr__(made, "_file", Path(path).absolute())
         return made
 
@@ -157,11 +157,11 @@ class Broker:
         Raises
         ------
         BrokerError
-            None does; what each said, and what to do.
+            None does; the message has what each answered, and what to do.
         """
         import ssl
 
-        said: list[str] = []
+        failures: list[str] = []
         for host, port in self.addresses:
             try:
                 self._connect(host, port, seconds / len(self.addresses))
@@ -170,19 +170,19 @@ class Broker:
                 remedy = "give the authority that signed it as ca"
                 if error.verify_code in _ANOTHER_NAME:
                     remedy = "reach it by a name that is in it"
-                said.append(
+                failures.append(
                     f"the certificate of {host}:{port} is not trusted ({error.verify_message}): "
                     f"{remedy}"
                 )
             except ssl.SSLError as error:
-                said.append(f"{host}:{port} does not speak TLS with us ({error.reason})")
+                failures.append(f"{host}:{port} does not speak TLS with us ({error.reason})")
             except TimeoutError:
-                said.append(f"{host}:{port} does not answer")
+                failures.append(f"{host}:{port} does not answer")
             except OSError as error:
-                said.append(f"{host}:{port}: {error.strerror or error}")
+                failures.append(f"{host}:{port}: {error.strerror or error}")
             except UnicodeError:
-                said.append(f"{host!r} is no name of a host")
-        raise BrokerError(f"{'; '.join(said)}; is the broker running, and is this its address?")
+                failures.append(f"{host!r} is no name of a host")
+        raise BrokerError(f"{'; '.join(failures)}; is the broker running, and is this its address?")
 
     def _connect(self, host: str, port: int, seconds: float) -> None:
         import socket
@@ -294,15 +294,15 @@ def require_version(version: tuple[int, ...]) -> None:
         )
 
 
-def _checked(said: Mapping[str, object], path: object) -> dict[str, Any]:
+def _checked(content: Mapping[str, object], path: object) -> dict[str, Any]:
     names = {known.name: known.type for known in fields(Broker) if known.name != "api_version"}
-    for name, value in said.items():
+    for name, value in content.items():
         if name not in names:
             raise ParameterError(f"{path}: {name!r} must be one of {', '.join(names)}")
         if not isinstance(value, bool if name == "tls" else str):
             raise ParameterError(
                 f"{path}: {name} must be {'true or false' if name == 'tls' else 'text'}"
             )
-    if "servers" not in said:
+    if "servers" not in content:
         raise ParameterError(f"{path}: servers is missing")
-    return dict(said)
+    return dict(content)

@@ -116,7 +116,7 @@ class ReportTopic:
             Whether the topic is only read. Nobody sends to partitions that were added to it, and
             those in its name must be counted all the same.
         """
-        says = found.settings
+        settings = found.settings
         wrong = []
         added = found.partitions > self.partitions
         if found.partitions != self.partitions and not (reading and added):
@@ -124,29 +124,29 @@ class ReportTopic:
                 f"it has {found.partitions} partitions, not {self.partitions}: reports of one "
                 "device would be in two; leave it and create the next epoch"
             )
-        if says.get("message.timestamp.type") != "LogAppendTime":
+        if settings.get("message.timestamp.type") != "LogAppendTime":
             wrong.append(
-                _set("message.timestamp.type", says, "LogAppendTime")
+                _set("message.timestamp.type", settings, "LogAppendTime")
                 + "; what it holds has the senders' times: create the next epoch if that is much"
             )
-        if says.get("cleanup.policy") != "delete":
-            wrong.append(_set("cleanup.policy", says, "delete"))
-        retention = int(says.get("retention.ms", "0"))
+        if settings.get("cleanup.policy") != "delete":
+            wrong.append(_set("cleanup.policy", settings, "delete"))
+        retention = int(settings.get("retention.ms", "0"))
         if 0 <= retention < horizon:
             wrong.append(
                 f"records stay for {duration_text(retention)}, plans accept reports for "
                 f"{duration_text(horizon)}: set retention.ms to at least {horizon}"
             )
-        if says.get("retention.bytes") != "-1":
-            wrong.append(_set("retention.bytes", says, "-1"))
-        if int(says.get("max.message.bytes", "0")) < MAX_BATCH:
-            wrong.append(_set("max.message.bytes", says, f"at least {MAX_BATCH}"))
+        if settings.get("retention.bytes") != "-1":
+            wrong.append(_set("retention.bytes", settings, "-1"))
+        if int(settings.get("max.message.bytes", "0")) < MAX_BATCH:
+            wrong.append(_set("max.message.bytes", settings, f"at least {MAX_BATCH}"))
         return wrong + _common_faults(found)
 
 
 @dataclass(frozen=True)
 class FoundTopic:
-    """What a broker says of a topic.
+    """What a broker settings of a topic.
 
     Attributes
     ----------
@@ -260,19 +260,19 @@ class SinkTopic:
 
     def faults(self, found: FoundTopic, stay: Stay) -> list[str]:
         """Return what keeps the topic from being used, each with what to do."""
-        says, needs = found.settings, self.settings(stay)
+        settings, needs = found.settings, self.settings(stay)
         exact = ["cleanup.policy", "message.timestamp.type"]
         if self.kind != "estimates":
             exact.append("retention.bytes")
         wrong = [
-            f"{name} is {says.get(name, 'not known')}: set it to {needs[name]}"
+            f"{name} is {settings.get(name, 'not known')}: set it to {needs[name]}"
             for name in exact
-            if says.get(name) != needs[name]
+            if settings.get(name) != needs[name]
         ]
         least = MAX_DOCUMENT if self.kind == "estimates" else MAX_BATCH
-        if int(says.get("max.message.bytes", "0")) < least:
+        if int(settings.get("max.message.bytes", "0")) < least:
             wrong.append(
-                f"max.message.bytes is {says.get('max.message.bytes', 'not known')}: "
+                f"max.message.bytes is {settings.get('max.message.bytes', 'not known')}: "
                 f"set it to at least {least}"
             )
         if self.kind == "quarantine":
@@ -284,23 +284,23 @@ class SinkTopic:
 
 def _common_faults(found: FoundTopic) -> list[str]:
     """Return what keeps any topic from being used: who reads it, and what it confirms."""
-    says = found.settings
+    settings = found.settings
     wrong = []
-    if says.get("compression.type") not in _COMPRESSED:
-        wrong.append(_set("compression.type", says, "zstd"))
-    confirming, enough = int(says.get("min.insync.replicas", "1")), found.replicas // 2 + 1
+    if settings.get("compression.type") not in _COMPRESSED:
+        wrong.append(_set("compression.type", settings, "zstd"))
+    confirming, enough = int(settings.get("min.insync.replicas", "1")), found.replicas // 2 + 1
     if not enough <= confirming <= found.replicas:
         wrong.append(
             f"min.insync.replicas is {confirming} of {found.replicas}: set it to {enough}, so that "
             "what was acknowledged outlives a broker"
         )
-    if says.get("unclean.leader.election.enable") != "false":
-        wrong.append(_set("unclean.leader.election.enable", says, "false"))
+    if settings.get("unclean.leader.election.enable") != "false":
+        wrong.append(_set("unclean.leader.election.enable", settings, "false"))
     return wrong
 
 
-def _set(name: str, says: Mapping[str, str], wanted: str) -> str:
-    return f"{name} is {says.get(name, 'not known')}: set it to {wanted}"
+def _set(name: str, settings: Mapping[str, str], wanted: str) -> str:
+    return f"{name} is {settings.get(name, 'not known')}: set it to {wanted}"
 
 
 def _not_kept_for(found: FoundTopic, retention: int) -> list[str]:

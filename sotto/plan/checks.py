@@ -94,7 +94,7 @@ def _repeat_problems(metric: CompiledMetric) -> list[str]:
 
 def _constant_problems(metric: CompiledMetric) -> list[str]:
     """Of a value that is hidden once, and noise added to that in every period."""
-    from mechanisms.constant import supports_constant
+    from mechanisms.registry import supports_constant
 
     name = metric.spec.get("name")
     if not supports_constant(metric.spec):
@@ -334,7 +334,7 @@ def _symbol_problems(metric: CompiledMetric) -> list[str]:
     size = metric.spec.get("domain_size")
     ranged = metric.type == "ordinal" and metric.range is not None
     if ranged and len(set(metric.labels)) < len(metric.labels):
-        return [f": its {len(metric.labels)} points are too close to be told apart"]
+        return [f": its {len(metric.labels)} points are too close to be distinguished"]
     if size is not None and size != len(metric.labels):
         return [
             f": mechanism {metric.spec['name']}: domain_size {size} must be the number of symbols, "

@@ -11,12 +11,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.base import Mechanism
-from mechanisms.constant import supports_constant
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.ordinal.brr import best_subset_size as best_window
 from mechanisms.planner.predictions import worst_mean_variance
-from mechanisms.registry import build, mechanism_class
+from mechanisms.registry import build, mechanism_class, supports_constant
 from mechanisms.survey.christofides import cards_of
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vector.optimum import optimal_sampled
@@ -27,19 +26,19 @@ from sotto.plan.metric import MECHANISMS, Parameter
 
 #: Points of the grid on which a coordinate of a vector is hidden.
 VECTOR_POINTS = 33
-#: Parameters that the metric itself tells, for those mechanisms that have them.
+#: Parameters that the metric itself gives, to those mechanisms that have them.
 _TOLD = frozenset({"domain_size", "missing", "clip", "dimensions"})
 
 
 class Asked(NamedTuple):
-    """What a metric says of the mechanism that it needs.
+    """What is known of the mechanism that a metric needs.
 
     Parameters
     ----------
     kind : str
         The metric's type.
     given : mapping
-        What the metric tells of its mechanism's parameters.
+        The mechanism's parameters that the metric itself gives.
     ladder : tuple of int
         Nominal micro-epsilon, weakest first.
     metric : str
@@ -151,7 +150,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Callable[[Asked], Parameter]]] = {
     "christofides": {"cards": _cards},
 }
 
-#: Up to here a number is hidden by a random threshold, which tells the whole distribution. Its
+#: Up to here a number is hidden by a random threshold, which shows the whole distribution. Its
 #: worst-case variance is less than the published Hybrid Mechanism's up to epsilon 1.901; that of
 #: the one on a grid is less from 1.63 on, by 2.5 % in error at 1.9.
 THRESHOLD_LIMIT = 1.9
@@ -198,7 +197,7 @@ _ONLY = {
     "string": ("rappor", "the mechanism for strings that are not known in advance"),
     "ordinal": (
         "brr",
-        "reports are near the true value, which grr's are not; grr tells how often each value "
+        "reports are near the true value, which grr's are not; grr shows how often each value "
         "occurs",
     ),
     "top_item": (
@@ -298,7 +297,7 @@ def choose_number(asked: Asked) -> Choice:
         hybrid,
         "the mean above epsilon 1.9"
         + _compared(hybrid, threshold, asked)
-        + ", which also tells the distribution",
+        + ", which also shows the distribution",
     )
 
 

@@ -36,9 +36,9 @@ from sotto.plan.metric import CompiledMetric, Fields, Level
 
 #: Of compiled plans.
 FORMAT = 2
-#: Of how many reports an estimate is at least, where a plan does not say.
+#: Of how many reports an estimate is at least, by default.
 MINIMUM_REPORTS = 20
-#: Keys of a compiled plan that are left out where a plan says nothing else.
+#: Keys of a compiled plan that are left out where they have their defaults.
 DEFAULTS: Mapping[str, Any] = {"authentication": "none", "minimum_reports": MINIMUM_REPORTS}
 #: Fields of a compiled plan that are in its document as they are.
 _PLAIN: Mapping[str, type] = {
@@ -216,7 +216,7 @@ class CompiledPlan:
 
         Privacy
         -------
-        They are in every message, so what they cover could tell devices apart that were given
+        They are in every message, so what they cover could distinguish devices that were given
         plans that differ. Plans that differ only in owner, dates or texts have one fingerprint.
         """
         document = self.document()
@@ -355,7 +355,7 @@ def _plan_problems(plan: CompiledPlan) -> list[str]:
         if not NAME.fullmatch(getattr(plan, what)):
             problems.append(f"{what} {getattr(plan, what)!r} must be a name: {NAME_RULE}")
     if not 0 < len(plan.owner) <= 256:
-        problems.append("owner must say whom to ask, in at most 256 characters")
+        problems.append("owner must be whom to ask, in at most 256 characters")
     if not 1 <= plan.version < 2**31:
         problems.append(f"version {plan.version} must be at least 1")
     if not 0 < plan.expires <= MAX_TIME:

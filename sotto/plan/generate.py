@@ -187,7 +187,7 @@ def _class(plan: CompiledPlan, named: _Names) -> str:
 
 
 def _what(metric: CompiledMetric) -> str:
-    """Say what may be recorded, in a sentence or two."""
+    """Return what may be recorded, in a sentence or two."""
     unit = f" {metric.unit}" if metric.unit else ""
     limits = "" if metric.range is None else f"[{metric.range[0]:g}, {metric.range[1]:g}]{unit}"
     size = len(metric.domain or ())
@@ -209,7 +209,7 @@ def _what(metric: CompiledMetric) -> str:
 
 
 def _cost(plan: CompiledPlan, metric: CompiledMetric) -> str:
-    """Say how often it is reported, when, and at what cost."""
+    """Return how often it is reported, when, and at what cost."""
     how_often = {
         "first": "the first value",
         "reservoir": "one value, each as likely as any other",

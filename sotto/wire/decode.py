@@ -93,7 +93,7 @@ class Reject(NamedTuple):
     append : int
         Append time (ms).
     rows : int
-        How many rows it holds; 0 where nobody can tell.
+        How many rows it holds; 0 where that is unknown.
     """
 
     reason: Reason

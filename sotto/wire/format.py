@@ -37,12 +37,12 @@ _PSEUDONYM = 1
 
 
 class Row(NamedTuple):
-    """One report: one rung of one chain.
+    """One report: one level of one chain.
 
     Attributes
     ----------
     level : int
-        The rung, 0 the weakest, at most 255.
+        0 is the weakest, at most 255.
     pseudonym, chain : bytes
         16 bytes each.
     event : int

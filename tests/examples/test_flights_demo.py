@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.flights.demo import Demo
-from examples.flights.run import run
+from examples.flights.demo import Demo, run
 from sotto.errors import ParameterError
 
 

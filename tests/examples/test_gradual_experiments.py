@@ -7,8 +7,7 @@ import math
 import pytest
 from statistical import check_normal, check_variance
 
-from examples.gradual.__main__ import main
-from examples.gradual.experiments import (
+from examples.gradual.__main__ import (
     BITS,
     KINDS,
     LADDER,
@@ -16,6 +15,7 @@ from examples.gradual.experiments import (
     SAMPLE,
     attack_rows,
     chains_of,
+    main,
     noisy_epsilons,
     share_rows,
     variance_rows,

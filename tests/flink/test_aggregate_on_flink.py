@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.run import plan, write
+from benchmarks.reports import plan, weeks, write
 from deploy.flink.cluster import LocalFlink
 from pipelines.bounded.run import aggregate
 from pipelines.storage.directory import StateDirectory
@@ -29,7 +29,7 @@ class World:
         self.folder, self.log = folder, folder / "log"
         self.plan = folder / "plan.json"
         self.plan.write_bytes(plan().to_json())
-        write(self.log, plan(), REPORTS)
+        write(self.log, weeks(plan(), REPORTS))
         empty = StateDirectory(folder / "empty")
         with empty.lock():
             empty.open()

@@ -28,7 +28,7 @@ def pip(tmp_path, monkeypatch):
                         package.addfile(tarfile.TarInfo(name))
             return subprocess.CompletedProcess(command, 1 if error else 0, "", error)
 
-        monkeypatch.setattr(archives.subprocess, "run", run)
+        monkeypatch.setattr(archives.jars.subprocess, "run", run)
         return calls
 
     return play

@@ -89,7 +89,7 @@ class Contained(LocalBroker):
                 with connected(Broker.from_file(self.client_file_of("admin"))):
                     return
             except BrokerError:
-                assert self.running, self._process.last_words()
+                assert self.running, self._process.last_error()
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
 

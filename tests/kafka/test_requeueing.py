@@ -13,7 +13,7 @@ from clientsdk import Broker
 from clientsdk.testing import small_plan
 from pipelines.aggregation import quarantine
 from pipelines.bounded.run import aggregate
-from pipelines.sinks.kafka import NAME, QuarantineTopic, Several
+from pipelines.sinks.kafka import QUARANTINE_NOTE, QuarantineTopic, Several
 from pipelines.sinks.quarantine import parse, quarantine_record
 from pipelines.sources.kafka import KafkaTopics
 from pipelines.storage import files
@@ -122,7 +122,7 @@ def test_a_streaming_job_is_given_back_what_it_rejected(
     origin, target = sinks
     published(broker, topic, state)
     # Without its note all is published again, as after a crash.
-    (state / NAME).unlink()
+    (state / QUARANTINE_NOTE).unlink()
     published(broker, topic, state)
     rejects = rejected(state)
     producer = KafkaProducer(**broker.options(10))
@@ -169,7 +169,7 @@ def test_what_is_rejected_is_published_once_a_file(broker, topic, state, sinks, 
     both = read_all(broker, origin)
     assert len(both) == len(first) + 1
     # All again after a crash before the note: nobody who looks at keys takes it for more.
-    (state / NAME).unlink()
+    (state / QUARANTINE_NOTE).unlink()
     assert published(broker, topic, state) == ""
     again = read_all(broker, origin)
     assert len(again) == 2 * len(both)

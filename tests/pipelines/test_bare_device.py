@@ -63,5 +63,5 @@ def test_every_plan_is_chosen_for_compiled_and_checked(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").write_text(text)
         script = "from sotto.cli import main\nsys.exit(main(['plan', 'check', sys.argv[1]]))"
         out = run(script, str(tmp_path / f"{name}.yaml"))
-        assert "What the reports tell:" in out
+        assert "What the reports show:" in out
         assert ("Mechanisms that the plan left open:" in out) == (name == "open" or "late" in out)

@@ -6,16 +6,10 @@ Where the server's programs are missing, the tests are skipped and say so.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
-
-# What a state directory and a topic hold is told in the folders of their own tests.
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("pipelines", "kafka")]
-
 from local_postgres import PASSWORD, USER, LocalPostgres, binaries
 
 _numbers = itertools.count()

@@ -8,7 +8,7 @@ import string
 import pytest
 import sqlalchemy as sql
 from sink_documents import Feed, held, values, window
-from test_sink_database import (  # noqa: F401
+from test_document_database import (  # noqa: F401
     database,
     feed,
     test_a_window_without_estimates_goes_and_does_not_come_back,

@@ -47,7 +47,6 @@ class Nowhere:
 shift = 0
 client = clientsdk.Client({plan}, state={state}, publisher=Nowhere(), {options}
     clock=lambda: time.time_ns() // 1_000_000 + shift)
-client.give_consent()
 """
 _METRICS_START = """
 class Nowhere(MetricExporter):
@@ -84,15 +83,14 @@ client = posthog.Posthog("key", host=f"http://127.0.0.1:{HOST[1]}")
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to tell of one thing.
+    """One way to report one thing.
 
     Attributes
     ----------
-    name : str
     distribution : str
         As it is installed.
     load, start, event, age : str
-        Statements: load the package, make what an app makes once, tell of one thing, and let time
+        Statements: load the package, make what an app makes once, report one thing, and let time
         pass until that may be sent.
     """
 
@@ -110,9 +108,11 @@ def sotto(
     state: str = "STATE",
     value: str = "'red'",
     options: str = "",
+    on: bool = True,
 ) -> Contender:
-    """Return one of ours."""
+    """Return one of ours, with consent unless it is not ``on``."""
     start = PLAN + _SOTTO_START.format(plan=plan, state=state, options=options)
+    start += "client.give_consent()\n" if on else ""
     event = f"client.record('m', {value})"
     return Contender(name, "sotto", _SOTTO, start, event, "shift = 172_800_000")
 
@@ -122,28 +122,8 @@ OURS = (
     sotto("sotto, a category, in memory", state="clientsdk.NO_LIFETIME_BOUND"),
     sotto("sotto, a string of 128 bits, durable", plan="STRING", value="'Iosevka'"),
     sotto("sotto, refused", plan="ONE"),
-    Contender(
-        "sotto, switched off",
-        "sotto",
-        _SOTTO,
-        PLAN
-        + _SOTTO_START.replace("client.give_consent()\n", "").format(
-            plan="CATEGORY",
-            state="STATE",
-            options="settings=clientsdk.Settings(disabled=True),",
-        ),
-        "client.record('m', 'red')",
-    ),
-    Contender(
-        "sotto, without consent",
-        "sotto",
-        _SOTTO,
-        PLAN
-        + _SOTTO_START.replace("client.give_consent()\n", "").format(
-            plan="CATEGORY", state="STATE", options=""
-        ),
-        "client.record('m', 'red')",
-    ),
+    sotto("sotto, switched off", options="settings=clientsdk.Settings(disabled=True),", on=False),
+    sotto("sotto, without consent", on=False),
 )
 OPENTELEMETRY = "opentelemetry-sdk"
 PEERS = (

@@ -1,15 +1,31 @@
-"""The table: what each SDK costs, and whether ours costs no more than it may."""
+"""The table: what each SDK costs, and whether ours costs no more than it may.
+
+Each contender runs in an interpreter of its own, which prints what it measures of itself. Messages
+go to one of three addresses on loopback: a server that takes everything, one that accepts
+connections and never answers, and a port at which nobody listens.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import requires, version
+from pathlib import Path
 
-from benchmarks.peers.sdk import processes
-from benchmarks.peers.sdk.contenders import OURS, PEERS, Contender, sotto
-from benchmarks.peers.sdk.sinks import dead, silent, taking
+from benchmarks.peers.sdk.contenders import OURS, PEERS, Contender
 
+ROOT = Path(__file__).parents[3]
 ROUNDS = 7
 EVENTS = 4000
 #: Seconds after which a process that does not end is killed.
@@ -24,6 +40,37 @@ LIMITS = {
     "sotto, switched off": (0.5, 0.5),
     "sotto, without consent": (0.5, 0.5),
 }
+#: What every script begins with; it loads nothing but what is built in.
+_PRELUDE = """\
+import sys, time
+sys.path[0] = {root!r}
+HOST, STATE = ("127.0.0.1", {port}), {state!r}
+def go(host):
+    if host[1]:
+        import socket
+        socket.create_connection(host).recv(1)
+"""
+_TIMED = """
+import array
+def measure(number):
+    clock, taken = time.thread_time_ns, array.array("q", bytes(8 * number))
+    for turn in range(number):
+        before = clock()
+        {event}
+        taken[turn] = clock() - before
+    return sorted(taken)
+measure({number} // 4)
+clock = time.thread_time_ns
+reading = min(-(clock() - clock()) for turn in range(1000))
+taken = [each - reading for each in measure({number})]
+print(taken[len(taken) // 2] / 1000, sum(taken) / len(taken) / 1000)
+"""
+_MEMORY = """
+status = open("/proc/self/status").read()
+print(int(status.partition("VmRSS:")[2].split()[0]) / 1024)
+"""
+#: What is done at exit is measured by itself.
+_LEAVE = "\nimport os\nsys.stdout.flush()\nos._exit(0)\n"
 _SIZE = f"""
 import os
 client.close()
@@ -35,40 +82,115 @@ client.close()
 print((os.path.getsize(STATE) - empty) / {CHAINS})
 """
 
+#: Rows of a table: a name, a figure or None beyond ``PATIENCE``, and what it may be at most.
+Rows = list[tuple[str, float | None, float | None]]
+
+
+def run(script: str, port: int = 0, limit: float = 120.0) -> tuple[str, float | None]:
+    """Run a script; return what it printed, and when it ended, None if it had to be killed."""
+    with tempfile.TemporaryDirectory() as folder:
+        state = os.path.join(folder, "device.db")
+        environment = {
+            "HOME": folder,
+            "PATH": os.environ.get("PATH", ""),
+            "PYTHONHASHSEED": "0",
+            # Bytecode, as of packages that were installed.
+            "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "bench-bytecode"),
+        }
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                _PRELUDE.format(root=str(ROOT), port=port, state=state) + script,
+            ],
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        ended: float | None = None
+        try:
+            out, errors = process.communicate(timeout=limit)
+            ended = time.monotonic()
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, errors = process.communicate()
+    if ended is not None and process.returncode:
+        raise RuntimeError(errors)
+    return out, ended
+
+
+def numbers(script: str, port: int = 0) -> list[float]:
+    """Return the numbers that a script prints."""
+    return list(map(float, run(script, port)[0].split()))
+
+
+def begun(contender: Contender) -> str:
+    """Return a script that has loaded a contender and made what an app makes once."""
+    return f"{contender.load}\n{contender.start}\n"
+
+
+def port_of(contender: Contender, port: int) -> int:
+    """Exporters that are written here go nowhere without a port; the others need a server."""
+    return port if contender.distribution in ("sentry-sdk", "posthog") else 0
+
+
+class _Taker(BaseHTTPRequestHandler):
+    """Answers everything with success, and keeps nothing."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b"{}"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def taking() -> Iterator[int]:
+    """Yield the port of a server that takes whatever comes."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Taker) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
 
 def main() -> None:
     """Print everything."""
     peers = sorted({each.distribution for each in PEERS})
     print(", ".join(f"{peer} {version(peer)}" for peer in peers))
-    _dependencies(peers)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ours: Rows = [("sotto", len(project["dependencies"]), 0.0)]
+    show(
+        "packages that come with it",
+        ours + [(peer, len(_closure(peer)) - 1, None) for peer in peers],
+    )
     _loading()
     with taking() as port:
         _first(port)
         _rates(port)
         _memory(port)
     _exits()
-    size = float(processes.run(f"{OURS[0].load}\n{OURS[0].start}\n{_SIZE}"))
-    _show("state file, bytes a chain of three rungs", [("sotto", size, 120.0)])
+    (size,) = numbers(begun(OURS[0]) + _SIZE)
+    show("state file, bytes a chain of three levels", [("sotto", size, 120.0)])
 
 
-def _show(title: str, lines: list[tuple[str, float | None, float | None]]) -> None:
+def show(title: str, rows: Rows) -> None:
+    """Print a table, and whether limits are met."""
     print(f"\n{title}")
-    for name, figure, limit in lines:
+    for name, figure, limit in rows:
         shown = f"> {PATIENCE:.0f}" if figure is None else f"{figure:.2f}"
-        verdict = ""
-        if limit is not None:
-            met = figure is not None and figure <= limit
-            verdict = f"   at most {limit:g}: {'met' if met else 'NOT MET'}"
+        met = figure is not None and limit is not None and figure <= limit
+        verdict = "" if limit is None else f"   at most {limit:g}: {'met' if met else 'NOT MET'}"
         print(f"  {name:<38} {shown:>9}{verdict}", flush=True)
-
-
-def _dependencies(peers: list[str]) -> None:
-    project = tomllib.loads((processes.ROOT / "pyproject.toml").read_text())["project"]
-    lines: list[tuple[str, float | None, float | None]] = [
-        ("sotto", len(project["dependencies"]), 0.0)
-    ]
-    lines += [(peer, len(_closure(peer)) - 1, None) for peer in peers]
-    _show("packages that come with it", lines)
 
 
 def _closure(name: str) -> set[str]:
@@ -77,75 +199,75 @@ def _closure(name: str) -> set[str]:
     waiting = [name]
     while waiting:
         each = waiting.pop().lower().replace("_", "-")
-        if each in found:
-            continue
-        found.add(each)
-        needed = [line for line in requires(each) or () if ";" not in line]
-        waiting += [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in needed]
+        if each not in found:
+            found.add(each)
+            needed = [line for line in requires(each) or () if ";" not in line]
+            waiting += [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in needed]
     return found
 
 
 def _loading() -> None:
-    lines: list[tuple[str, float | None, float | None]] = [
-        ("sotto", processes.load_ms(OURS[0].load, ROUNDS), 40.0)
-    ]
-    seen = set()
-    for peer in PEERS:
-        if peer.load not in seen:
-            seen.add(peer.load)
-            name = (
-                peer.name.partition(",")[0]
-                if peer.distribution != "opentelemetry-sdk"
-                else peer.name
-            )
-            lines.append((name, processes.load_ms(peer.load, ROUNDS), None))
-    _show("import over the bare interpreter, ms of CPU", lines)
+    rows: Rows = []
+    loads = {each.load: each for each in reversed((OURS[0], *PEERS))}
+    for each in reversed(loads.values()):
+        script = f"before = time.process_time()\n{each.load}\nprint(time.process_time() - before)"
+        run(script)
+        least = 1000 * min(numbers(script)[0] for _ in range(ROUNDS))
+        brief = each.distribution != "opentelemetry-sdk"
+        name = each.name.partition(",")[0] if brief else each.name
+        rows.append((name, least, 40.0 if each in OURS else None))
+    show("import over the bare interpreter, ms of CPU", rows)
 
 
 def _first(port: int) -> None:
-    wall: list[tuple[str, float | None, float | None]] = []
-    cpu: list[tuple[str, float | None, float | None]] = []
+    walls, cpus = Rows(), Rows()
     for each in (OURS[0], *PEERS):
-        taken = processes.first_ms(each, _port(each, port), ROUNDS)
+        script = f"{begun(each)}{each.event}\nprint(time.monotonic(), time.process_time()){_LEAVE}"
+        taken = []
+        for _ in range(ROUNDS):
+            before = time.monotonic()
+            wall, cpu = numbers(script, port_of(each, port))
+            taken.append((1000 * (wall - before), 1000 * cpu))
         limit = 100.0 if each in OURS else None
-        wall.append((each.name, taken[0], limit))
-        cpu.append((each.name, taken[1], limit))
-    _show("first event done after the start of the process, ms", wall)
-    _show("the same, ms of CPU", cpu)
+        walls.append((each.name, min(wall for wall, _ in taken), limit))
+        cpus.append((each.name, min(cpu for _, cpu in taken), limit))
+    show("first event done after the start of the process, ms", walls)
+    show("the same, ms of CPU", cpus)
 
 
 def _rates(port: int) -> None:
-    medians: list[tuple[str, float | None, float | None]] = []
-    means: list[tuple[str, float | None, float | None]] = []
+    medians, means = Rows(), Rows()
     for each in (*OURS, *PEERS):
         # Ours go nowhere at once; they are not due within the run.
-        found = processes.rate(each, _port(each, port), EVENTS, 3)
-        median, mean = LIMITS.get(each.name, (None, None))
-        medians.append((each.name, found.median, median))
-        means.append((each.name, found.mean, mean))
-    _show("an event, µs of CPU in its thread, median", medians)
-    _show("an event, µs of CPU in its thread, mean", means)
-
-
-def _port(contender: Contender, port: int) -> int:
-    """Exporters that are written here go nowhere without a port; the others need a server."""
-    return port if contender.distribution in ("sentry-sdk", "posthog") else 0
+        script = begun(each) + _TIMED.format(event=each.event, number=EVENTS) + _LEAVE
+        found = min(numbers(script, port_of(each, port)) for _ in range(3))
+        limits = LIMITS.get(each.name, (None, None))
+        for rows, figure, limit in zip((medians, means), found, limits, strict=True):
+            rows.append((each.name, figure, limit))
+    show("an event, µs of CPU in its thread, median", medians)
+    show("an event, µs of CPU in its thread, mean", means)
 
 
 def _memory(port: int) -> None:
-    bare = processes.memory_mb(None, 0)
-    lines: list[tuple[str, float | None, float | None]] = []
+    (bare,), rows = numbers(_MEMORY + _LEAVE), Rows()
     for each in (OURS[0], *PEERS):
-        added = processes.memory_mb(each, _port(each, port)) - bare
-        lines.append((each.name, added, 10.0 if each in OURS else None))
-    _show("resident memory added, 1,000 events, MB", lines)
+        script = f"{begun(each)}for turn in range(1000):\n    {each.event}\n{_MEMORY}{_LEAVE}"
+        (held,) = numbers(script, port_of(each, port))
+        rows.append((each.name, held - bare, 10.0 if each in OURS else None))
+    show("resident memory added, 1,000 events, MB", rows)
 
 
 def _exits() -> None:
-    with silent() as port:
-        for title, where in (("nobody is there", dead()), ("nobody answers", port)):
-            lines: list[tuple[str, float | None, float | None]] = []
-            for each in (sotto("sotto, a category, durable"), *PEERS):
-                taken = processes.exit_seconds(each, where, PATIENCE)
-                lines.append((each.name, taken, 1.0 if each.distribution == "sotto" else None))
-            _show(f"exit where {title}, s", lines)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dead: int = listening.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        silent: int = listening.getsockname()[1]
+        for title, port in (("nobody is there", dead), ("nobody answers", silent)):
+            rows: Rows = []
+            for each in (OURS[0], *PEERS):
+                script = f"{begun(each)}for turn in range(10):\n    {each.event}\n{each.age}\n"
+                script += "time.sleep(0.2)\nprint(time.monotonic(), flush=True)"
+                out, ended = run(script, port, PATIENCE)
+                taken = None if ended is None else ended - float(out)
+                rows.append((each.name, taken, 1.0 if each in OURS else None))
+            show(f"exit where {title}, s", rows)

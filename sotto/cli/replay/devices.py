@@ -60,7 +60,7 @@ class Schedule:
     ----------
     send_every : int
         Milliseconds. In each slot of this length a device wakes at most once, at a moment drawn
-        anew for each slot, so that times of arrival do not tell devices apart.
+        anew for each slot, so that times of arrival do not distinguish devices.
     until : int or None
         Nothing happens from this time (ms) on; None: until everything is delivered.
     every_period : bool
@@ -122,9 +122,8 @@ class Played:
 class Witness:
     """Passes draws on to a mechanism and remembers the chain id of the last one.
 
-    A chain id that turns up in a message tells that its value was kept, and by whom it was drawn
-    tells from which row: the SDK itself never says which value stays in a reservoir. Only a
-    simulation may look.
+    A chain id in a message shows that its value was kept, and the draw shows from which row: the
+    SDK itself never reveals which value stays in a reservoir. Only a simulation may look.
     """
 
     def __init__(self, mechanism: Mechanism) -> None:
@@ -395,7 +394,7 @@ class Fleet:
 
 
 class _Device(Client):
-    """A client that lives for as long as its table says, and has no later life."""
+    """A client that lives for as long as its table lasts, and has no later life."""
 
     def _warn_that_it_forgets(self) -> None:
         """Do not: nothing of a simulated device is lost with the process."""
@@ -406,7 +405,7 @@ class _TrialDevice(_Device):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._admission.decisions.ignore_panels()
+        self._recorder.decisions.ignore_panels()
 
 
 def _witness(metric: CompiledMetric) -> Witness:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from bounded_streams import command, outcome_of
 from committed_states import counted, projected
 from report_logs import Sent, write
 from requeued import rejects
@@ -34,7 +35,6 @@ from signed_logs import (
 )
 from step_plans import DAY, PERIOD
 from streaming_logs import rows_of, shard_said
-from test_bounded_stream import command, outcome_of
 
 from pipelines.aggregation.counts import WindowKey
 from pipelines.bounded.run import RunResult, aggregate

@@ -1,0 +1,132 @@
+"""Aggregates a log or a topic in a process of its own, bound to one core, and says what it took.
+
+Beside it stands a *bound*. Of a log: reading it, decoding it and adding its rows up, without
+deduplication, levels, budgets, state or commits. Of a topic: consuming it with kafka-python and
+throwing it away.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks import harness, reports
+from sotto.kafka.brokers import Broker
+from sotto.kafka.topics import ReportTopic
+from sotto.log.reader import LogReader, partitions
+from sotto.plan.compiled import CompiledPlan
+from sotto.plan.registry import Registry
+from sotto.wire.decode import decode
+
+
+class Aggregated(NamedTuple):
+    """What aggregating took: CPU and wall seconds, memory in MB, CPU seconds of the bound."""
+
+    reports: int
+    counted: int
+    messages: int
+    runs: int
+    cpu: float
+    wall: float
+    peak: float
+    bound: float
+
+
+def aggregate_apart(
+    state: Path,
+    *,
+    log: Path | None = None,
+    servers: str = "",
+    topic: str = "",
+    signed: bool | None = None,
+) -> Aggregated:
+    """Aggregate a log, or a topic, in a process of its own.
+
+    The plan is that of the benchmarks, or :func:`signed_plan` if ``signed`` is given.
+    """
+    where = {"log": str(log)} if log else {"servers": servers, "topic": topic}
+    return Aggregated(*harness.apart("benchmarks.apart", state=str(state), signed=signed, **where))
+
+
+def signed_plan(*, signed: bool) -> CompiledPlan:
+    """Return the benchmarks' plan with ten values a period, signed or not."""
+    ceilings = {"period": 200_000_000, "lifetime": 6_400_000_000}
+    repeat = {"kind": "every", "limit": 10}
+    if signed:
+        return reports.plan(ceilings=ceilings, repeat=repeat, authentication="required")
+    return reports.plan(ceilings=ceilings, repeat=repeat)
+
+
+def _aggregate(
+    state: str, signed: bool | None, log: str = "", servers: str = "", topic: str = ""
+) -> Aggregated:
+    # Beam is imported before the clock starts, and by no process that only sends.
+    from pipelines.bounded.run import aggregate, keep_freed_memory
+    from pipelines.sources.kafka import KafkaTopics
+
+    harness.bind_to_one_core()
+    keep_freed_memory()
+    plan = reports.plan() if signed is None else signed_plan(signed=signed)
+    source: Path | KafkaTopics
+    if log:
+        source, bound = Path(log), _read(Path(log), Registry([plan]))
+    else:
+        name = ReportTopic.parse(topic)
+        source, bound = KafkaTopics(Broker(servers), [name]), _consume(servers, name)
+    candidates = {plan.fingerprint: {"destination": reports.CANDIDATES}}
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = aggregate(source, Path(state), [plan], candidates=candidates)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    if result.rejects or result.tally.revoked:
+        raise RuntimeError(f"reports of the benchmark were rejected: {result.rejects}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    tally = result.tally
+    return Aggregated(
+        tally.reports, tally.counted, result.size, result.runs, cpu, wall, peak, bound
+    )
+
+
+def _read(log: Path, registry: Registry) -> float:
+    """Return the CPU seconds of reading, decoding and adding up alone."""
+    begin = time.process_time()
+    for partition in partitions(log):
+        for block in LogReader(partition).blocks():
+            decoded = decode(block.buffer, block.offsets, block.lengths, block.append, registry)
+            for batch in decoded.batches:
+                mechanism = registry.metrics[batch.metric].metric.mechanism
+                levels = batch.level.astype(np.int64)
+                mechanism.accumulate(batch.payload, batch.chain, batch.pseudonym, levels, 3)
+    return time.process_time() - begin
+
+
+def _consume(servers: str, topic: ReportTopic) -> float:
+    """Return the CPU seconds that kafka-python takes to consume a topic."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    begin = time.process_time()
+    consumer = KafkaConsumer(
+        bootstrap_servers=servers,
+        group_id=None,
+        enable_auto_commit=False,
+        check_crcs=False,
+        metrics_enabled=False,
+        max_poll_records=1 << 20,
+    )
+    partitions = [TopicPartition(str(topic), number) for number in range(topic.partitions)]
+    ends = consumer.end_offsets(partitions)
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    while any(consumer.position(each) < end for each, end in ends.items()):
+        consumer.poll(100)
+    consumer.close()
+    return time.process_time() - begin
+
+
+if __name__ == "__main__":
+    print(json.dumps(_aggregate(**json.loads(sys.argv[1]))))

@@ -1,0 +1,95 @@
+"""What all benchmarks share: timing, running a measurement in a process of its own, tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+ROUNDS = 7
+#: Seconds that a round of one contender takes at least, where it can be repeated.
+ROUND_SECONDS = 0.02
+
+
+def cpu_seconds(function: Callable[[], object], calls: int = 1, rounds: int = 5) -> float:
+    """Return the least CPU seconds of one call in several rounds.
+
+    The process's own time, since the machine has other work.
+    """
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.process_time()
+        for _ in range(calls):
+            function()
+        best = min(best, (time.process_time() - start) / calls)
+    return best
+
+
+def race(
+    contenders: Mapping[str, Callable[[], object]], units: Mapping[str, int] | int = 1
+) -> dict[str, float]:
+    """Time contenders in turns, so that what else the machine does meets all alike.
+
+    Parameters
+    ----------
+    contenders : mapping of str to callable
+        What each does once.
+    units : int or mapping of str to int
+        How many units of work one call is.
+
+    Returns
+    -------
+    dict of str to float
+        In the order given, the least CPU seconds of this process a unit.
+    """
+    calls = {}
+    for name, function in contenders.items():
+        function()
+        calls[name] = max(1, int(ROUND_SECONDS / max(cpu_seconds(function, rounds=1), 1e-9)))
+    best = dict.fromkeys(contenders, float("inf"))
+    for _ in range(ROUNDS):
+        for name, function in contenders.items():
+            best[name] = min(best[name], cpu_seconds(function, calls[name], rounds=1))
+    return {
+        name: taken / (units if isinstance(units, int) else units[name])
+        for name, taken in best.items()
+    }
+
+
+def apart(module: str, **arguments: Any) -> Any:
+    """Run ``python -m module`` with JSON as its argument; return the JSON that it prints."""
+    command = [sys.executable, "-m", module, json.dumps(arguments)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def bind_to_one_core() -> None:
+    """Let this process run on one core alone."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+class Table:
+    """Prints rows in aligned columns, each as soon as it is known.
+
+    Parameters
+    ----------
+    *heads : str
+        Their lengths are the least widths of columns; a ``<`` at the end aligns one to the left.
+    """
+
+    def __init__(self, *heads: str) -> None:
+        names = [head.removesuffix("<") for head in heads]
+        self._forms = [
+            f"{'<' if head.endswith('<') else '>'}{max(12, len(name))}"
+            for head, name in zip(heads, names, strict=True)
+        ]
+        self.row(*names)
+
+    def row(self, *cells: object) -> None:
+        """Print a row; integers get separators between thousands."""
+        texts = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells)
+        shown = (f"{text:{form}}" for text, form in zip(texts, self._forms, strict=True))
+        print("  ".join(shown).rstrip(), flush=True)

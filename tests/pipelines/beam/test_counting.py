@@ -1,0 +1,274 @@
+"""A streaming pipeline comes to what a run comes to, whatever befalls it."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import stream_engine
+from apache_beam.utils.timestamp import Duration, Timestamp
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from step_plans import DAY
+from stream_engine import Engine
+from streaming_logs import EPOCHS, Outcome, aggregated, records, small_plans, streamed, write
+
+from pipelines.aggregation.state import State
+from pipelines.beam import counting, documents, reading
+from pipelines.beam.counting import Count, LiveStates
+from pipelines.beam.documents import WindowEstimates
+from pipelines.beam.plans import PlansFolder
+from pipelines.beam.stream import Stream
+from pipelines.sinks.documents import PeriodDocument
+from pipelines.sources.log import EmbeddedLog
+from pipelines.storage.plans import StoredPlans
+
+Events = list[tuple[str, int]]
+
+#: Whatever is found is small enough, and making it smaller takes minutes.
+PHASES = (Phase.explicit, Phase.generate)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("read"), st.integers(1, 800)),
+        st.tuples(st.just("deliver"), st.integers(1, 40)),
+        st.tuples(st.just("tick"), st.sampled_from([1, 700, 3_000, 40_000])),
+        st.tuples(st.sampled_from(["advance", "discover"])),
+        st.tuples(st.just("checkpoint"), st.just(0)),
+        st.tuples(st.just("roll_back"), st.integers(1, 3)),
+        st.tuples(st.just("crash"), st.integers(0, 30)),
+        st.tuples(st.just("restart"), st.integers(0, 2)),
+        st.tuples(st.just("rescale"), st.integers(1, 3)),
+    ),
+    min_size=10,
+    max_size=80,
+)
+
+
+def any_events(source: random.Random) -> Events:
+    """Return events among which a pipeline gets on, and falls back again and again."""
+    events: list[tuple[object, ...]] = [("discover",)]
+    for _ in range(8):
+        events += [("read", 400)] * 6
+        events += [
+            ("deliver", 200),
+            ("tick", source.choice([1_000, 20_000, 40_000])),
+            source.choice([("checkpoint", 0), ("advance",)]),
+        ]
+        events += [("read", 800), ("deliver", 100), ("advance",)]
+        events += [
+            source.choice(
+                [
+                    ("roll_back", 1),
+                    ("rescale", source.randint(1, 2)),
+                    ("crash", source.randint(0, 30)),
+                    ("tick", 1),
+                ]
+            )
+        ]
+    return events  # type: ignore[return-value]
+
+
+@lru_cache
+def folder_of(epochs: str, seed: int) -> Path:
+    """Return a folder with a log and plans."""
+    folder = Path(tempfile.mkdtemp(prefix="sotto-test-"))
+    write(folder / "log", records(epochs, seed))
+    (folder / "plans").mkdir()
+    StoredPlans(folder / "plans").keep(small_plans(), {})
+    return folder
+
+
+@contextmanager
+def small_pieces(rows: int) -> Iterator[None]:
+    """Let logs be folded, and rows be stepped, although there are few; read few at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "SHORT", 400)
+        patch.setattr(counting, "ROWS", rows)
+        patch.setattr("sotto.log.reader.BLOCK_BYTES", 200)
+        yield
+
+
+def happen(engine: Engine, events: Events) -> None:
+    for what, *number in events:
+        getattr(engine, what)(*number)
+
+
+def outcome_of(engine: Engine) -> Outcome:
+    """Return what somebody outside has of a finished pipeline; all of it is over.
+
+    He may have more: a window whose only report was counted, before a rollback, in an earlier
+    step than the one that revoked its sender, and after it in the same.
+    """
+    found = [each for name, each in engine.documents.items() if name not in engine.phantoms]
+    periods = [each for each in found if isinstance(each, PeriodDocument)]
+    assert all(each.period["closed"] for each in periods)
+    for (stage, _), keyed in engine.keyed.items():
+        if stage == "count":
+            assert set(keyed.content) <= {"head"}
+        if stage in ("windows", "periods"):
+            assert set(keyed.content) <= {"emitted"}
+    return streamed(found, engine.rejects)
+
+
+def differences(epochs: str, events: Events, order: int) -> list[str]:
+    """Return in what a pipeline to which this happens differs from a run."""
+    folder = folder_of(epochs, 0)
+    cache = 1 << 30 if order % 3 else 0
+    stream = Stream("job", PlansFolder(str(folder / "plans")), cache=cache)
+    sources = [EmbeddedLog(folder / "log")]
+    rows = (5, 1_000)[order % 2]
+    with small_pieces(rows), Engine(stream, sources, random.Random(order)) as engine:
+        happen(engine, events)
+        engine.finish()
+        outcome, wanted = outcome_of(engine), aggregated(epochs, 0)
+    return [name for name in wanted._fields if getattr(outcome, name) != getattr(wanted, name)]
+
+
+@pytest.mark.parametrize("order", range(4))
+def test_nothing_happens(order: int) -> None:
+    assert differences("epochs", [], order) == []
+
+
+@pytest.mark.parametrize("epochs", list(EPOCHS))
+@settings(max_examples=15, deadline=None, phases=PHASES)
+@given(events=EVENTS, order=st.integers(0, 2**32))
+def test_it_comes_to_what_a_run_comes_to(epochs: str, events: Events, order: int) -> None:
+    assert differences(epochs, events, order) == []
+
+
+@pytest.mark.parametrize("order", range(20))
+def test_it_gets_on_and_falls_back(order: int) -> None:
+    assert differences("epochs", any_events(random.Random(order)), order) == []
+
+
+def use_any_live_state(patch: pytest.MonkeyPatch) -> None:
+    """Use what is in memory whatever the engine's state says."""
+    take = LiveStates.take
+
+    def taken(live: LiveStates, period: int, shard: int, token: str) -> State | None:
+        held = live._held.get((period, shard))
+        return take(live, period, shard, held[0] if held and token else token)
+
+    patch.setattr(LiveStates, "take", taken)
+
+
+def keep_tokens(patch: pytest.MonkeyPatch) -> None:
+    """Draw no new token for a state that has changed."""
+    patch.setattr("pipelines.beam.counting.secrets.token_hex", lambda size: "0" * 2 * size)
+
+
+def forget_logs(patch: pytest.MonkeyPatch) -> None:
+    """Make a state again from its snapshot alone."""
+    restored = Count._restored
+    patch.setattr(
+        Count,
+        "_restored",
+        lambda self, period, shard, head, *more: restored(
+            self, period, shard, head._replace(logged=0), *more
+        ),
+    )
+
+
+def keep_gathered(patch: pytest.MonkeyPatch) -> None:
+    """Step rows again that were stepped, as if a bag had not been cleared."""
+    stepped = counting.step_blocks
+
+    def twice(state: State, blocks: list[bytes]) -> object:
+        found = stepped(state, blocks)
+        again = stepped(state, blocks)
+        return found._replace(tally=found.tally.plus(again.tally))
+
+    patch.setattr(counting, "step_blocks", twice)
+
+
+def fold_without_clearing(patch: pytest.MonkeyPatch) -> None:
+    """Leave the rows of a log that has become a snapshot: from there on it has them twice."""
+    clear = stream_engine._Cell.clear
+    patch.setattr(stream_engine._Cell, "clear", lambda cell: cell._name == "log" or clear(cell))
+
+
+def send_changes_twice(patch: pytest.MonkeyPatch) -> None:
+    """Send the changes of some steps again."""
+    count = Count._count
+
+    def twice(self: Count, *given: object) -> Iterator[object]:
+        outputs = []
+        counted = count(self, *given)
+        try:
+            while True:
+                outputs.append(next(counted))
+        except StopIteration as end:
+            yield from outputs + outputs[:1] * (len(outputs) > 3)
+            return end.value
+
+    patch.setattr(Count, "_count", twice)
+
+
+def close_without_what_waits(patch: pytest.MonkeyPatch) -> None:
+    """Close periods without counting what has gathered, nor before."""
+    patch.setattr(counting, "next_settling", lambda *_: reading._END // 10**6)
+    count = Count._count
+
+    def only_before(self: Count, *given: object) -> Iterator[object]:
+        if sys._getframe(1).f_code.co_name == "period_over":
+            return given[1]
+        return (yield from count(self, *given))
+
+    patch.setattr(Count, "_count", only_before)
+
+
+def last_before_close(patch: pytest.MonkeyPatch) -> None:
+    """Drop the counts of windows before the last shard has told its."""
+    times = WindowEstimates.times
+
+    def early(self: WindowEstimates, *given: bytes) -> tuple[Timestamp | None, Timestamp]:
+        complete, over = times(self, *given)
+        return complete, over - Duration(micros=8 * DAY * 1000)
+
+    patch.setattr(WindowEstimates, "times", early)
+
+
+def close_early(patch: pytest.MonkeyPatch) -> None:
+    """Close a period at its end."""
+    closing = counting.closing_time
+    patch.setattr(counting, "closing_time", lambda *given: closing(*given) - 10 * DAY)
+
+
+def count_revisions(patch: pytest.MonkeyPatch) -> None:
+    """Number documents from the engine's state alone, which goes back."""
+    patch.setattr(documents, "_revision", lambda before: before.revision + 1)
+
+
+FAULTS: list[Callable[[pytest.MonkeyPatch], None]] = [
+    use_any_live_state,
+    keep_tokens,
+    forget_logs,
+    keep_gathered,
+    fold_without_clearing,
+    send_changes_twice,
+    close_without_what_waits,
+    last_before_close,
+    close_early,
+    count_revisions,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_show(fault: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """Nothing differs without a fault: see above, with the same events."""
+    for order in range(10):
+        with pytest.MonkeyPatch.context() as patch:
+            fault(patch)
+            try:
+                found = differences("epochs", any_events(random.Random(order)), order)
+            except Exception as error:
+                found = [repr(error)]
+        if found:
+            return
+    pytest.fail("a fault did not show")

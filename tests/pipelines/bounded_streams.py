@@ -1,0 +1,56 @@
+"""A streaming pipeline that ends: its command, and what it has left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sql
+from committed_states import projected
+from streaming_logs import Outcome, fates, poison, rows_of
+
+from pipelines.aggregation import quarantine
+from pipelines.aggregation.step import Tally
+from pipelines.sinks.tables import HEALTH
+from pipelines.storage import files
+from sotto.plan.compiled import CompiledPlan
+
+
+def command(folder: Path, plans: list[CompiledPlan], *more: str) -> list[str]:
+    """Return the arguments of a run over the log in a folder."""
+    (folder / "plans").mkdir(exist_ok=True)
+    for plan in plans:
+        (folder / "plans" / f"{plan.fingerprint_hex}.json").write_bytes(plan.to_json())
+    given = ["--state", folder / "job", "--plans", folder / "plans", "--log", folder / "log"]
+    given += ["--database", f"sqlite:///{folder / 'results.db'}", "--until-end", *more]
+    return ["stream", *map(str, given)]
+
+
+def outcome_of(folder: Path) -> Outcome:
+    """Return what a run has left in a folder."""
+    url = f"sqlite:///{folder / 'results.db'}"
+    tables = projected(url)
+    engine = sql.create_engine(url)
+    with engine.connect() as database:
+        (health,) = database.execute(sql.select(HEALTH.c.document)).scalars()
+    engine.dispose()
+    tally = Tally(*(health[name] for name in Tally._fields))
+    rejected = {row["reason"]: row["rows"] for row in tables["quarantine"]}
+    rejects = [
+        reject
+        for path in sorted((folder / "job" / "quarantine").glob("*"))
+        for reject in quarantine.unpack(files.load(path, quarantine.KIND))
+    ]
+    estimated = {(row["plan"], row["metric"], row["window_start"]) for row in tables["estimates"]}
+    windows = [
+        row
+        for row in tables["windows"]
+        if (row["plan"], row["metric"], row["window_start"]) in estimated
+    ]
+    assert all(row["closed"] for row in tables["periods"])
+    return Outcome(
+        rows_of(windows, "revision"),
+        rows_of(tables["estimates"], "revision"),
+        rows_of(tables["periods"], "closed"),
+        fates(tally, rejected),
+        poison(rejects),
+    )

@@ -1,0 +1,361 @@
+"""The exporter says what is committed, projected and waiting, in whatever state that is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from committed_states import projected
+from report_logs import START
+from step_plans import plans
+from watched import (
+    CANDIDATES,
+    FakeDocuments,
+    FakeStream,
+    Watched,
+    append,
+    exposition,
+    late_messages,
+    samples,
+    sunk,
+    value,
+    watched,
+)
+
+from pipelines.bounded.run import aggregate
+from pipelines.exporter.catalogue import CATALOGUE
+from pipelines.exporter.database import Database
+from pipelines.exporter.families import Snapshot, families
+from pipelines.exporter.health import Health
+from pipelines.exporter.lag import WatchedLog
+from pipelines.sinks.sql import of_state
+from pipelines.storage.directory import StateDirectory
+from sotto.errors import AggregationError
+from sotto.log.reader import LogReader, partitions
+from sotto.log.writer import now_ms
+from sotto.wire.reasons import Reason
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return watched(tmp_path_factory.mktemp("exporter"))
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Watched:
+    return watched(tmp_path)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_reports_and_budgets_are_those_of_the_job(job: Watched) -> None:
+    found = samples(exposition(job.state, job.log))
+    manifest, tables = StateDirectory(job.state).manifest(), projected(job.state)
+    assert value(found, "sotto_run_generation") == manifest.generation == 1
+    assert value(found, "sotto_reports_read_total") == manifest.tally.reports > 0
+    assert value(found, "sotto_reports_duplicates_total") == manifest.tally.duplicates > 0
+    rejected = {str(row["reason"]): row["rows"] for row in tables["quarantine"]}
+    for reason in Reason:
+        said = value(found, "sotto_reports_rejected_total", reason=reason.label)
+        assert said == rejected.get(reason.label, 0)
+    accepted = found["sotto_reports_accepted"]
+    assert sum(accepted.values()) == manifest.tally.counted
+    assert sum(found["sotto_reports_by_level"].values()) == manifest.tally.counted
+    for row in tables["periods"]:
+        label = time.strftime("%Y-%m-%d", time.gmtime(int(str(row["period_start"])) / 1000))
+        for audit in ("accepted", "observed"):
+            spent = value(found, "sotto_period_spent_epsilon", period=label, audit=audit)
+            assert spent == pytest.approx(int(str(row[audit])) / 1e6)
+            most = value(found, "sotto_period_spent_max_epsilon", period=label, audit=audit)
+            assert most == pytest.approx(int(str(row[f"most_{audit}"])) / 1e6)
+            ratio = value(found, "sotto_period_spent_max_ratio", period=label, audit=audit)
+            assert ratio == pytest.approx(most / 4)
+        assert value(found, "sotto_period_closed", period=label) == row["closed"]
+    live = [totals for period, totals in manifest.audit().items() if (period, 0) in manifest.states]
+    assert value(found, "sotto_state_chains") == sum(totals.chains for totals in live) > 0
+    assert value(found, "sotto_period_allowed_epsilon") == 4
+    assert {v for k, v in found["sotto_period_revoked_pseudonyms"].items()} >= {1}
+
+
+def test_estimates_are_those_of_the_newest_windows(job: Watched) -> None:
+    found = samples(exposition(job.state))
+    rows = [row for row in projected(job.state)["estimates"] if row["value"] is not None]
+    key = ("plan", "version", "metric")
+    newest = {tuple(row[name] for name in key): 0 for row in rows}
+    for row in rows:
+        at = tuple(row[name] for name in key)
+        newest[at] = max(newest[at], int(str(row["window_start"])))
+    rows = [row for row in rows if newest[tuple(row[n] for n in key)] == row["window_start"]]
+    assert value(found, "sotto_estimates_exposed") == len(rows) > 100
+    assert value(found, "sotto_estimates_omitted") == 0
+    for row in rows:
+        names = (*key, "kind", "item", "unit", "method")
+        labels = {name: str(row[name] or "") for name in names}
+        assert value(found, "sotto_estimate", **labels) == pytest.approx(row["value"])
+        for column in ("standard_error", "low", "high"):
+            series = found[f"sotto_estimate_{column}"].get(frozenset(labels.items()))
+            assert series == (None if row[column] is None else pytest.approx(row[column]))
+
+
+@pytest.mark.parametrize("most", [0, 3, 40, 400])
+def test_the_number_of_series_is_bounded_and_every_metric_has_its_share(
+    job: Watched, most: int
+) -> None:
+    everything = samples(exposition(job.state, max_series=10**6))
+    found = samples(exposition(job.state, max_series=most))
+    names = ("", "_standard_error", "_low", "_high")
+    assert sum(len(found.get(f"sotto_estimate{name}", {})) for name in names) <= most
+    exposed, omitted = (value(found, f"sotto_estimates_{n}") for n in ("exposed", "omitted"))
+    assert exposed == most // 4
+    assert exposed + omitted == value(everything, "sotto_estimates_exposed")
+    metrics = {dict(labels)["metric"] for labels in found.get("sotto_estimate", {})}
+    if most >= 40:
+        assert metrics == {dict(k)["metric"] for k in everything["sotto_estimate"]}
+
+
+def test_labels_come_from_plans_alone(job: Watched) -> None:
+    text = exposition(job.state, job.log)
+    directory = StateDirectory(job.state)
+    manifest = directory.manifest()
+    for secret in (manifest.key.hex(), manifest.state, *manifest.positions):
+        assert secret not in text
+    assert not re.search(r"[0-9a-f]{32}", text)
+    names = {metric.name for plan in plans() for metric in plan.metrics}
+    listed = {v for plan in plans() for metric in plan.metrics for v in metric.labels}
+    for series in samples(text).values():
+        for labels in map(dict, series):
+            assert labels.get("metric", "colour") in names
+            assert labels.get("plan", "step") == "step"
+            item, kind = labels.get("item", ""), labels.get("kind", "")
+            if kind == "share":
+                assert item in listed
+            elif kind == "string":
+                assert item in {"home", "away"}
+            else:
+                assert re.fullmatch(r"[0-9.]*", item)
+
+
+def test_the_documents_list_what_is_exposed(job: Watched, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(sotto_\w+)` \| (\w+) \| (.*?) ?\| (.*) \|$", text, re.MULTILINE)
+    documented = [
+        (name, kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
+        for name, kind, labels, meaning in rows
+    ]
+    assert documented == [(d.name, d.type, d.labels, d.help) for d in CATALOGUE.values()]
+    number = sunk(job.state, database := f"sqlite:///{tmp_path / 'sunk.db'}")
+    documents = FakeDocuments(number, now_ms())
+    shown = exposition(job.state, job.log)
+    streaming = exposition(None, FakeStream(), database=database, documents=documents)
+    both = samples(streaming) | samples(shown)
+    helped = set(re.findall(r"^# HELP (\S+)", shown + streaming, re.MULTILINE))
+    assert helped == set(CATALOGUE)
+    for name, kind, labels, _ in documented:
+        assert f"# TYPE {name} {kind}" in shown + streaming
+        assert all({key for key, _ in series} == set(labels) for series in both[name])
+
+
+def test_nothing_is_written_and_no_lock_is_needed(copy: Watched) -> None:
+    before = contents(copy.state), contents(copy.log)
+    with StateDirectory(copy.state).lock():
+        found = samples(exposition(copy.state, copy.log))
+    assert value(found, "sotto_source_status", source="state", status="ok") == 1
+    assert (contents(copy.state), contents(copy.log)) == before
+
+
+def test_the_lag_is_what_no_run_has_taken(copy: Watched) -> None:
+    found = samples(exposition(copy.state, copy.log))
+    assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_records") == 0
+    assert value(found, "sotto_lag_seconds") == value(found, "sotto_lag_partitions") == 0
+    sent = late_messages(7)
+    append(copy.log, "lane-0", sent)
+    found = samples(exposition(copy.state, copy.log))
+    assert value(found, "sotto_lag_bytes") == sum(16 + len(one.message) for one in sent)
+    assert value(found, "sotto_lag_records") == 7
+    assert value(found, "sotto_lag_partitions") == 1
+    age = now_ms() / 1000 - sent[0].append / 1000
+    assert value(found, "sotto_lag_seconds") == pytest.approx(age, abs=60)
+    aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES)
+    found = samples(exposition(copy.state, copy.log))
+    assert value(found, "sotto_lag_bytes") == value(found, "sotto_lag_seconds") == 0
+    assert value(found, "sotto_run_generation") == 2
+
+
+def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(copy.log, "lane-0", late_messages(400))
+    monkeypatch.setattr("pipelines.exporter.lag.LOOK_BYTES", 8192)
+    monkeypatch.setattr("pipelines.exporter.lag._LEAST_LOOK", 4096)
+    taken = StateDirectory(copy.state).manifest().positions
+    assert WatchedLog(copy.log).lag(taken, None).records == pytest.approx(400, rel=0.1)
+
+
+def test_a_log_of_which_nothing_is_taken_is_all_lag(copy: Watched) -> None:
+    found = samples(exposition(copy.state.parent / "none", copy.log))
+    ends = [LogReader(lane).end() for lane in partitions(copy.log)]
+    assert value(found, "sotto_lag_bytes") == sum(ends)
+    assert value(found, "sotto_lag_seconds") == pytest.approx(now_ms() / 1000 - START / 1000, rel=1)
+    assert value(found, "sotto_source_status", source="state", status="missing") == 1
+    assert value(found, "sotto_source_status", source="database", status="missing") == 1
+
+
+def test_a_run_under_way_is_seen(copy: Watched) -> None:
+    append(copy.log, "lane-0", late_messages(3))
+
+    seen = {}
+
+    def checkpoint(step: str) -> None:
+        seen[step] = samples(exposition(copy.state, copy.log))
+
+    aggregate(copy.log, copy.state, plans(), candidates=CANDIDATES, checkpoint=checkpoint)
+    assert len(seen) > 5
+    for step, found in seen.items():
+        for source in ("state", "database", "log"):
+            assert value(found, "sotto_source_status", source=source, status="ok") == 1, step
+    assert value(seen["begun"], "sotto_run_in_progress") == 1
+    assert value(seen["committed"], "sotto_run_generation") == 2
+    assert value(seen["committed"], "sotto_database_behind_generations") == 1
+    after = samples(exposition(copy.state, copy.log))
+    assert value(after, "sotto_run_in_progress") == 0
+    assert value(after, "sotto_database_behind_generations") == 0
+    assert 0 < value(after, "sotto_run_duration_seconds") < 60
+    assert value(after, "sotto_run_age_seconds") < 60
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(b'{"format":1}')
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "action", "status"),
+    [
+        ("state", "MANIFEST.json", damage, "damaged"),
+        ("state", "MANIFEST.json", Path.unlink, "missing"),
+        ("state", "logs", shutil.rmtree, "unreadable"),
+        ("state", "plans", shutil.rmtree, "unreadable"),
+        ("database", "results.db", Path.unlink, "missing"),
+        ("database", "results.db", damage, "damaged"),
+        ("database", "results.db", lambda path: path.write_bytes(b""), "missing"),
+    ],
+)
+def test_what_is_broken_is_a_metric(
+    copy: Watched, source: str, file: str, action: Callable[[Path], object], status: str
+) -> None:
+    action(copy.state / file)
+    found = samples(exposition(copy.state, copy.log))
+    assert value(found, "sotto_source_status", source=source, status=status) == 1
+    other = "database" if source == "state" else "state"
+    assert value(found, "sotto_source_status", source=other, status="ok") == 1
+    if source == "state":
+        assert "sotto_estimate" in found
+        log = "ok" if status == "missing" else "unreadable"
+        assert value(found, "sotto_source_status", source="log", status=log) == 1
+    assert "sotto_reports_rejected_total" in found
+
+
+def test_a_damaged_note_hides_only_itself(copy: Watched) -> None:
+    damage(copy.state / "last_run.json")
+    found = samples(exposition(copy.state, copy.log))
+    assert "sotto_run_age_seconds" not in found
+    assert value(found, "sotto_source_status", source="state", status="ok") == 1
+
+
+def test_a_database_alone_is_enough(job: Watched) -> None:
+    both = samples(exposition(job.state))
+    alone = samples(exposition(None, database=f"sqlite:///{job.state / 'results.db'}"))
+    for name in ("sotto_estimate", "sotto_reports_rejected_total", "sotto_period_spent_epsilon"):
+        assert alone[name] == both[name]
+    assert "sotto_period_allowed_epsilon" not in alone
+
+
+def test_a_database_that_is_written_to_is_read_as_of_its_last_commit(copy: Watched) -> None:
+    database = Database(of_state(copy.state), 2000)
+    with closing(sqlite3.connect(copy.state / "results.db")) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("UPDATE meta SET projected_generation = 7")
+        assert database.read().generation == 1
+        writer.commit()
+        assert database.read().generation == 7
+
+
+def test_what_has_not_changed_is_not_read_again(
+    copy: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(of_state(copy.state), 2000)
+    first = database.read()
+    monkeypatch.setattr("pipelines.exporter.database._windows", None)
+    assert database.read().estimates is first.estimates
+
+
+def test_a_database_that_cannot_be_one_is_refused() -> None:
+    for url in ("nonsense", "nodialect://x"):
+        with pytest.raises(AggregationError, match="cannot be used"):
+            Database(url, 10)
+
+
+def test_a_scrape_does_not_wait_for_a_reading_that_hangs() -> None:
+    go, number = threading.Event(), 0
+
+    def readers(before: Snapshot | None) -> Iterator[Snapshot]:
+        nonlocal number
+        number += 1
+        if number > 1:
+            go.wait(10)
+        yield Snapshot(number * 1000, 0.5)
+
+    def scraped() -> dict[str, float]:
+        return {f.name: f.samples[0].value for f in health.collect()}
+
+    health = Health(readers, fresh=0.0, deadline=0.2, clock=lambda: 5000)
+    assert scraped()["sotto_exporter_read_age_seconds"] == 4
+    began = time.monotonic()
+    again = scraped()
+    assert time.monotonic() - began < 2
+    assert again["sotto_exporter_read_age_seconds"] == 4
+    assert again["sotto_exporter_deadline_exceeded"] == 1
+    assert scraped()["sotto_exporter_deadline_exceeded"] == 2
+    assert number == 2
+    go.set()
+    limit = time.monotonic() + 10
+    while scraped()["sotto_exporter_read_age_seconds"] > 3:
+        assert time.monotonic() < limit
+
+
+def test_scrapes_at_once_share_a_reading() -> None:
+    number = 0
+
+    def readers(before: Snapshot | None) -> Iterator[Snapshot]:
+        nonlocal number
+        number += 1
+        time.sleep(0.1)
+        yield Snapshot(0, 0.1)
+
+    health = Health(readers, fresh=60)
+    threads = [threading.Thread(target=lambda: list(health.collect())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    list(health.collect())
+    assert number == 1
+
+
+def test_before_the_first_reading_there_is_little_to_say() -> None:
+    assert [f.name for f in families(None, 0, 3)] == ["sotto_exporter_deadline_exceeded"]
+
+
+def test_the_exporter_needs_no_beam() -> None:
+    script = "import pipelines.exporter.health, sys; assert 'apache_beam' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=60)

@@ -1,0 +1,80 @@
+"""The command: what it prints, where it listens, how it ends, and what it refuses."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from watched import Watched, samples, value, watched
+
+from sotto.cli import main
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return watched(tmp_path_factory.mktemp("command"))
+
+
+@pytest.fixture
+def served(job: Watched) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [sys.executable, "-m", "sotto.cli", "exporter", "--port", "0"]
+    command += ["--state", str(job.state), "--log", str(job.log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+        process.kill()
+
+
+def test_once_prints_what_would_be_served(job: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exporter", "--state", str(job.state), "--once"]) == 0
+    found = samples(capsys.readouterr().out)
+    assert value(found, "sotto_run_generation") == 1
+    assert "sotto_lag_bytes" not in found
+
+
+def test_nothing_there_yet_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--state", str(tmp_path / "state"), "--log", str(tmp_path / "log"), "--once"]
+    assert main(["exporter", *given]) == 0
+    found = samples(capsys.readouterr().out)
+    for source in ("state", "database", "log"):
+        assert value(found, "sotto_source_status", source=source, status="missing") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_serves_on_loopback_until_it_is_told_to_stop(
+    served: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, url = served
+    assert url.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        assert answer.status == 200
+        found = samples(answer.read().decode())
+    assert value(found, "sotto_source_status", source="log", status="ok") == 1
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "--state or --database"),
+        (["--state", "x", "--max-series", "-1"], "--max-series -1"),
+        (["--state", "x", "--port", "70000"], "--port 70000"),
+        (["--state", "x", "--max-age", "soon"], "soon"),
+        (["--state", "x", "--kafka", "localhost:1"], "--topic"),
+        (["--state", "x", "--topic", "reports-e1-p2"], "--topic"),
+        (["--database", "nonsense"], "the database cannot be used"),
+        (["--database", "sqlite://"], "must be a file"),
+        (["--state", "x", "--listen", "nowhere.invalid"], "nowhere.invalid"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["exporter", *given]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,279 @@
+"""``sotto design``: what it says, draws and refuses."""
+
+from __future__ import annotations
+
+import json
+from math import sinh, sqrt
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from agreed_plans import PLAN_YAML
+
+from mechanisms.planner.precision import precision
+from mechanisms.planner.targets import Assumed
+from mechanisms.testing import SeededSource
+from sotto import cli
+from sotto.design.metric import Goal, Terms, design, in_panels
+from sotto.design.questions import affordable, question_of, question_of_metric
+from sotto.errors import ParameterError
+from sotto.plan.compile import parse_plan
+
+LADDER = [500_000, 1_000_000, 2_000_000]
+WEEK = 7 * 86_400_000
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def run(capsys, *arguments):
+    status = cli.main(["design", *(str(argument) for argument in arguments)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_the_users_asked_for_reach_the_target_and_no_fewer_do():
+    asked = question_of("category", LADDER, {"domain_size": 12})
+    found = design(asked, Goal("width", 0.02), 100_000)
+    for number, level in enumerate(found.levels):
+        told = asked.precision(number)
+        assert told.width(level.needed) <= 0.02 < told.width(level.needed - 1)
+    assert [level.certified for level in found.levels] == LADDER
+    assert not found.missed
+
+
+def test_where_users_miss_the_target_it_says_what_would_do():
+    asked = question_of("category", LADDER, {"domain_size": 12})
+    found = design(asked, Goal("width", 0.02), 5_000)
+    assert found.missed
+    assert found.levels[-1].needed > 5_000
+    assert precision(asked.alone(found.enough), 0).width(5_000) <= 0.02
+    assert precision(asked.alone(found.enough - 1000), 0).width(5_000) > 0.02
+    assert found.enough > 2_000_000
+
+
+def test_the_interval_of_the_estimate_has_the_predicted_width():
+    """Through the production randomizer and estimator, at the predicted number of users."""
+    asked = question_of("category", LADDER, {"domain_size": 4}, assumed=Assumed(share=0.25))
+    found = design(asked, Goal("width", 0.05))
+    n = found.users
+    ids = SeededSource(7).words(2 * n).reshape(n, 2)
+    payloads = asked.mechanism.randomize(np.arange(n) % 4, ids, ids, SeededSource(8))
+    counts = np.zeros((3, asked.mechanism.count_length), dtype=np.int64)
+    groups = np.zeros(n, dtype=np.int64)
+    counts[2] = asked.mechanism.accumulate(payloads[:, 2], ids, ids, groups, 1)[0]
+    for estimate in asked.mechanism.frequencies(counts):
+        low, high = estimate.interval()
+        assert high - low == pytest.approx(0.05, rel=0.05)
+        assert estimate.detection_floor == pytest.approx(found.levels[2].floor, rel=1e-6)
+
+
+def test_every_type_has_a_design():
+    given = {
+        "category": {"domain_size": 9},
+        "boolean": {},
+        "string": {"bits": 64},
+        "number": {},
+        "ordinal": {"domain_size": 5},
+        "survey": {},
+        "vector": {"dimensions": 4},
+        "top_item": {"domain_size": 6},
+    }
+    for kind, told in given.items():
+        asked = question_of(
+            kind,
+            LADDER,
+            told,
+            assumed=Assumed(candidates=("a", "b")),
+            mechanism="top_response" if kind == "top_item" else None,
+        )
+        found = design(asked, Goal("error"), 1000)
+        errors = [level.error for level in found.levels]
+        assert errors == sorted(errors, reverse=True), kind
+        assert found.steps[0].relaxed == errors[0]
+        assert found.steps[0].fresh <= errors[0] * (1 + 1e-9), kind
+        assert found.others[0].excess == 0
+        assert [other.error for other in found.others if other.spec == asked.spec] == errors[-1:]
+        assert [row.samples for row in found.sampled] == [1, 2, 3]
+
+
+def test_a_metric_of_a_plan_has_as_many_reports_as_periods_and_values():
+    plan = parse_plan(PLAN_YAML).compile()
+    distance = question_of_metric(plan, plan.metric("distance"))
+    assert (distance.per_user, distance.scale, distance.unit) == (8, 5000, "mi")
+    assert distance.users(distance.reports(100)) == 100
+
+
+def test_a_permanent_response_is_no_level_and_is_paid_once():
+    constant = "repeat: {constant: true}\n    ladder: [{epsilon: 0.5}, {epsilon: 1}, {epsilon: 2}]"
+    before = PLAN_YAML.index("repeat: {once: first}")
+    others = PLAN_YAML[PLAN_YAML.index("  dep_delay:") : PLAN_YAML.index("  distance:")]
+    plan = parse_plan(f"{PLAN_YAML[:before]}{constant}\n{others}").compile()
+    asked = question_of_metric(plan, plan.metric("carrier"))
+    assert (asked.sent, asked.per_user, asked.permanent) == (2, 1, 2_000_000)
+    found = design(asked, Goal(), 1000)
+    assert len(found.levels) == 2
+    # Nothing with a public coin, which would change from period to period.
+    others = {other.spec["name"] for other in found.others}
+    assert "grr" in others
+    assert "local_hashing" not in others
+    assert affordable(asked, None, 10_000_000) is None
+
+
+def test_a_lifetime_pays_for_so_many_periods():
+    asked = question_of("boolean", LADDER, {}, limit=3)
+    assert affordable(asked, 6_000_000, 100_000_000) == 16
+    assert affordable(asked, None, None) is None
+    with pytest.raises(ParameterError, match="2 values a period or for the levels up to epsilon 1"):
+        affordable(asked, 5_000_000, None)
+    with pytest.raises(ParameterError, match=r"pays for epsilon 0\.1, with another ladder"):
+        affordable(asked, 300_000, None)
+
+
+def test_the_command_prints_tables(capsys):
+    options = "--type category --domain 50 --ladder 0.5,1,2 --users 100000 --width 0.01"
+    status, out, err = run(capsys, *options.split(), "--lifetime", 300)
+    assert (status, err) == (0, "")
+    assert "users for width 0.01" in out
+    assert "100,000 users miss width 0.01: it takes" in out
+    assert "Relaxed beside fresh reports" in out
+    assert "the lifetime's 300 pay for 150 periods" in out
+
+
+def test_the_command_answers_for_a_plan(capsys, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN_YAML)
+    status, out, err = run(capsys, path, "--users", 5000, "--candidates", 20)
+    assert (status, err) == (0, "")
+    assert "dest: string, rappor" in out
+    assert "the lifetime's 640 pay for" in out
+    status, out, _ = run(capsys, path, "--users", 5000, "--json")
+    document = json.loads(out)
+    assert [metric["name"] for metric in document["metrics"]] == [
+        "carrier",
+        "dep_delay",
+        "distance",
+    ]
+    assert "candidates" in document["refused"]["dest"]
+    assert len(document["metrics"][0]["levels"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "give a plan, or a question"),
+        ("--type category --epsilon 1", "needs domain"),
+        ("--type colour --epsilon 1", "type must be one of"),
+        ("--type boolean", "give the epsilons"),
+        ("--type boolean --ladder 1,2 --epsilon 1.5", "below the last level"),
+        ("--type boolean --epsilon 99", "must lie in"),
+        ("--type boolean --epsilon 1 --width 1e-12", "reports would reach"),
+        ("--type boolean --epsilon 1 --width 0", "must be above 0"),
+        ("--type number --epsilon 1 --floor 0.1", "no detection floor"),
+        ("--type number --epsilon 1 --range 5 5", "LOW below HIGH"),
+        ("--type boolean --epsilon 1 --share 1.5", "share must lie in"),
+        ("--type boolean --epsilon 1 --users 0", "users must be at least 1"),
+        ("--type boolean --epsilon 1 --confidence nan", "confidence"),
+        ("--type string --epsilon 1", "strings need candidates"),
+        ("--type boolean --epsilon 2 --period-ceiling 1", "pays for epsilon 1"),
+        ("--type top_item --domain 9 --epsilon 1", "top_response's is"),
+    ],
+)
+def test_what_cannot_be_is_one_line(capsys, options, message):
+    status, out, err = run(capsys, *options.split())
+    assert (status, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_the_chart_is_an_svg_with_a_curve_a_level(capsys, tmp_path):
+    path = tmp_path / "chart.svg"
+    options = "--type boolean --ladder 0.5,1,2 --width 0.01 --users 30000 --plot"
+    assert run(capsys, *options.split(), path)[0] == 0
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    texts = {"".join(text.itertext()).strip() for text in root.iter(f"{SVG}text")}
+    assert {"ε 0.5", "ε 1", "ε 2", "target: 0.01", "30,000 users", "users in a window"} <= texts
+    assert any("width of the interval of 95 % (parts of one)" in text for text in texts)
+
+
+# Panels traded against years and users.
+
+
+def traded(question, panels, users=10**8, goal=None, terms=None):
+    found = design(question, goal or Goal("error"), users)
+    return in_panels(found, panels, terms or Terms(WEEK, question.cost, None))
+
+
+def test_the_errors_of_a_year_of_weeks_for_a_total_of_2():
+    """A share of every week: by splitting the budget 26, by panels 3.07, times sqrt(users)."""
+    asked = question_of("boolean", [2_000_000], {}, mechanism="grr")
+    (row,) = traded(asked, (52,))
+    root = 10**4
+    # Randomized response at epsilon has the noise 1 / (2 sinh(epsilon / 2)).
+    assert row.split * root == pytest.approx(0.5 / sinh(1 / 52), rel=1e-4)
+    assert row.split * root == pytest.approx(26.0, abs=0.005)
+    assert row.error * root == pytest.approx(0.5 / sinh(1) * sqrt(52), rel=1e-4)
+    assert row.error * root == pytest.approx(3.07, abs=0.005)
+    # And with the chance of who has a turn, of a share of one half.
+    assert row.of_all * root == pytest.approx(sqrt(3.068**2 + 0.25 * 51), abs=0.005)
+
+
+@pytest.mark.parametrize("kind", ["category", "number", "string", "survey"])
+def test_every_panel_has_its_part_of_reports_loss_and_error(kind):
+    given = {"category": {"domain_size": 5}, "string": {}, "number": {}, "survey": {}}[kind]
+    assumed = Assumed(candidates=("home", "work", "gym"))
+    asked = question_of(kind, [500_000, 2_000_000], given, assumed=assumed)
+    terms = Terms(WEEK, 6_000_000, 300_000_000)
+    whole, *rows = traded(asked, (1, 4, 13, 26), 10**6, terms=terms)
+    assert (whole.error, whole.reports) == (whole.of_all, 10**6)
+    for row in rows:
+        assert row.reports == 10**6 // row.panel
+        assert row.error == pytest.approx(whole.error * sqrt(row.panel), rel=0.01)
+        assert row.yearly == pytest.approx(whole.yearly / row.panel)
+        assert row.turns == pytest.approx(365.25 / 7 / row.panel)
+        assert row.years == pytest.approx(50 * row.panel * 7 / 365.25)
+        assert row.error < row.of_all < row.split
+
+
+def test_users_for_a_goal_grow_with_the_panels():
+    asked = question_of("category", [2_000_000], {"domain_size": 5})
+    one, many = traded(asked, (1, 13), goal=Goal("width", 0.02))
+    assert many.needed == pytest.approx(13 * one.needed, abs=13)
+
+
+def test_a_window_of_several_periods_and_a_constant_metric(tmp_path):
+    text = PLAN_YAML.replace("period: 7d", "period: 7d\npanel: 1/2") + (
+        "  model: {type: boolean, window: 28d, repeat: {constant: true}, "
+        "ladder: [{epsilon: 0.5}, {epsilon: 1}]}\n"
+    )
+    plan = parse_plan(text).compile()
+    # 28 days have 4 periods, 2 of which are a device's turn, with 2 values each.
+    asked = question_of_metric(plan, plan.metric("distance"))
+    assert (asked.panel, asked.per_user, asked.in_panel(1).per_user) == (2, 4, 8)
+    assert asked.in_panel(13).per_user == pytest.approx(8 / 13)
+    # Of a constant metric it is one, or less where a window has less than a cycle.
+    model = question_of_metric(plan, plan.metric("model"))
+    assert [model.in_panel(panel).per_user for panel in (1, 2, 4, 8)] == [1, 1, 1, 0.5]
+    (row,) = traded(model, (8,), terms=Terms(WEEK, 0, 10**9))
+    assert (row.split, row.years, row.yearly) == (None, None, 0)
+
+
+def test_the_command_trades_panels(capsys, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN_YAML)
+    arguments = ["design", str(path), "--metric", "carrier", "--users", "10000"]
+    assert cli.main([*arguments, "--panels", "1,4,13"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "every period 52.2 496 1.28 40,000" in out
+    assert "1/13 4.01 38.1 16.7 3,076" in out
+    assert cli.main([*arguments, "--panels", "1,4", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["metrics"][0]["panels"]
+    assert [row["panel"] for row in rows] == [1, 4]
+    single = ["design", "--type", "boolean", "--epsilon", "2", "--lifetime", "2", "--panels", "52"]
+    assert cli.main([*single, "--period", "1d"]) == 0
+    assert "1/52 7.02" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("panels", ["", "0", "1001", "4,x", "-1", "1/13"])
+def test_panels_that_are_none_are_refused(capsys, panels):
+    assert cli.main(["design", "--type", "boolean", "--epsilon", "1", f"--panels={panels}"]) == 2
+    assert "must be whole numbers in [1, 1000]" in capsys.readouterr().err

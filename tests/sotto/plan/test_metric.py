@@ -1,0 +1,358 @@
+"""Metrics of every type: what a plan says of them, what their values become, what is refused."""
+
+import json
+import math
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from agreed_plans import DAY, canonical
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.aggregation.estimates import estimate
+from sotto.errors import PlanError, ValueTypeError
+from sotto.plan.compile import parse_plan
+from sotto.plan.compiled import CompiledPlan
+
+PLAN = """\
+collector: fleet.example
+plan: types
+version: 1
+owner: telemetry@fleet.example
+expires: 2027-06-30
+period: 7d
+ceilings: {period: 40, lifetime: 640}
+resolution: 1h
+metrics:
+"""
+LADDER = "window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 2, after: 7d}]"
+
+
+def plan(*metrics):
+    return parse_plan(PLAN + "".join(f"  {metric}\n" for metric in metrics)).compile()
+
+
+def metric(fields, ladder=LADDER):
+    [only] = plan(f"m: {{{fields}, {ladder}}}").metrics
+    return only
+
+
+def refusal(fields, ladder=LADDER):
+    with pytest.raises(PlanError) as caught:
+        metric(fields, ladder)
+    return str(caught.value)
+
+
+class TestOrdinal:
+    GRADES = "type: ordinal, values: [awful, bad, ok, good, great]"
+
+    def test_values_in_order(self):
+        grade = metric(self.GRADES)
+        assert grade.labels == grade.domain == ("awful", "bad", "ok", "good", "great")
+        assert grade.outside == "ok"
+        assert [grade.encode(value) for value in ("awful", "great", "meh", "")] == [0, 4, 2, 2]
+        assert grade.spec == {"name": "brr", "domain_size": 5, "missing": False, "subset_size": 1}
+        chosen = metric(f"{self.GRADES}, outside: bad")
+        assert chosen.encode("meh") == 1
+
+    def test_a_missing_value_is_the_last_symbol_and_out_of_order(self):
+        grade = metric(f"{self.GRADES}, missing: true")
+        assert grade.labels[-1] == "missing"
+        assert [grade.encode(value) for value in (None, "meh", "missing", "ok")] == [5, 5, 5, 2]
+
+    def test_points_of_a_range(self):
+        latency = metric("type: ordinal, range: [0, 1000], points: 21, unit: ms, outside: clip")
+        assert latency.labels[:2] == ("0", "50")
+        assert len(latency.labels) == 21
+        assert latency.unit == "ms"
+        values = (-5, 0, 25, 25.1, 74, 1000, math.inf, math.nan, np.float32(500))
+        assert [latency.encode(value) for value in values] == [0, 0, 0, 1, 1, 20, 20, 0, 10]
+
+    @given(st.floats() | st.integers() | st.fractions())
+    def test_every_number_has_a_point(self, value):
+        latency = metric("type: ordinal, range: [-1, 1], points: 5, missing: true, outside: clip")
+        assert latency.encode(value) in range(6 if value != value else 5)
+
+    @pytest.mark.parametrize(
+        ("fields", "said"),
+        [
+            ("type: ordinal", "must have either values, or range and points"),
+            ("type: ordinal, range: [0, 1]", "must have either values, or range and points"),
+            ("type: ordinal, values: [a, b], points: 3", "either values, or range and points"),
+            ("type: ordinal, range: [0, 1], points: 1", "points 1 must be at least"),
+            ("type: ordinal, range: [0, 1.0e+101], points: 3", "must lie in [-1e+100, 1e+100]"),
+            ("type: ordinal, range: [0, 1.0e-101], points: 3", "at least 1e-100 wide for an ordi"),
+            ("type: ordinal, range: [1, 0], points: 3", "must be two finite numbers"),
+            ("type: ordinal, range: [0, 1], points: 3, outside: other", "must be 'clip'"),
+            (
+                "type: ordinal, range: [1.0e+15, 1000000000000001], points: 21",
+                "too close to be distinguished",
+            ),
+            ("type: ordinal, values: [a, b], outside: other", "must be a value of the domain"),
+            ("type: ordinal, values: [a, b], outside: missing", "must be a value of the domain"),
+            ("type: ordinal, values: [a, b], mechanism: oue", "mechanism 'oue' must be"),
+            ("type: ordinal, values: [a, b], mechanism: grr, missing: true", "by grr cannot be"),
+            ("type: ordinal, values: [a, b], mechanism: {brr: {subset_size: 2}}", "[1, 2), not 2"),
+        ],
+    )
+    def test_what_is_refused(self, fields, said):
+        assert said in refusal(fields)
+
+    def test_wrong_types(self):
+        latency = metric("type: ordinal, range: [0, 1000], points: 21")
+        for each, value in ((metric(self.GRADES), 3), (latency, "secret"), (latency, True)):
+            with pytest.raises(ValueTypeError, match=r"metric 'm' expects .*; got") as caught:
+                each.encode(value)
+            assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limits", ["[-1.0e+100, 1.0e+100]", "[0, 1.0e-100]"])
+@pytest.mark.parametrize("kind", ["ordinal, points: 3", "vector, dimensions: 2, outside: clip"])
+def test_the_widest_and_narrowest_ranges_have_finite_estimates(kind, limits):
+    found = metric(f"type: {kind}, range: {limits}")
+    counts = np.ones((found.mechanism.levels, found.mechanism.count_length), dtype=np.int64)
+    with np.errstate(all="raise"):
+        items = list(estimate(found, 40 * counts, ()))
+    means = [each.estimate for each in items if each.kind == "mean"]
+    assert means
+    for mean in means:
+        assert math.isfinite(mean.value)
+        assert math.isfinite(mean.standard_error)
+
+
+class TestSurvey:
+    SURVEY = 'type: survey, question: "Did you?"'
+
+    def test_yes_and_no(self):
+        cheated = metric(self.SURVEY)
+        assert cheated.question == "Did you?"
+        assert cheated.labels == ("no", "yes")
+        assert [cheated.encode(value) for value in (False, True)] == [0, 1]
+        for value in (0, "yes", None):
+            with pytest.raises(ValueTypeError):
+                cheated.encode(value)
+
+    def test_designs_have_parameters(self):
+        assert metric(self.SURVEY).spec == {"name": "warner"}
+        simmons = metric(f"{self.SURVEY}, mechanism: {{simmons: {{unrelated: 30}}}}")
+        assert simmons.spec == {"name": "simmons", "unrelated": 30}
+        cards = metric(f"{self.SURVEY}, mechanism: {{christofides: {{cards: [2, 1, 6]}}}}")
+        assert cards.spec == {"name": "christofides", "cards": (2, 1, 6)}
+        assert cards.mechanism.certified(1) == 1_098_613
+        # Cards that are not written reach the last level.
+        assert metric(f"{self.SURVEY}, mechanism: christofides").cost in range(1_999_000, 2_000_001)
+
+    @pytest.mark.parametrize(
+        ("mechanism", "said"),
+        [
+            ("grr", "mechanism 'grr' must be 'warner', 'simmons' or 'christofides'"),
+            ("{simmons: 30}", "simmons: its parameters must be a mapping"),
+            ("{simmons: {unrelated: 1.5}}", "simmons: unrelated 1.5 must be a whole number"),
+            ("{simmons: {unrelated: 100}}", "unrelated must be a percentage in [1, 99]"),
+            ("{simmons: {related: 1}}", "mechanism simmons has the parameters unrelated"),
+            ("{christofides: {cards: 3}}", "cards 3 must be a list of 1 to"),
+            ("{christofides: {cards: [1, 1, 20]}}", "more than the last"),
+            ("{christofides: {cards: [1, 1]}}", "cards must not have their mean in the middle"),
+            ("{warner: {}, simmons: {}}", "must be 'warner'"),
+        ],
+    )
+    def test_designs_that_are_refused(self, mechanism, said):
+        assert said in refusal(f"{self.SURVEY}, mechanism: {mechanism}")
+
+    def test_what_is_refused(self):
+        assert "question is missing" in refusal("type: survey")
+        assert "question of 1 to 1024 characters" in refusal('type: survey, question: ""')
+        assert "cannot be missing" in refusal(f"{self.SURVEY}, missing: true")
+
+
+class TestVector:
+    VECTOR = "type: vector, range: [-1, 1], dimensions: 3, outside: clip"
+
+    def test_ranges_whose_squares_no_float_holds_are_refused(self):
+        for limits in ("[-8.0e+307, 8.0e+307]", "[-1.0e+200, 0]", "[0, 1.0e-320]"):
+            said = refusal(self.VECTOR.replace("[-1, 1]", limits))
+            assert "wide for a vector: its squares must be finite" in said
+
+    def test_coordinates_are_clipped_and_scaled(self):
+        vector = metric(f"{self.VECTOR}, mechanism: {{sampled: 2, bits: 8}}")
+        assert vector.spec == {"name": "sampled_vector", "dimensions": 3, "sampled": 2, "bits": 8}
+        assert vector.encode([-5, 0, 0.5]) == (0.0, 0.5, 0.75)
+        assert vector.encode(np.array([math.inf, math.nan, 1], dtype=np.float32)) == (1, 0, 1)
+
+    def test_the_number_of_coordinates_is_chosen(self):
+        weak = metric(self.VECTOR, LADDER.replace("epsilon: 2,", "epsilon: 1.5,"))
+        assert weak.spec == {"name": "sampled_vector", "dimensions": 3, "sampled": 1, "bits": 0}
+        strong = metric(self.VECTOR, LADDER.replace("epsilon: 2,", "epsilon: 8,"))
+        assert strong.spec["name"] == "sampled_hybrid"
+        assert strong.spec["sampled"] in (2, 3)
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "123",
+            b"123",
+            None,
+            5,
+            {1: 2},
+            [1, 2],
+            [1, 2, 3, 4],
+            [1, 2, "secret"],
+            [1, 2, True],
+            np.ones((3, 1)),
+            np.float64(1),
+            {1, 2, 3},
+        ],
+        ids=range(12),
+    )
+    def test_wrong_types(self, value):
+        vector = metric(self.VECTOR)
+        with pytest.raises(ValueTypeError, match="expects a sequence of 3 numbers") as caught:
+            vector.encode(value)
+        assert "secret" not in str(caught.value)
+
+    def test_what_is_refused(self):
+        assert "cannot be missing" in refusal(f"{self.VECTOR}, missing: true")
+        assert "dimensions must lie in" in refusal(self.VECTOR.replace("3", "0"))
+        assert "sampled must lie in [1, 3]" in refusal(f"{self.VECTOR}, mechanism: {{sampled: 4}}")
+
+
+class TestConstant:
+    CONSTANT = "type: boolean, repeat: {constant: true}"
+    THREE = "window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 4}]"
+
+    def test_the_last_level_is_the_permanent_response(self):
+        fixed = metric(self.CONSTANT, self.THREE)
+        assert (fixed.kind, fixed.limit, fixed.sent) == ("constant", 1, 2)
+        assert fixed.delays == (0, DAY)
+        assert fixed.ladder[-1].after == DAY
+        assert (fixed.cost, fixed.permanent) == (1_000_000, 4_000_000)
+        # Last delay that is sent, one period, grace.
+        assert fixed.horizon == DAY + 7 * DAY + DAY
+
+    def test_it_costs_a_lifetime_once_and_every_period_what_is_sent(self):
+        both = plan(f"m: {{{self.CONSTANT}, {self.THREE}}}", f"n: {{type: boolean, {LADDER}}}")
+        assert (both.cost, both.permanent, both.recurring) == (3_000_000, 4_000_000, 2_000_000)
+        assert CompiledPlan.from_json(both.to_json()) == both
+
+    def test_other_metrics_have_no_permanent_response(self):
+        plain = metric("type: boolean")
+        assert (plain.sent, plain.permanent, plain.cost) == (2, 0, 2_000_000)
+
+    @pytest.mark.parametrize(
+        ("fields", "ladder", "said"),
+        [
+            (CONSTANT, "window: 28d, ladder: [{epsilon: 1}]", "has at least two levels"),
+            (CONSTANT, LADDER, "level 2: after 7d must be level 1's 0ms"),
+            (CONSTANT.replace("true", "false"), THREE, "repeat.constant False must be true"),
+            (CONSTANT.replace("true}", "true, every: 2}"), THREE, "must be {once: first}"),
+            ("type: string, repeat: {constant: true}", THREE, "rappor cannot be constant"),
+            (
+                "type: number, range: [0, 1], outside: clip, mechanism: threshold, "
+                "repeat: {constant: true}",
+                THREE,
+                "threshold cannot be constant",
+            ),
+        ],
+    )
+    def test_what_is_refused(self, fields, ladder, said):
+        assert said in refusal(fields, ladder)
+
+    def test_a_lifetime_that_cannot_bear_it_is_refused(self):
+        text = PLAN.replace("{period: 40, lifetime: 640}", "{period: 2, lifetime: 4}")
+        text += f"  m: {{{self.CONSTANT}, {self.THREE}}}\n"
+        assert parse_plan(text).compile().permanent == 4_000_000
+        with pytest.raises(PlanError, match=r"lifetime 4\.0 is less than the 6\.0 that the perm"):
+            parse_plan(text + f"  n: {{type: boolean, {LADDER}}}\n").compile()
+
+
+EVERY = PLAN + "".join(
+    f"  m{number}: {{{fields}, {LADDER}}}\n"
+    for number, fields in enumerate(
+        [
+            "type: ordinal, values: [a, b, c], mechanism: {brr: {subset_size: 1}}",
+            "type: ordinal, range: [0, 1], points: 5, missing: true",
+            "type: survey, question: q, mechanism: {christofides: {cards: [2, 1, 6]}}",
+            "type: survey, question: q, mechanism: {simmons: {unrelated: 40}}",
+            "type: vector, range: [0, 1], dimensions: 4, outside: clip, mechanism: {sampled: 2}",
+            "type: top_item, domain: [a, b], outside: other, clip: 3",
+            "type: number, range: [0, 1], outside: clip, mechanism: {hybrid: {points: 17}}",
+            "type: category, domain: [a, b, c], outside: a, mechanism: {subset: {subset_size: 1}}",
+            "type: category, domain: [a, b, c], outside: a, mechanism: hadamard",
+        ]
+    )
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_plan_with_anything_in_it_is_loaded_or_refused_in_words(data):
+    at = data.draw(st.integers(len(PLAN), len(EVERY)))
+    end = data.draw(st.integers(at, min(len(EVERY), at + 12)))
+    written = data.draw(
+        st.sampled_from(["0", "-1", ".nan", "[]", "{}", "~", "true", "1e999", "[1, 2]", "\n"])
+        | st.text(max_size=6)
+    )
+    with suppress(PlanError):
+        plan = parse_plan(EVERY[:at] + written + EVERY[end:]).compile()
+        assert CompiledPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("index", "changes", "said"),
+    [
+        (0, {"mechanism": {"name": "brr", "domain_size": 3, "missing": False}}, "the parameters"),
+        (0, {"outside": "missing"}, "must be a value of the domain"),
+        (0, {"domain": None}, "domain must have 1 to"),
+        (0, {"range": [0.0, 1.0]}, "an ordinal has no domain"),
+        (1, {"range": None}, "domain must have 1 to"),
+        (2, {"question": None}, "a survey has a question"),
+        (0, {"question": "q"}, "only a survey has a question"),
+        (4, {"outside": "other"}, "must be 'clip' for a vector"),
+        (5, {"repeat": {"kind": "every", "limit": 2}}, "a top item is one a period"),
+        (5, {"clip": 3}, "canonical form"),
+        (6, {"repeat": {"kind": "constant", "limit": 1}}, "must be level 1's"),
+        (7, {"missing": True}, "domain_size 3 must be the number of symbols, 4"),
+    ],
+)
+def test_a_compiled_plan_that_lies_is_refused(index, changes, said):
+    document = json.loads(parse_plan(EVERY).compile().to_json())
+    metric = document["metrics"][index]
+    metric.update(changes)
+    document["metrics"][index] = {key: each for key, each in metric.items() if each is not None}
+    with pytest.raises(PlanError) as caught:
+        CompiledPlan.from_json(canonical(document))
+    assert said in str(caught.value)
+
+
+VALUES = {
+    str: ["", "a", "\ud800", "x" * 10_000, "\0"],
+    bool: [True, False],
+    int: [0, -1, 10**400, -(10**400)],
+    float: [0.0, math.nan, math.inf, -math.inf, 5e-324],
+    bytes: [b"a"],
+    list: [[1.0]],
+}
+PLAIN = {
+    "type: category, domain: [a, b], outside: other": {str},
+    "type: boolean": {bool},
+    "type: string, bits: 64, hashes: 2, cohorts: 4": {str},
+    "type: number, range: [0, 10], outside: clip": {int, float},
+    "type: ordinal, values: [bad, good]": {str},
+    "type: ordinal, range: [0, 10], points: 11, outside: clip": {int, float},
+    "type: vector, dimensions: 4, range: [0, 1], outside: clip": set(),
+}
+
+
+@pytest.mark.parametrize("fields", PLAIN)
+def test_every_value_of_a_plain_type_is_taken_and_no_other_type(fields):
+    of = metric(fields)
+    assert of.plain == PLAIN[fields]
+    for kind, values in VALUES.items():
+        for value in values:
+            if kind in of.plain:
+                of.encode(value)
+            elif of.plain:
+                with pytest.raises(ValueTypeError):
+                    of.encode(value)
