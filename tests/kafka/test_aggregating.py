@@ -209,7 +209,7 @@ def test_a_topic_made_again_is_refused(broker, topic, tmp_path):
             time.sleep(0.05)
         topics.create(topic, 1, small_plan().horizon)
     produce(broker, topic, b"another", b"and another")
-    with pytest.raises(AggregationError, match="deleted and made again"):
+    with pytest.raises(AggregationError, match="deleted and created again"):
         aggregated(broker, topic, tmp_path)
 
 

@@ -249,11 +249,11 @@ def test_a_topic_that_was_made_again_is_refused_and_published_to_anew(
     while str(estimates) in admin.list_topics():
         assert time.monotonic() < deadline
     admin.close()
-    with pytest.raises(BrokerError, match=f"there is no topic {estimates}: make it with sotto"):
+    with pytest.raises(BrokerError, match=f"there is no topic {estimates}: create it with sotto"):
         sunk(broker, estimates, url)
     estimates_topic(broker, topic)
     assert aggregated(broker, topic, state, estimates).unpublished == ""
-    with pytest.raises(AggregationError, match="deleted and made again"):
+    with pytest.raises(AggregationError, match="deleted and created again"):
         sunk(broker, estimates, url)
     assert results(url) == before
     sunk(broker, estimates, url, replace=True)
