@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clientsdk.words import day, minute
+from clientsdk.wording import day, minute
 from sotto.cli.format import table
 from sotto.errors import ParameterError
 

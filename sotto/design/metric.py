@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from mechanisms.constant import supports_constant
 from mechanisms.planner.comparison import Comparison, Step, epsilon_for, sampled_instead, steps
 from mechanisms.planner.targets import Assumed, Precision
-from mechanisms.registry import build
+from mechanisms.registry import build, supports_constant
 from sotto.design.questions import Question
 from sotto.design.spending import YEAR, Lifetime
 from sotto.errors import ParameterError
