@@ -80,12 +80,7 @@ def _metric(name: str, kind: str, ladder: list[tuple[int, int]], limit: int = 1)
 
 
 class FilePublisher:
-    """Appends each message to one file of all processes, in one write.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """Appends each message to one file of all processes, in one write."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -111,13 +106,7 @@ def open_device(folder: Path, clock: Callable[[], int] | None = None) -> Client:
 
 
 def live(folder: Path, seed: int) -> None:
-    """Record and flush until killed; a byte in the file ``acks`` for each value accepted.
-
-    Raises
-    ------
-    RuntimeError
-        A chain lapsed.
-    """
+    """Record and flush until killed; a byte in the file ``acks`` for each value accepted."""
     parent = os.getppid()
     rng = random.Random(seed)
     acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
