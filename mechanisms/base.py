@@ -116,6 +116,11 @@ class Mechanism(ABC):
         return made
 
     @classmethod
+    def coinless(cls, spec: Mapping[str, object]) -> bool:
+        """Return whether reports of a plan's ``mechanism`` object are read without any coin."""
+        return cls.coins == "none"
+
+    @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters that a plan may leave out, chosen for the strongest level sent.
 
@@ -314,7 +319,7 @@ class Mechanism(ABC):
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
         """Draw the payload of the last level alone: a permanent response to a value.
 
-        See :meth:`weaker`, and :mod:`mechanisms.constant` for when this is of use.
+        See :meth:`weaker`, and :mod:`mechanisms.base` for when this is of use.
         """
         return self.draw(symbol, chain, pseudonym, source)[-1]
 

@@ -68,12 +68,34 @@ class Ladder(_Base):  # type: ignore[misc]
         raise NotImplementedError
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Not asked for."""
-        raise NotImplementedError
+        """Return two values with the loss for which a level is certified."""
+        from mechanisms.audit import ladders
+
+        return ladders.worst_inputs(self, level)
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Not asked for."""
-        raise NotImplementedError
+        """Return different values."""
+        from mechanisms.audit import ladders
+
+        return ladders.some_inputs(self, count, source)
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, from the sampler's integers alone."""
+        from mechanisms.audit import ladders
+
+        return ladders.realised_ratio(self, level)
+
+    def log_ratios(
+        self,
+        values: tuple[Any, Any],
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from the second of two values."""
+        from mechanisms.audit import ladders
+
+        return ladders.log_ratios(self, values, reports, chains, level)
 
     @property
     @abstractmethod
@@ -112,7 +134,7 @@ class Ladder(_Base):  # type: ignore[misc]
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
         """Draw the payload of the last rung alone: a permanent response to a value.
 
-        See :meth:`weaker`, and :mod:`mechanisms.constant` for when this is of use.
+        See :meth:`weaker`, and :mod:`mechanisms.base` for when this is of use.
         """
         return self.draw(symbol, chain, pseudonym, source)[-1]
 

@@ -84,6 +84,29 @@ def build(spec: Mapping[str, object], levels: Sequence[int], metric: str) -> Mec
     return kind.build(levels, metric, **{field: spec[field] for field in wanted})
 
 
+def supports_constant(spec: Mapping[str, object]) -> bool:
+    """Return whether a mechanism can answer for a constant value.
+
+    Its reports must not depend on a public coin: coins are hashed from the chain id or the
+    pseudonym, and both change from period to period, while the permanent response was drawn under
+    those of the first.
+
+    Parameters
+    ----------
+    spec : mapping
+        The ``mechanism`` object of a compiled plan.
+
+    Examples
+    --------
+    >>> supports_constant({"name": "grr", "domain_size": 5})
+    True
+    >>> rappor = {"name": "rappor", "bits": 64, "hashes": 2}
+    >>> supports_constant({**rappor, "cohorts": 1}), supports_constant({**rappor, "cohorts": 8})
+    (True, False)
+    """
+    return mechanism_class(spec.get("name")).coinless(spec)
+
+
 class Builder(NamedTuple):
     """A mechanism that is not yet one class: its parameters, and ``"module:function"``."""
 
@@ -93,6 +116,10 @@ class Builder(NamedTuple):
     def parameters(self) -> Mapping[str, type]:
         """Return the parameters."""
         return self.fields
+
+    def coinless(self, spec: Mapping[str, object]) -> bool:
+        """Return whether its reports are read without any coin."""
+        return spec["name"] in _COINLESS
 
     def defaults(self, micro: int, given: Mapping[str, object]) -> dict[str, object]:
         """Return no parameters: a plan must choose them, or sotto.plan.choice does."""
@@ -107,6 +134,10 @@ class Builder(NamedTuple):
         return made
 
 
+_COINLESS = {
+    *("split_bits", "brr", "warner", "simmons", "christofides"),
+    *("duchi", "piecewise", "hybrid", "square_wave"),
+}
 _BITS = {"bits": int, "missing": bool}
 _GRID = {"points": int, "missing": bool}
 _ITEMS = {"domain_size": int, "clip": int}
@@ -118,9 +149,7 @@ REGISTRY: dict[str, str | Builder] = {
     "local_hashing": "mechanisms.category.local_hashing:LocalHashing",
     "subset": "mechanisms.category.subset_selection:SubsetSelection",
     "hadamard": "mechanisms.category.hadamard:HadamardResponse",
-    "rappor": Builder(
-        {"bits": int, "hashes": int, "cohorts": int}, "mechanisms.string.rappor:rappor_ladder"
-    ),
+    "rappor": "mechanisms.string.rappor:Rappor",
     "threshold": Builder({"missing": bool}, "mechanisms.number.random_threshold:threshold_ladder"),
     "sampled_bit": Builder(_BITS, "mechanisms.number.sampled_bit:sampled_bit_ladder"),
     "sampled_bits": Builder(

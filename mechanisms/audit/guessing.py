@@ -8,9 +8,10 @@ none of this depends on, is counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import nan
+from typing import TYPE_CHECKING, Any
 
 from mechanisms.audit.bounds import Attack, Guesses, lower_limit
 from mechanisms.errors import ParameterError
@@ -42,6 +43,15 @@ def fair_bits(n: int, source: Source) -> NDArray[np.bool_]:
 
     bits: NDArray[np.bool_] = (source.words(n) >> np.uint64(63)).astype(bool)
     return bits
+
+
+def column_of(values: Sequence[Any], places: NDArray[np.int64]) -> Any:
+    """Return ``values[place]`` for each place, as ``randomize`` takes a column."""
+    import numpy as np
+
+    if any(isinstance(value, bytes) for value in values):
+        return [values[place] for place in places.tolist()]
+    return np.array([nan if value is None else value for value in values])[places]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ as bad as it can be.
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
@@ -19,8 +18,6 @@ from mechanisms.number.sampled_bits import SampledBitsLadder
 from mechanisms.ordinal.brr import BrrLadder
 from mechanisms.planner.predictions import mean_variance
 from mechanisms.planner.targets import Assumed, Precision, of_share
-from mechanisms.string.bloom_precision import string_variances
-from mechanisms.string.rappor import RapporLadder
 from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.flip_ladder import PermuteAndFlipLadder
 from mechanisms.top_item.top_response import TopResponseLadder
@@ -76,8 +73,6 @@ def precision(
     told = assumed or Assumed()
     if not isinstance(mechanism, Ladder):
         return mechanism.precision(level, told, scale)
-    if isinstance(mechanism, RapporLadder):
-        return _of_string(mechanism, level, told)
     if isinstance(mechanism, SurveyLadder):
         part = mechanism.contributions[level]
         return of_share("the share of yes", (part.no, part.yes), told)
@@ -151,23 +146,3 @@ def ordinal_mean(
     unit = mean_bound_variance(mechanism, level, told.values)
     data = "the values given" if told.values is not None else "the worst values"
     return Precision("a bound of the mean", data, lambda n: unit, scale)
-
-
-def _of_string(mechanism: RapporLadder, level: int, assumed: Assumed) -> Precision:
-    if not assumed.candidates:
-        raise ParameterError("strings need candidates: how many there are, or which")
-    number = len(assumed.candidates)
-    share = 1 / number if assumed.share is None else assumed.share
-    rest = (1 - share) / max(number - 1, 1)
-    variances = string_variances(
-        mechanism, level, assumed.candidates, [share] + [rest] * (number - 1)
-    )
-    unit = max(variances[:-1])
-    if not isfinite(unit):
-        raise ParameterError(
-            f"{number} candidates cannot all be told apart by {mechanism.cohorts} cohorts of "
-            f"{mechanism.bits} bits: fewer of them could, or more cohorts or bits"
-        )
-    data = f"{number} candidates and no other strings, the worst of them, "
-    data += "all with equal shares" if assumed.share is None else f"one with {100 * share:g} %"
-    return Precision("the share of a candidate string", data, lambda n: unit, floors=True)

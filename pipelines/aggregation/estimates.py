@@ -21,8 +21,6 @@ from mechanisms.ladders import Ladder
 from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.number.strata import EXPECTED_REPORTS
 from mechanisms.ordinal.estimates import ordinal_items
-from mechanisms.string.decoding import decode
-from mechanisms.string.rappor import RapporLadder
 from mechanisms.survey.estimates import survey_share
 from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.top_item import TopItemLadder
@@ -33,7 +31,6 @@ from mechanisms.vector.sampled_vector import SampledVectorLadder
 from pipelines.aggregation.counts import Matrix
 from sotto.design.noise import noise_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.plan.metric import MISSING_STRING
 
 
 def estimate(
@@ -52,8 +49,6 @@ def estimate(
     """
     if not isinstance(metric.mechanism, Ladder):
         return metric.mechanism.estimate(counts, metric.context(candidates, least))
-    if metric.type == "string":
-        return _strings(metric, counts, candidates)
     stratum = max(EXPECTED_REPORTS, least)
     if metric.type == "number":
         return _number(metric, counts, stratum)
@@ -92,30 +87,6 @@ def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
 def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     assert isinstance(metric.mechanism, SurveyLadder)
     yield Item("share", "yes", survey_share(metric.mechanism, counts))
-
-
-def _strings(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) -> Iterator[Item]:
-    strings = list(dict.fromkeys([*candidates, *([MISSING_STRING] if metric.missing else [])]))
-    if not strings:
-        assert isinstance(metric.mechanism, RapporLadder)
-        cohorts = counts.reshape(len(counts), metric.mechanism.cohorts, -1)
-        reports = tuple(cohorts[:, :, -1].sum(axis=1).tolist())
-        yield Item("unexplained", "", Estimate(1.0, 0.0, sum(reports), reports))
-        return
-    # A pseudonym has at most so many reports in a window, all in one cohort.
-    found = decode(metric.mechanism, counts, strings, design_effect=metric.limit)
-    yield Item("unexplained", "", found.unexplained)
-    for each, display in zip(found.items, found.display, strict=True):
-        missing = each.candidate == MISSING_STRING
-        yield Item(
-            "missing" if missing else "string",
-            "" if missing else each.candidate,
-            each.estimate,
-            display=display,
-            p_value=each.p_value,
-            significant=each.significant,
-            confounded_with=each.confounded_with,
-        )
 
 
 def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:

@@ -86,22 +86,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _library(args: argparse.Namespace) -> int:
-    from sotto.cli import auditing
+    from sotto.cli.audit_library import audit_library
 
     amounts = _numbers(args.epsilon) if args.epsilon else None
     names = args.mechanism.split(",") if args.mechanism else None
-    audited = auditing.audit_library(_attacker(args, default=True), amounts, names, _progress(args))
+    audited = audit_library(_attacker(args, default=True), amounts, names, _progress(args))
     lines = audited.json() if args.json else audited.text()
     print("\n".join(lines))
     return audited.status
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from sotto.cli import auditplans
+    from sotto.cli.audit_plan import audit_plan
 
-    audited = auditplans.audit_plan(
-        _read(args.plan), _attacker(args, default=False), _progress(args)
-    )
+    audited = audit_plan(_read(args.plan), _attacker(args, default=False), _progress(args))
     lines = audited.json() if args.json else audited.text()
     print("\n".join(lines))
     return audited.status

@@ -94,7 +94,7 @@ def _repeat_problems(metric: CompiledMetric) -> list[str]:
 
 def _constant_problems(metric: CompiledMetric) -> list[str]:
     """Of a value that is hidden once, and noise added to that in every period."""
-    from mechanisms.constant import supports_constant
+    from mechanisms.registry import supports_constant
 
     name = metric.spec.get("name")
     if not supports_constant(metric.spec):

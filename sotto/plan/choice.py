@@ -11,12 +11,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.base import Mechanism
-from mechanisms.constant import supports_constant
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
 from mechanisms.ordinal.brr import best_subset_size as best_window
 from mechanisms.planner.predictions import worst_mean_variance
-from mechanisms.registry import build, mechanism_class
+from mechanisms.registry import build, mechanism_class, supports_constant
 from mechanisms.survey.christofides import cards_of
 from mechanisms.vector.coordinates import MAX_DIMENSIONS, MAX_SAMPLED
 from mechanisms.vector.optimum import optimal_sampled

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sys
 import time
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -13,13 +12,11 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
-from sink_child import killed_sink, sunk
-from yesterday import publish
 
 # A server of PostgreSQL is told in the folder of its own tests.
-sys.path.append(str(Path(__file__).parent.parent / "postgres"))
-
 from local_postgres import PASSWORD, USER, LocalPostgres, binaries
+from sink_child import killed_sink, sunk
+from yesterday import publish
 
 from clientsdk import Broker
 from clientsdk.testing import small_plan

@@ -23,7 +23,7 @@ def run(broker, tmp_path, capsys):
     path.write_bytes(small_plan().to_json())
     assert small_plan().horizon == 3 * DAY
 
-    def command(action, *arguments, where=("--servers", broker.servers), plan=True):
+    def command(action, *arguments, where=("--kafka", broker.servers), plan=True):
         known = ["--plan", str(path)] if plan else []
         status = main(["topics", action, *arguments, *known, *where])
         return status, *capsys.readouterr()
@@ -136,7 +136,7 @@ def test_a_setting_that_was_changed_later_is_noticed(run, admin):
 
 def test_a_broker_that_cannot_be_reached_is_told(run):
     refused(
-        run("check", "made-e1-p8", where=("--servers", "127.0.0.1:1")),
+        run("check", "made-e1-p8", where=("--kafka", "127.0.0.1:1")),
         "127.0.0.1:1: Connection refused; is the broker running, and is this its address?",
     )
 

@@ -13,7 +13,7 @@ from committed_states import projected
 from local_postgres import LocalPostgres
 from report_logs import faulty, honest, write
 from step_plans import plans
-from test_small_groups import FROM_PAYLOADS, colour_plan, colours
+from test_result_rows import FROM_PAYLOADS, colour_plan, colours
 
 from pipelines.bounded.run import aggregate
 from pipelines.sinks import tables

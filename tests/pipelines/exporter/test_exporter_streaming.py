@@ -74,7 +74,7 @@ def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) ->
     documents = FakeDocuments(end=1000, newest=now_ms() - 30_000)
     stream = FakeStream()
     found = samples(exposition(None, stream, database=database, documents=documents))
-    assert stream.asked == [StateDirectory(job.state).manifest().lanes]
+    assert stream.asked == [StateDirectory(job.state).manifest().positions]
     for source in ("database", "log", "documents"):
         assert value(found, "sotto_source_status", source=source, status="ok") == 1
     assert value(found, "sotto_lag_records") == 7

@@ -1,0 +1,175 @@
+"""Local hashing: the family of hashes exactly, the transform, the variance, the coin."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statistical import check_counts, check_normal
+
+from mechanisms import coins
+from mechanisms.category.linear_hash import bucket, buckets_of, digits
+from mechanisms.category.local_hashing import (
+    MAX_CELLS,
+    LocalHashing,
+    best_buckets,
+    hashing_variance,
+)
+from mechanisms.errors import ParameterError
+from mechanisms.estimators.variance import share_variance
+from mechanisms.testing import SeededSource
+
+SEED = 141421356
+
+
+def ladder(size: int, buckets: int, *micros: int) -> LocalHashing:
+    return LocalHashing([micro / 1e6 for micro in micros or (1_000_000,)], size, buckets, "metric")
+
+
+@pytest.mark.parametrize(("size", "buckets"), [(5, 2), (9, 3), (26, 5), (12, 13), (30, 7)])
+def test_any_two_categories_share_a_bucket_under_exactly_one_hash_in_g(
+    size: int, buckets: int
+) -> None:
+    mechanism = ladder(size, buckets)
+    hashed = [[mechanism.bucket(v, s) for s in range(mechanism.hashes)] for v in range(size)]
+    for v in range(size):
+        for other in range(v):
+            same = sum(a == b for a, b in zip(hashed[v], hashed[other], strict=True))
+            assert Fraction(same, mechanism.hashes) == Fraction(1, buckets)
+
+
+@pytest.mark.parametrize(("size", "buckets"), [(5, 2), (26, 5), (12, 13), (700, 3), (200, 257)])
+def test_support_is_what_a_walk_through_the_domain_finds(size: int, buckets: int) -> None:
+    mechanism = ladder(size, buckets, 500_000, 1_000_000)
+    table = np.random.default_rng(SEED).integers(0, 9, size=(2, mechanism.count_length))
+    ones, reports = mechanism.supports(table)
+    assert reports.tolist() == table.sum(axis=1).tolist()
+    cells = table.reshape(2, mechanism.hashes, buckets)
+    some = range(0, size, max(1, size // 20))
+    for v in some:
+        hashed = [mechanism.bucket(v, s) for s in range(mechanism.hashes)]
+        walked = cells[:, np.arange(mechanism.hashes), hashed].sum(axis=1)
+        assert ones[:, v].tolist() == walked.tolist()
+
+
+def test_support_is_exact_for_many_reports() -> None:
+    mechanism = ladder(1000, 3)
+    table = np.zeros((1, mechanism.count_length), dtype=np.int64)
+    table[0, 3 * 1234 + 1] = 10**12 - 1
+    [ones], _ = mechanism.supports(table)
+    expected = [(10**12 - 1) * (mechanism.bucket(v, 1234) == 1) for v in range(1000)]
+    assert ones.tolist() == expected
+
+
+@given(st.sampled_from([2, 3, 7, 17, 257]), st.integers(2, 250), st.lists(st.integers(0, 249)))
+@settings(max_examples=40)
+def test_vectorised_hashes_are_the_scalar_ones(buckets: int, size: int, given_: list[int]) -> None:
+    mechanism = ladder(size, buckets)
+    symbols = np.array([v % size for v in given_], dtype=np.int64)
+    ids = SeededSource(SEED).words(2 * len(symbols)).reshape(-1, 2)
+    scalar = [
+        mechanism.encode(int(v), row.astype("<u8").tobytes(), bytes(16), SeededSource(1))
+        for v, row in zip(symbols, ids, strict=True)
+    ]
+    assert mechanism.encode_many(symbols, ids, ids, SeededSource(1)).tolist() == scalar
+
+
+def test_the_exact_law_of_coin_and_report_is_pure() -> None:
+    """Over uniform coins a category of others is supported by exactly 1/g of the reports."""
+    mechanism = ladder(6, 3, 1_000_000)
+    [rung] = mechanism.exact(0)
+    for v in range(6):
+        for j in range(6):
+            share = Fraction(0)
+            for coin in range(mechanism.hashes):
+                same = mechanism.bucket(v, coin) == mechanism.bucket(j, coin)
+                share += Fraction(rung.p if same else rung.q) / mechanism.hashes
+            assert share == (rung.p if v == j else Fraction(1, 3))
+
+
+def test_the_coin_is_that_of_the_chain_and_nearly_uniform() -> None:
+    mechanism = ladder(1000, 7)
+    ids = SeededSource(SEED).words(2 * 200_000).reshape(-1, 2)
+    found = mechanism.hashes_of(ids)
+    chain = ids[5].astype("<u8").tobytes()
+    assert mechanism.hash_of(chain) == found[5]
+    assert found[5] == coins.hash_id(chain, coins.coin_domain("metric")) % 7**4
+    check_counts(np.bincount(found, minlength=7**4), [Fraction(1, 7**4)] * 7**4, label=SEED)
+    # No hash is likelier than another by more than so much.
+    assert Fraction(2**64 // MAX_CELLS + 1, 2**64 // MAX_CELLS) - 1 < Fraction(1, 2**39)
+    other = LocalHashing(1.0, 1000, 7, "other").hashes_of(ids)
+    assert (other != found).mean() > 0.99
+
+
+def test_a_report_read_with_another_chain_supports_nothing_in_particular() -> None:
+    """The estimate needs the chain's own coin: with other ids all shares vanish."""
+    mechanism, n = LocalHashing(3.0, 50), 40_000
+    ids = SeededSource(SEED).words(2 * n).reshape(-1, 2)
+    reports = mechanism.report(np.full(n, 7), SeededSource(SEED + 1), ids)
+    right = mechanism.frequencies(mechanism.tally(reports, ids))[7]
+    check_normal(right.value, 1.0, right.standard_error, label=SEED)
+    moved = mechanism.frequencies(mechanism.tally(reports, ids[::-1]))[7]
+    check_normal(moved.value, 0.0, moved.standard_error, label=SEED)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 3.0, 5.0])
+def test_variance_is_the_closed_form_of_the_paper(epsilon: float) -> None:
+    mechanism = LocalHashing(epsilon, 1000)
+    g = mechanism.buckets
+    p, q = mechanism.support_pairs()[0]
+    e = math.exp(mechanism.epsilon)
+    stated = (e + g - 1) ** 2 / ((e - 1) ** 2 * (g - 1))
+    assert share_variance(p, q, 0.0) == pytest.approx(stated, rel=1e-4)
+    assert hashing_variance(epsilon, g) == pytest.approx(stated, rel=1e-12)
+    # Optimized: within a tenth of what a real number of buckets would reach.
+    assert 4 * e / (e - 1) ** 2 <= stated * (1 + 1e-9)
+    assert stated <= 1.1 * 4 * e / (e - 1) ** 2
+
+
+@pytest.mark.parametrize(
+    ("size", "buckets", "message"),
+    [
+        (1, 3, r"domain_size must lie in \[2, 1048576\], not 1"),
+        (2**20 + 1, 3, "domain_size"),
+        (10, 1, r"buckets must be a prime in \[2, 16777216\], not 1"),
+        (10, 4, "buckets must be a prime"),
+        (10, -3, "buckets must be a prime"),
+        (10, 4099, "buckets must be fewer for a domain_size of 10: 4099 of them take 16801801"),
+        (2**20, 11, "at most 16777216 are allowed"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(size: int, buckets: int, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        ladder(size, buckets)
+
+
+def test_the_best_buckets_can_always_be_counted() -> None:
+    for size in (2, 3, 100, 5000, 2**20):
+        for epsilon in (1e-6, 0.5, 2.0, 5.0, 12.0, 40.0):
+            assert ladder(size, best_buckets(epsilon, size)).count_length <= MAX_CELLS
+    for epsilon, size in ((math.nan, 5), (0.0, 5), (1.0, 1)):
+        with pytest.raises(ParameterError):
+            best_buckets(epsilon, size)
+
+
+@pytest.mark.parametrize(
+    ("g", "t"), [(2, 8), (2, 9), (2, 20), (3, 5), (3, 6), (3, 11), (7, 3), (13, 3), (251, 2)]
+)
+def test_buckets_of_many_are_those_of_each_where_digits_are_left_over(g: int, t: int) -> None:
+    """A table of inner products takes several digits at once, of the last piece only some."""
+    rng = np.random.default_rng(g * t)
+    values, numbers = rng.integers(0, g**t, (2, 500))
+    values[0] = numbers[0] = g**t - 1
+    expected = [bucket(v, s, g) for v, s in zip(values.tolist(), numbers.tolist(), strict=True)]
+    assert buckets_of(values, numbers, g, t).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "g", "t"), [(2, 2, 1), (4, 2, 2), (5, 2, 3), (9, 3, 2), (10, 3, 3)]
+)
+def test_no_more_digits_than_tell_all_categories_apart(size: int, g: int, t: int) -> None:
+    assert digits(size, g) == t

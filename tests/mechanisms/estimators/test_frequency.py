@@ -1,0 +1,284 @@
+"""Shares of categories: exact laws where they can be enumerated, replicas where they cannot."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+from numpy.typing import NDArray
+from scipy import stats
+from vectors import Vector, vectors
+
+from mechanisms.base import Mechanism
+from mechanisms.errors import ParameterError
+from mechanisms.estimators.frequency import norm_sub, shares
+from mechanisms.estimators.variance import share_variance
+from mechanisms.registry import build
+
+SEED = 20241101
+LADDER = [500_000, 1_000_000, 2_000_000]
+
+
+def category(name: str, size: int, ladder: list[int]) -> Mechanism:
+    return build({"name": name, "domain_size": size}, ladder, "colour")
+
+
+@vectors("freq_grr")
+def test_shares_from_counts(vector: Vector) -> None:
+    grr = category("grr", vector.inputs["m"], [round(vector.inputs["eps"] * 1e6)])
+    vector.check([e.value for e in grr.frequencies([vector.inputs["counts"]])])
+
+
+@vectors("debias_mixed")
+def test_mixed_levels_have_equal_weights(vector: Vector) -> None:
+    """And where levels do not depend on values, inverse variances would weigh them so."""
+    epsilons = vector.inputs["eps_levels"]
+    rungs = sorted(set(epsilons))
+    # A bit of symmetric unary encoding has half of the mechanism's epsilon.
+    sue = category("sue", 2, [round(2e6 * epsilon) for epsilon in rungs])
+    counts = np.zeros((len(rungs), 3), dtype=np.int64)
+    for report, epsilon in zip(vector.inputs["reports"], epsilons, strict=True):
+        counts[rungs.index(epsilon)] += (report, 0, 1)
+    n = len(epsilons)
+    estimate = sue.frequencies(counts)[0]
+    vector.check(n * estimate.value, vector.expected["count"])
+    vector.check(n**2 * estimate.standard_error**2, vector.expected["count_noise_var"])
+    alone = [sue.frequencies(counts * (np.arange(3) == k)[:, None])[0] for k in range(len(rungs))]
+    weights = [1 / e.standard_error**2 for e in alone]
+    weighted = sum(w * e.value for w, e in zip(weights, alone, strict=True)) / sum(weights)
+    vector.check(weighted, vector.expected["mean_ivw"])
+    vector.check(1 / sum(weights), vector.expected["mean_ivw_noise_var"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["grr", "sue", "oue"])
+def test_unbiased_and_of_the_stated_variance_exactly(name: str) -> None:
+    """Four clients at two levels, one of them alone at its level; every outcome enumerated."""
+    mechanism = category(name, 3, LADDER[1:])
+    truth, levels = [0, 2, 2, 1], [0, 0, 0, 1]
+    mean, square, variance = np.zeros(3), np.zeros(3), np.zeros(3)
+    for probability, counts in outcomes(mechanism, truth, levels):
+        found = mechanism.frequencies(counts)
+        values = np.array([e.value for e in found])
+        mean += probability * values
+        square += probability * values**2
+        variance += probability * np.array([e.standard_error**2 for e in found])
+    expected = np.bincount(truth, minlength=3) / 4
+    assert mean == pytest.approx(expected, abs=1e-12)
+    stated = np.zeros(3)
+    for value, level in zip(truth, levels, strict=True):
+        p, q = mechanism.probabilities(level)[0]
+        stated += [share_variance(p, q, float(value == j)) / 16 for j in range(3)]
+    assert square - mean**2 == pytest.approx(stated, rel=1e-9)
+    # Kept where it can be, the plug-in for the holders of a value errs, but by little.
+    assert variance == pytest.approx(stated, rel=0.35)
+
+
+def outcomes(
+    mechanism: Mechanism, truth: list[int], levels: list[int]
+) -> Iterator[tuple[float, NDArray[np.int64]]]:
+    """Yield the probability and the counts of everything that clients can report."""
+    single = []
+    for value, level in zip(truth, levels, strict=True):
+        p, q = mechanism.probabilities(level)[0]
+        if mechanism.name == "grr":
+            rows = [(p if j == value else q, np.eye(3, dtype=int)[j]) for j in range(3)]
+        else:
+            rows = []
+            for bits in itertools.product((0, 1), repeat=3):
+                ones = [p if j == value else q for j in range(3)]
+                chance = math.prod(o if b else 1 - o for b, o in zip(bits, ones, strict=True))
+                rows.append((chance, np.array([*bits, 1])))
+        single.append(rows)
+    for combination in itertools.product(*single):
+        counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+        for (_, row), level in zip(combination, levels, strict=True):
+            counts[level] += row
+        yield math.prod(chance for chance, _ in combination), counts
+
+
+@vectors("freq_grr_var")
+def test_variance_of_categories(vector: Vector) -> None:
+    size, true = vector.inputs["m"], vector.inputs["true_counts"]
+    grr = category("grr", size, [round(vector.inputs["eps"] * 1e6)])
+    p, q = grr.probabilities(0)[0]
+    n = sum(true)
+    vector.check([share_variance(p, q, count / n) / n for count in true])
+    counts = np.round([n * q + (p - q) * count for count in true]).astype(int)
+    counts[0] += n - counts.sum()
+    found = [e.standard_error**2 for e in grr.frequencies([counts])]
+    assert found == pytest.approx(vector.expected, rel=0.01)
+
+
+@pytest.mark.parametrize("n", [1, 5, 20, 60, 199])
+@pytest.mark.parametrize(
+    ("name", "size", "epsilon"),
+    [
+        ("sue", 4, 1),
+        ("sue", 4, 6),
+        ("oue", 4, 0.5),
+        ("oue", 4, 4),
+        ("grr", 10, 0.5),
+        ("grr", 10, 6),
+    ],
+)
+def test_small_intervals_cover_exactly(name: str, size: int, epsilon: float, n: int) -> None:
+    """The law of a count is that of two binomials: coverage needs no sampling."""
+    mechanism = category(name, size, [round(epsilon * 1e6)])
+    pair = np.array([mechanism.probabilities(0)[0]])
+    intervals = np.array([interval(pair, [ones], [n]) for ones in range(n + 1)])
+    for holders in range(0, n + 1, max(1, n // 10)):
+        law = law_of_ones(pair[0], holders, n)
+        low, high = intervals.T
+        covered = law[(low <= holders / n) & (holders / n <= high)].sum()
+        assert covered >= 0.95, (holders, covered)
+
+
+@pytest.mark.parametrize("allocation", ["even", "weak", "strong"])
+def test_small_intervals_cover_exactly_when_levels_depend_on_values(allocation: str) -> None:
+    mechanism = category("grr", 8, [1_000_000, 3_000_000])
+    pairs = np.array([mechanism.probabilities(level)[0] for level in range(2)])
+    reports = [30, 50]
+    for holders in (0, 4, 16, 30):
+        at = {"even": (holders // 2, holders - holders // 2), "weak": (holders, 0)}
+        split = at.get(allocation, (0, holders))
+        laws = [law_of_ones(pairs[c], split[c], reports[c]) for c in range(2)]
+        covered = 0.0
+        for ones in np.ndindex(31, 51):
+            chance = laws[0][ones[0]] * laws[1][ones[1]]
+            if chance > 1e-7:
+                low, high = interval(pairs, list(ones), reports)
+                covered += chance * (low <= holders / 80 <= high)
+        assert covered >= 0.95 - 1e-3, (holders, covered)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("others", "holders"), [("there", 0), ("elsewhere", 0), ("there", 8)])
+def test_small_intervals_cover_exactly_where_only_a_block_answers(
+    others: str, holders: int
+) -> None:
+    """How many answer is random too, and how many of them are holders is not known."""
+    reports = (8, 8)
+    spec = {"name": "hadamard", "domain_size": 4, "blocks": 2}
+    hadamard = build(spec, [500_000, 2_000_000], "colour")
+    # Places of category 0: its block is the first, its row the second.
+    places = [[0, 2], [1, 3], [4, 5, 6, 7]]
+    holder, other = 0, 2 if others == "there" else 1
+    covered = 0.0
+    laws = [
+        _law_of_three(
+            [hadamard.matrix(level)[x][cells].sum() for cells in places]  # type: ignore[attr-defined]
+            for x in (holder, other)
+        )(holders if level else 0, n)
+        for level, n in enumerate(reports)
+    ]
+    for (weak, one), (strong, two) in itertools.product(laws[0].items(), laws[1].items()):
+        if one * two > 1e-7:
+            table = np.zeros((2, 8), dtype=np.int64)
+            for row, seen in zip(table, (weak, strong), strict=True):
+                row[[0, 1, 4]] = seen
+            low, high = hadamard.frequencies(table)[0].interval(0.95)
+            covered += one * two * (low <= holders / 16 <= high)
+    assert covered >= 0.95 - 2e-3, covered
+
+
+def _law_of_three(rows: Iterable[Sequence[float]]) -> Callable[[int, int], dict[Any, float]]:
+    """The law of the reports of three kinds, of so many holders among n."""
+    held, rest = (np.asarray(row) for row in rows)
+
+    def law(holders: int, n: int) -> dict[Any, float]:
+        found: dict[Any, float] = {}
+        for mine in _compositions(holders):
+            chance = stats.multinomial.pmf(mine, holders, held)
+            for more in _compositions(n - holders):
+                seen = tuple(a + b for a, b in zip(mine, more, strict=True))
+                other = stats.multinomial.pmf(more, n - holders, rest)
+                found[seen] = found.get(seen, 0.0) + float(chance * other)
+        return found
+
+    return law
+
+
+def _compositions(n: int) -> list[tuple[int, int, int]]:
+    return [(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)]
+
+
+def interval(
+    pairs: NDArray[np.float64], ones: list[int], reports: list[int]
+) -> tuple[float, float]:
+    [estimate] = shares(np.array(ones)[:, None], np.array(reports), pairs)
+    return estimate.interval(0.95)
+
+
+def law_of_ones(pair: NDArray[np.float64], holders: int, n: int) -> NDArray[np.float64]:
+    p, q = pair
+    mine = stats.binom.pmf(np.arange(holders + 1), holders, p)
+    return np.convolve(mine, stats.binom.pmf(np.arange(n - holders + 1), n - holders, q))
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("sue", 2), ("oue", 2), ("grr", 2)])
+def test_detection_floor_is_found_with_the_stated_power(name: str, epsilon: int) -> None:
+    n = 20_000
+    mechanism = category(name, 20, [epsilon * 1_000_000])
+    pair = np.array([mechanism.probabilities(0)[0]])
+    [estimate] = shares(np.array([[100]]), np.array([n]), pair)
+    floor = estimate.detection_floor
+    assert floor is not None
+    zero = (share_variance(*pair[0], 0.0) / n) ** 0.5
+    found = (np.arange(n + 1) / n - pair[0, 1]) / (pair[0, 0] - pair[0, 1]) > 1.959964 * zero
+    power = law_of_ones(pair[0], round(floor * n), n)[found].sum()
+    assert power == pytest.approx(0.8, abs=0.02)
+    false = law_of_ones(pair[0], 0, n)[found].sum()
+    assert false == pytest.approx(0.025, abs=0.003)
+
+
+def test_the_standard_error_is_positive_and_no_reports_determine_nothing() -> None:
+    mechanism = category("grr", 4, LADDER)
+    none = mechanism.frequencies(np.zeros((3, 4), dtype=int))
+    assert [e.n for e in none] == [0] * 4
+    assert none[0].interval() == (-math.inf, math.inf)
+    assert math.isnan(none[0].value)
+    assert math.isinf(none[0].standard_error)
+    one = mechanism.frequencies([[0] * 4, [0, 0, 1, 0], [0] * 4])
+    assert all(e.standard_error > 0 for e in one)
+    assert one[0].reports_by_level == (0, 1, 0)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    mechanism = category("grr", 4, LADDER)
+    with pytest.raises(ParameterError, match="shape"):
+        mechanism.frequencies([[1, 2, 3, 4]])
+    with pytest.raises(ParameterError, match="negative"):
+        mechanism.frequencies([[1, 2, 3, -4]] * 3)
+
+
+finite = st.floats(-10, 10, allow_nan=False)
+
+
+@given(st.lists(finite, min_size=1, max_size=30), st.floats(0, 5))
+def test_norm_sub_is_the_closest_point_of_the_simplex(values: list[float], total: float) -> None:
+    given_, result = np.array(values), norm_sub(values, total)
+    assert (result >= 0).all()
+    assert result.sum() == pytest.approx(total, abs=1e-9)
+    # The same is taken from all that stay positive, and more than it has from what does not.
+    taken = given_ - result
+    kept = result > 1e-12
+    if kept.any():
+        assert np.ptp(taken[kept]) <= 1e-9
+        assert (given_[~kept] <= taken[kept].max() + 1e-9).all()
+
+
+def test_norm_sub_refuses_what_has_no_answer() -> None:
+    with pytest.raises(ParameterError, match="total"):
+        norm_sub([1.0], -1.0)
+    with pytest.raises(ParameterError, match="total"):
+        norm_sub([1.0], math.nan)
+    with pytest.raises(ParameterError, match="finite"):
+        norm_sub([1.0, math.nan])
+    assert norm_sub([]).size == 0
