@@ -1,28 +1,28 @@
-"""What runs inside an app: randomize, keep a ledger, send. Standard library only, save Kafka."""
+"""The SDK that runs inside an app: randomizes values, keeps a ledger, sends reports.
+
+It needs the standard library only, but for Kafka and signatures.
+"""
 
 from typing import TYPE_CHECKING
 
 from clientsdk.client import Client
-from clientsdk.forgetful import NO_LIFETIME_BOUND
-from clientsdk.ledger import Consent, Ledger, LedgerPeriod, PendingChain
+from clientsdk.ledger import Consent, Ledger, LedgerPeriod, PendingChain, PermanentCharge
 from clientsdk.outcomes import FlushResult, Lapses, Outcome
-from clientsdk.permanent import PermanentCharge
 from clientsdk.publishers import MemoryPublisher, Publisher
-from clientsdk.quota import Quota
-from clientsdk.settings import Settings
+from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
 from clientsdk.stats import Stats
 from sotto.plan.compiled import Ceilings, CompiledPlan
 
 if TYPE_CHECKING:
-    from clientsdk.kafkapublisher import KafkaPublisher
-    from clientsdk.logpublisher import EmbeddedLogPublisher
+    from clientsdk.publishers.kafka import KafkaPublisher
+    from clientsdk.publishers.log import EmbeddedLogPublisher
     from sotto.kafka.brokers import Broker
 
-#: Where messages go is the app's choice: it pays for the one that it names, when it names it.
-_CHOICES = {
+#: Imported when an app names them: it pays for the publisher that it uses.
+_LAZY = {
     "Broker": "sotto.kafka.brokers",
-    "EmbeddedLogPublisher": "clientsdk.logpublisher",
-    "KafkaPublisher": "clientsdk.kafkapublisher",
+    "EmbeddedLogPublisher": "clientsdk.publishers.log",
+    "KafkaPublisher": "clientsdk.publishers.kafka",
 }
 
 __all__ = [
@@ -50,14 +50,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _CHOICES:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    choice: object = getattr(import_module(_CHOICES[name]), name)
-    globals()[name] = choice
-    return choice
+    found: object = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted(globals().keys() | _CHOICES.keys())
+    return sorted(globals().keys() | _LAZY.keys())

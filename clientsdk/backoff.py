@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: longer after each failure, and never in step.
+"""How long to wait before the next attempt: longer after each failure, with full jitter.
 
 References
 ----------
@@ -27,15 +27,10 @@ def chance() -> float:
 
 
 def delay(failures: int, hint: float | None = None) -> float:
-    """Return how long to wait after so many failures in a row, in seconds.
+    """Return how many seconds to wait after so many failures in a row.
 
-    Parameters
-    ----------
-    failures : int
-        At least 1.
-    hint : float, optional
-        Seconds for which the receiver asks to be left alone; the rest is added to them. One that
-        is no positive number is ignored, one beyond a day is a day.
+    ``hint`` is how long the receiver asks to be left alone; the rest is added to it. One that is
+    no positive number is ignored, one beyond a day is a day.
 
     Examples
     --------

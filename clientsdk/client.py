@@ -4,58 +4,73 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
+from types import TracebackType
 from typing import TYPE_CHECKING
 
-from clientsdk import complaints, disabled
-from clientsdk.admission import Admission
-from clientsdk.arguments import (
+from clientsdk import diagnostics
+from clientsdk.consent import BEGINNING, ConsentKeeper
+from clientsdk.diagnostics import drop_locals
+from clientsdk.ledger import Consent, Ledger
+from clientsdk.outcomes import FlushResult, Outcome, Refusal
+from clientsdk.publishers import Publisher
+from clientsdk.recorder import Recorder
+from clientsdk.sender import Sender, out_of_time
+from clientsdk.settings import (
+    Forgetful,
+    Quota,
+    Settings,
     checked_ceilings,
     checked_path,
     checked_publisher,
+    checked_timeout,
+    configured,
     expected_plan,
+    lowered,
     read_plan,
-    tell_if_nothing_fits,
+    warn_if_nothing_fits,
 )
-from clientsdk.background import Background
-from clientsdk.database import Access
-from clientsdk.forgetful import Forgetful
-from clientsdk.inspecting import Inspecting
-from clientsdk.ledger import Consent, lowered
-from clientsdk.outcomes import Outcome
-from clientsdk.publishers import Publisher
-from clientsdk.quota import Quota
-from clientsdk.sender import Sender
-from clientsdk.sending import Sending
-from clientsdk.settings import Settings, configured
-from clientsdk.stats import Tally
-from clientsdk.store import Store
-from clientsdk.tracebacks import drop_locals
+from clientsdk.stats import Stats, Tally
+from clientsdk.store import outbox
+from clientsdk.store.database import READ
+from clientsdk.store.recovery import open_store
+from clientsdk.store.schema import LOCK_PATIENCE, NEVER
+from clientsdk.tasks import FlushTask, run_in_thread, start_call
+from clientsdk.worker import Worker
+from mechanisms.randomness import Source, SystemSource
 from sotto.clocks import now_ms
 from sotto.errors import StoreError, UnknownMetricError
 from sotto.plan.compiled import Ceilings, CompiledMetric, CompiledPlan
+from sotto.plan.metric import Symbol
 from sotto.wire.signatures import require_signatures
 
 if TYPE_CHECKING:
-    from sotto.plan.metric import Symbol
+    from typing import Self
+
+    from clientsdk.preview import Preview
 
 #: As names of a module they are found sooner than as those of an Enum.
 ACCEPTED, NO_CONSENT, STORE_FULL = Outcome.ACCEPTED, Outcome.NO_CONSENT, Outcome.STORE_FULL
 GIVEN = Consent.GIVEN
+#: Later than any clock says, in milliseconds since the epoch.
+_END = 1 << 62
 _FORGETS = (
     "there is no state file (NO_LIFETIME_BOUND): no lifetime bound survives this process, nor does "
     "what is not sent"
 )
+_DISABLED = "the SDK is switched off (SOTTO_DISABLED or its settings)"
 
 
-class Client(Sending, Inspecting):
+class Client:
     """Records values under a plan and sends what is due.
 
     Making one opens no connection and starts no thread. Unless ``background`` is false, the first
-    recording starts one that sends each report when it is due, waits longer after each failure,
-    and is given less than a second when the interpreter ends; what is not delivered then stays in
-    the state file. Threads may share a client, signal handlers and event loops may call
+    recording starts a thread that sends each report when it is due, waits longer after each
+    failure, and has less than a second when the interpreter ends; what is not delivered then stays
+    in the state file. Threads may share a client, signal handlers and event loops may call
     :meth:`record`, and a child of a fork goes on with a thread of its own.
 
     Parameters
@@ -80,7 +95,7 @@ class Client(Sending, Inspecting):
         each can lower what is pinned, and none can raise it (see :meth:`renew_consent`). Whatever
         another process's consent pins, this client records and sends no more than its own allow.
     background : bool, optional
-        Whether reports are sent without being asked for. If not, call :meth:`flush`.
+        Whether a background thread sends reports when they are due. If not, call :meth:`flush`.
     quota : Quota, optional
         How much may wait for being sent, and for how long.
     settings : Settings, optional
@@ -156,39 +171,49 @@ class Client(Sending, Inspecting):
         publisher = checked_publisher(publisher)
         self.settings = configured(settings, background=background, quota=quota)
         if self.settings.log is not None:
-            complaints.let_pass(self.settings.log)
-        self._clock = clock
+            diagnostics.set_level(self.settings.log)
+        self._clock, self._now = clock, _bounded(clock)
         self._metrics = {metric.name: metric for metric in self.plan.metrics}
         source = self._source()
         pinned = self.settings.lowered(self.plan.ceilings)
         if ceilings is not None:
             pinned = self.settings.lowered(lowered(checked_ceilings(ceilings), self.plan.ceilings))
         path = checked_path(state)
-        self._off = self.settings.disabled
         self._file = path
-        if self._off:
+        disabled, quota = self.settings.disabled, self.settings.quota
+        if disabled:
             path = None
         elif path is None:
             self._warn_that_it_forgets()
-        quota = self.settings.quota
-        self._store = Store(path, self.plan, pinned, self._now(), source, quota)
-        tell_if_nothing_fits(self.plan, self._store.ceilings)
-        self._refusals = disabled.refusals(self.plan) if self._off else self._store.refusals
-        self._admission = Admission(self._store, self.plan, source)
+        self._store = open_store(path, self.plan, pinned, self._now(), source, quota)
+        warn_if_nothing_fits(self.plan, self._store.ceilings)
+        self._refusals = self._store.refusals
+        if disabled:
+            self._refusals = {
+                each.name: Refusal(Outcome.DISABLED, each.plain, None) for each in self.plan.metrics
+            }
+        self._recorder = Recorder(self._store, self.plan, source)
+        self._consent = ConsentKeeper(
+            self._store, self.plan, self.settings, self._recorder.counter, self._now
+        )
         self._tally = Tally(self._metrics)
-        self._became = self._tally.became
+        self._outcomes = self._tally.outcomes
         self._sender = Sender(self._store, self.plan.period, publisher, quota.age)
-        self._background = (
-            Background(self._store, self.plan.resolution, self._now, self.next_due, self._do_errand)
-            if self.settings.background and not self._off
+        self._worker = (
+            Worker(self._store, self.plan.resolution, self._now, self.next_due, self._flush)
+            if self.settings.background and not disabled
             else None
         )
 
+    def _source(self) -> Source:
+        """Return where all that is drawn comes from."""
+        return SystemSource()
+
     def _warn_that_it_forgets(self) -> None:
-        complaints.warn("memory", _FORGETS, quiet=math.inf)
+        diagnostics.warn("memory", _FORGETS, quiet=math.inf)
 
     def record(self, metric: str, value: object) -> Outcome:
-        """Randomize a value and store the outputs, or say why not.
+        """Randomize a value and store the outputs, or return why not.
 
         Parameters
         ----------
@@ -222,11 +247,11 @@ class Client(Sending, Inspecting):
                 if (until is None or self._clock() < until) and (
                     stale is None or monotonic() < stale
                 ):
-                    self._became[outcome][metric] += 1
-                    sender = self._background
-                    if sender is not None and sender.idle and outcome is not NO_CONSENT:
+                    self._outcomes[outcome][metric] += 1
+                    worker = self._worker
+                    if worker is not None and worker.idle and outcome is not NO_CONSENT:
                         # There may be older values to be sent.
-                        sender.start()
+                        worker.start()
                     return outcome
             known = self._metrics.get(metric)
             if known is None:
@@ -235,15 +260,15 @@ class Client(Sending, Inspecting):
                     f"plan {self.plan.plan!r} has no such metric; it has {', '.join(self._metrics)}"
                 )
             outcome = self._record(known, known.encode(value))
-            self._became[outcome][metric] += 1
-            sender = self._background
-            if sender is not None:
-                if sender.idle:
+            self._outcomes[outcome][metric] += 1
+            worker = self._worker
+            if worker is not None:
+                if worker.idle:
                     if outcome is not NO_CONSENT and outcome is not STORE_FULL:
                         # Whatever became of this value: there may be older ones to be sent.
-                        sender.start()
+                        worker.start()
                 elif outcome is ACCEPTED:
-                    sender.heed()
+                    worker.wake()
             return outcome
         except BaseException as error:
             # Also an interrupt: no frame that it came through keeps the value.
@@ -251,19 +276,347 @@ class Client(Sending, Inspecting):
             drop_locals(error)
             raise
 
+    @property
+    def consent(self) -> Consent:
+        """What the person has said, in whatever process, and however little of it could be written.
+
+        Where the kill switch is on no file is read, and it is ``NEVER_GIVEN``.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read.
+        """
+        return self._consent.read()
+
+    def give_consent(self, *, again: bool = False) -> bool:
+        """Write down that the person agrees; from now on values are recorded.
+
+        To be called where the person has said so, at every start if that is convenient. After a
+        withdrawal it does nothing but to warn once: an app that calls it at every start must not
+        undo what the person has said since.
+
+        Parameters
+        ----------
+        again : bool
+            Whether the person, having withdrawn, has agreed once more.
+
+        Returns
+        -------
+        bool
+            Whether consent is given now. It is not after a withdrawal, unless ``again``; nor where
+            the kill switch is on, since no file may be touched then.
+
+        Raises
+        ------
+        StoreError
+            It could not be written; nothing is recorded.
+
+        Notes
+        -----
+        Another process on the same file notices within a twentieth of a second. If the disk
+        takes the consent and not the rollback guard beside the file, that is no error: values are
+        recorded, and sent once the guard can be written. After a withdrawal it is an error, since
+        the guard may hold the note of that.
+        """
+        return self._consent.give(None, again)
+
+    def renew_consent(self, ceilings: Ceilings | None = None, *, again: bool = False) -> bool:
+        """Write down that the person agrees to other ceilings, higher ones included.
+
+        Parameters
+        ----------
+        ceilings : Ceilings, optional
+            In micro-epsilon; the plan's by default. Whatever they are, no more is spent than the
+            plan's allow; and those of the settings and the environment are not exceeded, neither
+            here nor by other clients whose own are lower. The ``ceilings`` that this client was
+            made with give way to these.
+        again : bool
+            As for :meth:`give_consent`: without it a withdrawal stands, and no ceiling changes.
+
+        Returns
+        -------
+        bool
+            As for :meth:`give_consent`.
+
+        Raises
+        ------
+        StoreError
+            It could not be written; nothing has changed. A rollback guard that cannot be written is
+            no error, as for :meth:`give_consent`.
+        """
+        return self._consent.renew(ceilings, again)
+
+    def withdraw_consent(self) -> bool:
+        """Stop at once, and erase every chain, sent or not, with the pseudonyms of past periods.
+
+        What was reserved and spent stays in the ledger, so that agreeing again in the same
+        period starts where it stopped.
+
+        A flush under way in another thread or process hands its publisher no further message, nor
+        does it ask it any more to sync. What may still go out is what that publisher has by then:
+        the messages of one attempt, which are those since its last sync, of at most 4,096 reports,
+        all of them charged. Of a publisher that sends each message before it takes the next, it is
+        the one message that it is taking.
+
+        First this client stops, in memory. Then the withdrawal is noted in bytes that the rollback
+        guard beside the file already has, which needs no space on the disk; the note holds for
+        all processes and across restarts, until consent is given ``again``. Then the file is
+        written.
+        Where that fails, on a full disk for one, the note stands: whoever next opens the file,
+        records or sends writes the withdrawal and erases first, and does nothing else before.
+
+        Returns
+        -------
+        bool
+            Whether no trace is left in the file. If not, because another process was reading
+            it or it could not be written, erasing is tried again at each flush, at :meth:`close`
+            and at the next start. Consent is withdrawn all the same.
+
+        Raises
+        ------
+        StoreError
+            Neither the file nor the guard could be written, as where both may only be read. This
+            client records and sends nothing from now on and tries again at its next flush;
+            another process, or a later one, knows nothing of it. Say so to the person.
+        PlanError
+            This client is switched off, and the file is of another collector or period length:
+            what is withdrawn from that is for a client of its own to say. Nothing has changed.
+
+        Notes
+        -----
+        The kill switch does not keep a person from withdrawing: then this alone opens the file,
+        if there is one. A client that is switched off by its settings can therefore withdraw also
+        where the disk is so full that no other can be made.
+        """
+        if self.settings.disabled:
+            return self._consent.withdraw_though_disabled(self._file, self._source())
+        return self._consent.withdraw()
+
+    def flush(self, timeout: float | None = None) -> FlushResult:
+        """Send every report that is due now.
+
+        Of a chain with several levels due, the newest alone is sent. What is sent is charged
+        first, in a commit that survives a loss of power. Of several processes on one file one
+        sends at a time; the others wait for it up to ten seconds, or up to the timeout.
+
+        Parameters
+        ----------
+        timeout : float, at least 0, optional
+            Seconds after which this returns whatever the publisher does; no message is begun
+            later. Without it, and one in the settings, the publisher's own limits are all there
+            is.
+
+        Returns
+        -------
+        FlushResult
+            With the error that ended the flush early, if one did: a publisher that takes nothing,
+            one that raises what it should not, and a full disk are no exceptions. What was not
+            delivered is sent again, byte for byte, by a later flush.
+
+        Raises
+        ------
+        StoreError
+            The store cannot even be read.
+        ParameterError
+            The timeout is no number of seconds.
+
+        Privacy
+        -------
+        A message never mixes pseudonyms, but whoever watches the transport can link messages
+        sent in one flush. The background thread sends each at a time of its own; without it, flush
+        when :meth:`next_due` says, rather than seldom and in bulk.
+        """
+        timeout = self.settings.flush_timeout if timeout is None else timeout
+        if timeout is None:
+            return self._flush(FlushTask(patience=LOCK_PATIENCE))
+        task = FlushTask(checked_timeout(timeout), patience=math.inf)
+        call = start_call(lambda: self._flush(task))
+        if call is not None and call.wait(timeout):
+            return call.result()
+        return self._sender.unfinished(self._now(), task)
+
+    async def aflush(self, timeout: float | None = None) -> FlushResult:
+        """Do what :meth:`flush` does, while the event loop of asyncio goes on."""
+        return await run_in_thread(lambda: self.flush(timeout))
+
+    def close(self, timeout: float | None = None) -> FlushResult:
+        """Close the store; what is not delivered stays there. May be called again.
+
+        The background thread, if there is one and its last attempt has not failed, first sends
+        what is due of one pseudonym. Items counted in a period that is not over are lost;
+        what they cost stays reserved, for another client to go on counting. From now on
+        :meth:`record` answers ``store_full`` and all else raises StoreError.
+
+        Parameters
+        ----------
+        timeout : float, at least 0, optional
+            Seconds to wait at most for that thread, whatever its publisher does; by default what
+            the settings say, one second.
+
+        Returns
+        -------
+        FlushResult
+            What was sent meanwhile, and what is due and still here; with an error if the thread
+            had not ended by then.
+
+        Raises
+        ------
+        ParameterError
+            The timeout is no number of seconds.
+        """
+        timeout = self.settings.close_timeout if timeout is None else timeout
+        until = time.monotonic() + checked_timeout(timeout)
+        worker, sent, error = self._worker, 0, None
+        if worker is not None:
+            before = worker.sent
+            worker.end(until)
+            if not worker.wait(until):
+                error = out_of_time()
+            sent = worker.sent - before
+        remaining = 0
+        try:
+            now = self._now()
+            self._settle(now)
+            with suppress(StoreError):
+                self._recorder.counter.release()
+            with suppress(StoreError):
+                remaining = self._sender.remaining(now)
+            self._store.erasure.scrub(compact=False)
+            self._store.finish_erasure()
+        finally:
+            self._store.close()
+            self._store.refusals.clear()
+        return FlushResult(sent, remaining, error=error)
+
+    async def aclose(self, timeout: float | None = None) -> FlushResult:
+        """Do what :meth:`close` does, while the event loop of asyncio goes on."""
+        return await run_in_thread(lambda: self.close(timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def next_due(self) -> int | None:
+        """Return when the next report is due, in ms since the epoch, or None if there is none.
+
+        Where items are being counted, that of their period is among them. Of a period that is over
+        their chain is drawn and stored first, as by every call that looks at what waits.
+        """
+        if self.settings.disabled:
+            return None
+        self._settle(self._now())
+        with self._store.transaction(READ) as connection:
+            due = outbox.next_due(connection)
+            counted = self._recorder.counter.next_due()
+            soonest = min((each for each in (due, counted) if each is not None), default=None)
+            self._store.outbox.soonest = NEVER if soonest is None else soonest
+        return soonest
+
+    def ledger(self) -> Ledger:
+        """Return what was reserved and spent, period by period, and the chains still to be sent.
+
+        Among those are the chains of items counted in a period that is over: they are drawn and
+        stored first, if they were not yet.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read. Or the kill switch is on.
+        """
+        self._refuse_if_disabled("the ledger cannot be read")
+        self._settle(self._now())
+        return self._store.ledger()
+
+    def stats(self) -> Stats:
+        """Return what this client has done in this process, and what waits in its store.
+
+        It raises nothing: where the store cannot be read now, its figures are None.
+        :mod:`clientsdk.prometheus` exposes the same to Prometheus.
+        """
+        now, totals = self._now(), None
+        with suppress(StoreError), self._store.transaction(READ) as connection:
+            totals = outbox.totals(connection, self._store.moment(now))
+        return self._tally.stats(totals)
+
+    def preview(self, at: int | None = None) -> Preview:
+        """Return exactly what would be sent, if nothing more were recorded.
+
+        Parameters
+        ----------
+        at : int, optional
+            Milliseconds since the epoch: what one flush would send then. By default everything
+            that is still to be sent, each report when it is due.
+
+        Returns
+        -------
+        Preview
+            The messages byte for byte, what is in them, and all of it in words. Nothing is sent
+            or charged. Items counted in a period that is over are drawn and stored first, as by
+            the next flush; of those that are still being counted nothing is drawn or shown.
+
+        Raises
+        ------
+        StoreError
+            The store cannot be read. Or the kill switch is on.
+
+        Privacy
+        -------
+        To be shown to the person at this device, and never logged.
+        """
+        from clientsdk.preview import preview
+
+        self._refuse_if_disabled("what would be sent cannot be read")
+        now = self._now()
+        self._settle(now)
+        moment = now if at is None else at
+        return preview(self._store, self._sender, moment, once=at is not None)
+
+    def _flush(self, task: FlushTask) -> FlushResult:
+        if self.settings.disabled:
+            return FlushResult(0, 0)
+        try:
+            self._consent.finish_withdrawal()
+            now = self._now()
+            self._settle(now)
+            result = self._sender.flush(now, task)
+        except Exception:
+            self._tally.failed()
+            raise
+        self._tally.flushed(result, now)
+        return result
+
     def _record(self, metric: CompiledMetric, symbol: Symbol) -> Outcome:
         now = self._now()
         try:
             refused = self._refused(now)
-            outcome = self._admission.record(metric, symbol, now) if refused is None else refused
+            outcome = self._recorder.record(metric, symbol, now) if refused is None else refused
             if outcome is STORE_FULL:
-                complaints.warn("quota", "values are refused: the quota is used up")
+                diagnostics.warn("quota", "values are being dropped: the quota is used up")
         except (StoreError, OSError) as error:
             # The second where the operating system gives no randomness.
             outcome = STORE_FULL
-            complaints.warn("store", "values are refused: %s", str(error))
+            diagnostics.warn("store", "values are being dropped: %s", str(error))
         if outcome is NO_CONSENT or outcome is Outcome.EXPIRED:
-            self._keep_up(now)
+            self._consent.keep_up(now)
         return outcome
 
     def _refused(self, now: int) -> Outcome | None:
@@ -279,8 +632,31 @@ class Client(Sending, Inspecting):
     def _consented(self) -> bool:
         """Look whether another process was given consent; if not, look again a while later."""
         store = self._store
-        with store.transaction(Access.READ):
+        with store.transaction(READ):
             if not store.consented:
                 # While the store is locked: consent that this process is given comes later.
                 store.deny(self.plan, NO_CONSENT)
             return store.consented
+
+    def _settle(self, now: int) -> None:
+        """Draw from what was counted in periods that are over; if that fails, again later."""
+        with suppress(StoreError, OSError):
+            self._recorder.counter.settle(now)
+        if now >= self._store.plans.next_expiry:
+            self._consent.keep_up(now)
+
+    def _refuse_if_disabled(self, what: str) -> None:
+        if self.settings.disabled:
+            raise StoreError(f"{what}: {_DISABLED}")
+
+
+def _bounded(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return a clock whose times, and sums of two of them, are numbers that the file can hold."""
+
+    def now() -> int:
+        time = int(clock())
+        if BEGINNING < time < _END:
+            return time
+        return _END if time > 0 else BEGINNING
+
+    return now

@@ -1,8 +1,8 @@
-"""What becomes of a recording, decided before its value is looked at.
+"""Decides what becomes of a recording, before its value is looked at.
 
 Nothing in this module receives a value or its symbol, and it imports nothing that could look at
-one: consent, period, panel, quota, ceilings and counts decide. What is decided is carried out in
-:mod:`clientsdk.admission`.
+one: consent, period, panel, quota, ceilings and counts decide. :mod:`clientsdk.recorder` carries
+out what is decided.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple, TypeAlias
 
-from clientsdk import claims, draws, permanent
-from clientsdk.itemcounts import Count, ItemCounts
+from clientsdk import draws
+from clientsdk.item_counter import Count, ItemCounter
 from clientsdk.ledger import Consent, tally_name
 from clientsdk.outcomes import Outcome, Refusal
-from clientsdk.panels import Panel
-from clientsdk.store import Store
+from clientsdk.store import claims, permanent
+from clientsdk.store.panels import Panel
+from clientsdk.store.store import Store
 from mechanisms.randomness import Source
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
 
@@ -24,121 +25,75 @@ GIVEN = Consent.GIVEN
 
 
 class Terms(NamedTuple):
-    """What decides about a metric's recordings, looked up once.
-
-    Attributes
-    ----------
-    metric : CompiledMetric
-    tally : str
-        ``"plan/metric"``.
-    limit : int
-        Values a period.
-    cost : int
-        Of a chain at the last rung that is sent, in micro-epsilon.
-    own : bool
-        Whether each value is a chain of its own, so that memory alone decides about it.
-    panels : int
-        The device answers in one of so many periods.
-    """
+    """What decides about a metric's recordings, looked up once."""
 
     metric: CompiledMetric
+    #: ``"plan/metric"``.
     tally: str
+    #: Values a period.
     limit: int
+    #: Of a chain at the last level that is sent, in micro-epsilon.
     cost: int
+    #: Whether each value is a chain of its own, so that memory alone decides about it.
     own: bool
+    #: The device answers in one of so many periods.
     panels: int
 
 
 class Entry(NamedTuple):
-    """A value that takes part in the draw of a reservoir.
+    """A value that takes part in the draw of a reservoir."""
 
-    Attributes
-    ----------
-    seen : int
-        The recordings of the period under the metric's tally, with this one.
-    kept : bool
-        Whether its chain displaces the one that is there.
-    held, reserved : int
-        Micro-epsilon that the reservoir has reserved, and those of its chain from now on.
-    """
-
+    #: The recordings of the period under the metric's tally, with this one.
     seen: int
+    #: Whether its chain displaces the one that is there.
     kept: bool
+    #: Micro-epsilon that the reservoir has reserved, and those of its chain from now on.
     held: int
     reserved: int
 
 
 class Repetition(NamedTuple):
-    """A report that is drawn from a permanent response.
+    """A report that is drawn from a permanent response."""
 
-    Attributes
-    ----------
-    seen : int
-        As of :class:`Entry`.
-    binding : bytes
-        Of the response.
-    response : bytes or None
-        None if this value is the one that it is drawn from.
-    once : int
-        Micro-epsilon that the lifetime is charged.
-    """
-
+    #: As of :class:`Entry`.
     seen: int
+    #: Of the response.
     binding: bytes
+    #: None if this value is the one that it is drawn from.
     response: bytes | None
+    #: Micro-epsilon that the lifetime is charged.
     once: int
 
 
 class Occurrence(NamedTuple):
-    """An item that is counted.
+    """An item that is counted."""
 
-    Attributes
-    ----------
-    running : Count or None
-        To which it is added; None if one is begun.
-    seen : int
-        How often counting was begun in the period, if one is begun.
-    held, reserved : int
-        Micro-epsilon that are reserved already, and that will be.
-    """
-
+    #: To which it is added; None if one is begun.
     running: Count | None
+    #: How often counting was begun in the period, if one is begun.
     seen: int
+    #: Micro-epsilon that are reserved already, and that will be.
     held: int
     reserved: int
 
 
-#: What is to be carried out; where each value is a chain of its own, its number in the period.
+#: What the recorder is to do; where each value is a chain of its own, its number in the period.
 Place: TypeAlias = int | Entry | Repetition | Occurrence
 
 
 class Decisions:
-    """Decides what becomes of recordings under one plan.
-
-    Parameters
-    ----------
-    store : Store
-    plan : CompiledPlan
-        The plan that the store was opened with.
-    source : Source
-        Draws a reservoir's coin.
-    counts : ItemCounts
-
-    Attributes
-    ----------
-    terms : dict of str to Terms
-        By metric.
-    """
+    """Decides what becomes of recordings under the plan that a store was opened with."""
 
     def __init__(
-        self, store: Store, plan: CompiledPlan, source: Source, counts: ItemCounts
+        self, store: Store, plan: CompiledPlan, source: Source, counter: ItemCounter
     ) -> None:
         self._store = store
         self._plan = plan
+        # Draws a reservoir's coin.
         self._source = source
-        self._counts = counts
+        self._counter = counter
         self._bindings: dict[str, bytes] = {}
-        self._asked: tuple[Panel, int, int] | None = None
+        self._turn_of: tuple[Panel, int, int] | None = None
         self._turn = False
         self.terms = {metric.name: self._terms_of(metric) for metric in plan.metrics}
 
@@ -157,23 +112,13 @@ class Decisions:
         self.terms = {name: terms._replace(panels=1) for name, terms in self.terms.items()}
 
     def decide(self, connection: sqlite3.Connection, terms: Terms, now: int) -> Outcome | Place:
-        """Return why nothing is recorded, or what is to be carried out.
-
-        Parameters
-        ----------
-        connection : sqlite3.Connection
-            In a transaction, in which what is decided is also carried out.
-        terms : Terms
-            Of a metric of this plan.
-        now : int
-            Milliseconds since the epoch.
-        """
+        """Return why nothing is recorded, or what the recorder is to do in this transaction."""
         store, plan = self._store, self._plan
-        if now // plan.period != store.period:
+        if now // plan.period != store.accounts.period:
             store.advance(connection, now // plan.period)
             # A clock that was set back does not record before the ledger's period.
-            now = max(now, store.period * plan.period)
-        if now >= store.expiry:
+            now = store.moment(now)
+        if now >= store.plans.next_expiry:
             store.lapsed += store.expire(connection, now)
         if store.consent is not GIVEN:
             return Outcome.NO_CONSENT
@@ -181,7 +126,7 @@ class Decisions:
             return Outcome.EXPIRED
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
-        if store.room <= 0 and store.full(connection):
+        if store.outbox.room <= 0 and store.outbox.full(connection):
             return Outcome.STORE_FULL
         if terms.own:
             return self._own(terms)
@@ -194,9 +139,9 @@ class Decisions:
     def decide_in_memory(self, terms: Terms, now: int) -> Outcome | int | None:
         """Decide without a transaction, while the store is held; None if one is needed."""
         store, plan = self._store, self._plan
-        if not store.noting or store.consent is not GIVEN:
+        if not store.buffering or store.consent is not GIVEN:
             return None
-        if now // plan.period != store.period or now >= plan.expires:
+        if now // plan.period != store.accounts.period or now >= plan.expires:
             return None
         if terms.panels > 1 and not self._is_turn(terms):
             return self._refuse(terms, Outcome.NOT_IN_PANEL)
@@ -205,14 +150,15 @@ class Decisions:
     def _is_turn(self, terms: Terms) -> bool:
         """Whether the device answers about the metric in the store's period."""
         store = self._store
-        asked = store.panel, terms.panels, store.period
-        if self._asked != asked:
-            self._asked, self._turn = asked, store.panel.is_turn(terms.panels, store.period)
+        turn_of = store.panel, terms.panels, store.period
+        if self._turn_of != turn_of:
+            self._turn = store.panel.is_turn(terms.panels, store.period)
+            self._turn_of = turn_of
         return self._turn
 
     def _own(self, terms: Terms) -> Outcome | int:
         """Keep the first values of a period."""
-        seen = self._store.tallies.get(terms.tally, 0) + 1
+        seen = self._store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
             return self._refuse(terms, Outcome.PERIOD_FULL)
         if not self._affordable(terms.cost, terms.cost):
@@ -226,7 +172,7 @@ class Decisions:
         what it had reserved.
         """
         store = self._store
-        seen = store.tallies.get(terms.tally, 0) + 1
+        seen = store.accounts.tallies.get(terms.tally, 0) + 1
         held = store.incumbent_cost(connection, terms.tally)
         if held is None and seen > 1:
             # Another version of the plan has kept a value of this period, and not in a reservoir.
@@ -240,9 +186,9 @@ class Decisions:
         return Entry(seen, kept, held, reserved)
 
     def _repeat(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Repetition:
-        """Say again what the permanent response says; the first value of all is what it is of."""
+        """Report the permanent response, which is drawn from the first value of all."""
         store, metric = self._store, terms.metric
-        seen = store.tallies.get(terms.tally, 0) + 1
+        seen = store.accounts.tallies.get(terms.tally, 0) + 1
         if seen > terms.limit:
             return self._refuse(terms, Outcome.PERIOD_FULL)
         binding = self._bindings.get(metric.name)
@@ -257,8 +203,8 @@ class Decisions:
     def _count(self, connection: sqlite3.Connection, terms: Terms) -> Outcome | Occurrence:
         """Begin to count the items of a period, unless another thread has."""
         store = self._store
-        count = self._counts.current(connection, terms.metric)
-        begun = store.tallies.get(terms.tally, 0)
+        count = self._counter.current(connection, terms.metric)
+        begun = store.accounts.tallies.get(terms.tally, 0)
         if count is not None:
             return Occurrence(count, begun, 0, 0)
         claim = claims.find(connection, store.period, terms.tally)
@@ -272,18 +218,8 @@ class Decisions:
         return Occurrence(None, begun + 1, held, reserved)
 
     def _affordable(self, cost: int, lifetime: int) -> bool:
-        """Whether the period can bear ``cost`` and the device's life ``lifetime`` more."""
-        if cost == 0:
-            return True
         store = self._store
-        pinned, own = store.ceilings, store.own
-        reserved, life = store.reserved + cost, store.lifetime_reserved + lifetime
-        return (
-            reserved <= pinned.period
-            and reserved <= own.period
-            and life <= pinned.lifetime
-            and life <= own.lifetime
-        )
+        return store.accounts.allow(store.ceilings, store.own, cost, lifetime)
 
     def _refuse(self, terms: Terms, outcome: Outcome) -> Outcome:
         """Remember that the outcome is the same until the period ends."""

@@ -1,4 +1,4 @@
-"""Draws that the SDK makes itself; all but the chain's outputs precede the look at the value."""
+"""Random draws that the SDK makes itself, all of them before it looks at the value."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: What the draws for one recording mostly take: an id, a jitter and a few rungs of one symbol.
+#: Bytes that one recording mostly takes: an id, a jitter and a few levels of one symbol.
 _AT_ONCE = 64
-#: What is kept back of them, to go on with where the operating system gives no more.
+#: Bytes kept back, to go on with where the operating system gives no more.
 _SEED = 32
 
 
 class OnceOnly:
     """The operating system's CSPRNG for one recording: one system call where that is enough.
 
-    Every bit is handed out at most once. To be dropped when the recording ends: what is kept
-    between recordings could be handed out twice, by a fork or a copied process.
+    Every bit is returned at most once. Drop it when the recording ends: what is kept between
+    recordings could be returned twice, by a fork or a copied process.
 
     Privacy
     -------
@@ -75,19 +75,23 @@ class OnceOnly:
 
 
 def for_one(source: Source) -> Source:
-    """Return the source of one recording; of a source that is seeded, itself."""
+    """Return the source of one recording; a seeded source is returned as it is."""
     return OnceOnly() if type(source) is SystemSource else source
+
+
+def for_chain(source: Source, resolution: int) -> tuple[Source, bytes, int]:
+    """Return the source of one recording, with a chain id and a jitter drawn from it.
+
+    The jitter is uniform below ``resolution``, in milliseconds.
+    """
+    source = OnceOnly() if type(source) is SystemSource else source
+    return source, identifier(source), below(source, resolution)
 
 
 def below(source: Source, bound: int) -> int:
     """Return an exactly uniform integer in ``[0, bound)``, by rejection.
 
-    Parameters
-    ----------
-    source : Source
-        Where the bits come from.
-    bound : int
-        At least 1. A bound of 1 draws nothing.
+    A bound of 1 draws nothing.
 
     Examples
     --------

@@ -9,20 +9,30 @@ from enum import StrEnum
 from os.path import realpath
 from typing import TYPE_CHECKING
 
-from clientsdk import mark, schema
-from clientsdk.permanent import PermanentCharge, charges
-from mechanisms.digests import sha256
+from clientsdk.store import rollback_guard, schema
+from clientsdk.store.accounts import ALL_METRICS
+from clientsdk.store.permanent import PermanentCharge, charges
+from clientsdk.store.plans import stored_plan
 from mechanisms.frozen import frozen, replace, shown
-from sotto.errors import PlanError, StoreError
-from sotto.plan.compiled import Ceilings, CompiledPlan, brought_forward
+from sotto.errors import StoreError
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-
-#: Under which the recordings of all metrics are summed up, of periods that are through.
-ALL_METRICS = "all metrics"
+__all__ = [
+    "ALL_METRICS",
+    "Consent",
+    "Ledger",
+    "LedgerPeriod",
+    "PendingChain",
+    "PermanentCharge",
+    "read",
+    "read_file",
+    "reader",
+    "tally_name",
+]
 
 
 class Consent(StrEnum):
@@ -47,9 +57,9 @@ class LedgerPeriod:
         Of unsigned messages, hexadecimal; None once it has been erased, or before the first
         recording.
     reserved : int
-        Sum of the certified epsilons of the strongest rungs of all chains recorded.
+        Sum of the certified epsilons of the strongest levels of all chains recorded.
     spent : int
-        Sum of the certified epsilons of the newest rungs that may have left the device.
+        Sum of the certified epsilons of the newest levels that may have left the device.
     recordings : dict
         Values recorded a metric, by ``"plan/metric"``. For a reservoir, those that took part; for
         a top item, how often counting was begun. Once a period is over and nothing of it waits
@@ -80,7 +90,7 @@ class LedgerPeriod:
 
 @frozen
 class PendingChain:
-    """A chain that still has rungs to release.
+    """A chain that still has levels to release.
 
     Attributes
     ----------
@@ -91,14 +101,14 @@ class PendingChain:
     period, event, due : int
         Budget period; truncated time of the recording and time of the next release, in ms.
     charged, delivered : int
-        Rungs charged for, and rungs that the publisher has taken, counted from the weakest; a
-        rung skipped because a newer one went instead counts with it.
+        Levels charged for, and levels that the publisher has taken, counted from the weakest; a
+        level skipped because a newer one went instead counts with it.
     levels : int
-        Rungs in all that are sent.
+        Levels in all that are sent.
     spent, reserved : int
         What it has cost so far and will have cost at the last of them, in micro-epsilon.
     costs : tuple of int
-        What it has cost once each rung is released, weakest first.
+        What it has cost once each level is released, weakest first.
     """
 
     chain: str
@@ -170,26 +180,13 @@ class Ledger:
 
     def in_words(self) -> str:
         """Return all of it in sentences that a user can be shown."""
-        from clientsdk.words import ledger_in_words
-
-        return ledger_in_words(self)
+        return _in_words(self)
 
     __str__ = in_words
 
     @property
     def _once(self) -> int:
         return self.carried + sum(charge.cost for charge in self.permanent)
-
-
-def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
-    """Return the lower ceilings of two, each amount for itself.
-
-    Examples
-    --------
-    >>> lowered(Ceilings(3, 10), Ceilings(4, 8))
-    Ceilings(period=3, lifetime=8)
-    """
-    return Ceilings(min(first.period, second.period), min(first.lifetime, second.lifetime))
 
 
 def tally_name(plan: str, metric: str) -> str:
@@ -201,19 +198,10 @@ def read(
     connection: sqlite3.Connection,
     plan: Callable[[sqlite3.Connection, int], CompiledPlan] | None = None,
 ) -> Ledger:
-    """Return the ledger in a device's store.
+    """Return the ledger in a device's store, inside a transaction.
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Inside a transaction, so that all parts are of one moment.
-    plan : callable
-        The plan that the store has under a number, as :func:`stored_plan`.
-
-    Raises
-    ------
-    StoreError
-        It is no store that this version can read, or damaged.
+    ``plan`` returns the plan that the store has under a number, as :func:`stored_plan`. Raises
+    StoreError if this version cannot read the store, or it is damaged.
     """
     # A file that no app has opened since version 3 came has no permanent responses, before
     # version 4 nothing was carried over, and before version 5 nothing was signed.
@@ -255,7 +243,7 @@ def read_file(path: str | os.PathLike[str]) -> Ledger:
     except sqlite3.Error as error:
         raise StoreError(f"{path} cannot be read as a device's file: {error}") from error
     # It may be that the file could not be written.
-    withdrawn = mark.withdrawal(realpath(path))
+    withdrawn = rollback_guard.withdrawal(realpath(path))
     return replace(ledger, consent=Consent.WITHDRAWN) if withdrawn else ledger
 
 
@@ -265,29 +253,6 @@ def reader(path: str | os.PathLike[str]) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     connection.execute("PRAGMA query_only = ON")
     return connection
-
-
-def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
-    """Return the plan that a device's store has under ``number``.
-
-    Raises
-    ------
-    StoreError
-        This version cannot read it.
-    """
-    row = connection.execute("SELECT * FROM plan WHERE id = ?", (number,)).fetchone()
-    if row is None:
-        raise StoreError("a plan that chains were drawn under is not in the device's store")
-    # Their names were others in older files.
-    _, digest, body, *_ = row
-    try:
-        # A file of an older version is read as it is.
-        plan = CompiledPlan.from_json(brought_forward(body) or body)
-    except PlanError as error:
-        raise StoreError(f"a plan in the device's store cannot be read: {error}") from error
-    if sha256(body) != digest:
-        raise StoreError("a plan in the device's store is not the one that chains were drawn under")
-    return plan
 
 
 def _carried(connection: sqlite3.Connection) -> tuple[int, int, int]:
@@ -360,7 +325,81 @@ def _pending(
                 levels=metric.sent,
                 spent=mechanism.certified(charged - 1) if charged else 0,
                 reserved=mechanism.certified(metric.sent - 1),
-                costs=tuple(mechanism.certified(rung) for rung in range(metric.sent)),
+                costs=tuple(mechanism.certified(level) for level in range(metric.sent)),
             )
         )
     return tuple(pending)
+
+
+# In words that a user can be shown; what they need is imported when it is needed.
+
+_CONSENT = {
+    "given": "You have agreed that randomized answers are sent to {collector}.",
+    "withdrawn": "You have withdrawn your consent: nothing is recorded for {collector}, or sent.",
+    "never given": "You have not agreed to anything: nothing is recorded for {collector}, or sent.",
+}
+
+
+def _in_words(ledger: Ledger) -> str:
+    """Return what a device has promised and released, in sentences; times are in UTC."""
+    from clientsdk.wording import epsilon
+
+    lines = [
+        _CONSENT[ledger.consent].format(collector=ledger.collector),
+        f"What is sent about one period costs at most epsilon {epsilon(ledger.ceilings.period)}, "
+        f"and {epsilon(ledger.ceilings.lifetime)} in this device's life. The lower, the less can "
+        f"be learnt.",
+        f"So far {epsilon(ledger.spent)} is spent, of {epsilon(ledger.reserved)} that is set "
+        f"aside.",
+    ]
+    if ledger.carried:
+        lines.append(
+            f"Of that, {epsilon(ledger.carried)} may have been spent before this file was damaged, "
+            f"lost or replaced by an older one, and counts as spent."
+        )
+    elif ledger.damaged or ledger.restored:
+        lines.append(
+            "This file was damaged, lost or replaced by an older one: the period in which that was "
+            "found counts as spent."
+        )
+    lines += [_period_in_words(each) for each in ledger.periods]
+    lines += [
+        f"{each.metric}: {epsilon(each.cost)} once for all periods, for an answer that "
+        f"{'is kept' if each.held else 'was kept and is erased'} here."
+        for each in ledger.permanent
+    ]
+    if ledger.pending:
+        lines += ["Still to be sent:", *(f"  {_chain_in_words(each)}" for each in ledger.pending)]
+    else:
+        lines.append("Nothing is left to be sent.")
+    return "\n".join(lines)
+
+
+def _period_in_words(period: LedgerPeriod) -> str:
+    from clientsdk.wording import day, epsilon
+
+    count = sum(period.recordings.values())
+    return (
+        f"{day(period.start)} to {day(period.end)}: {count} value{'s' * (count != 1)} recorded; "
+        f"spent {epsilon(period.spent)} of {epsilon(period.reserved)} set aside."
+    )
+
+
+def _chain_in_words(chain: PendingChain) -> str:
+    """Return, level by level, what of a chain is sent and what is not yet."""
+    from clientsdk.wording import epsilon, minute
+
+    levels = [f"{epsilon(cost)} {_state(chain, level)}" for level, cost in enumerate(chain.costs)]
+    return (
+        f"{chain.metric}, recorded about {minute(chain.event)}: epsilon {', '.join(levels)}; next "
+        f"at {minute(chain.due)}"
+    )
+
+
+def _state(chain: PendingChain, level: int) -> str:
+    """Return what became of a level; a device does not keep which went before the newest."""
+    if level >= chain.charged:
+        return "to come"
+    if level < chain.charged - 1:
+        return "sent or passed over"
+    return "sent" if chain.delivered == chain.charged else "on its way"

@@ -1,4 +1,4 @@
-"""What became of a recorded value, and of a flush."""
+"""What became of a recorded value, and the result of a flush."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Outcome(StrEnum):
     the count is lost.
     """
     OVER_BUDGET = "over_budget"
-    """The strongest rung would exceed the ceiling of the period or of the device's life.
+    """The strongest level would exceed the ceiling of the period or of the device's life.
 
-    For a constant metric: that of the strongest rung sent would exceed the period's, or that of
+    For a constant metric: that of the strongest level sent would exceed the period's, or that of
     its permanent response, unless there is one, the lifetime's.
     """
     PERIOD_FULL = "period_full"
@@ -59,22 +59,14 @@ class Outcome(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """What becomes of a metric's values for a while, so that nothing need be looked up.
-
-    Attributes
-    ----------
-    outcome : Outcome
-    plain : frozenset of type
-        Of these no value is of the wrong type; of others it is to be asked.
-    until : int, optional
-        Milliseconds since the epoch; None if it is so for good.
-    stale : float, optional
-        On the monotonic clock, where another process may end it at any time.
-    """
+    """What becomes of a metric's values for a while, so that nothing need be looked up."""
 
     outcome: Outcome
+    #: Types that the metric takes; a value of any other type is checked.
     plain: frozenset[object]
+    #: Milliseconds since the epoch; None if it is so for good.
     until: int | None
+    #: On the monotonic clock, where another process may end it at any time.
     stale: float | None = None
 
 
@@ -90,7 +82,7 @@ class Lapses(NamedTuple):
     overdue : int
         They could not be delivered for longer than the quota allows.
     ceiling : int
-        A ceiling lowered since forbids the next rung.
+        A ceiling lowered since forbids the next level.
     damaged : int
         What is stored cannot be a chain of their metric.
     """

@@ -1,27 +1,23 @@
 """What would be sent, found out by sending it: from a copy of the store, into memory.
 
-The copy is what the sender works on, so that the messages are the very ones, byte for byte, that
-it would publish. The store itself is only read.
+The sender works on the copy, so that the messages are the very ones, byte for byte, that it would
+publish. The store itself is only read.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from clientsdk.database import Access, Database
-from clientsdk.errand import Errand
 from clientsdk.meanings import meaning
 from clientsdk.publishers import MemoryPublisher
 from clientsdk.sender import Sender
-from clientsdk.store import Store
-from clientsdk.words import epsilon, minute
+from clientsdk.store.database import READ
+from clientsdk.store.store import Store
+from clientsdk.tasks import FlushTask
+from clientsdk.wording import epsilon, minute
 from mechanisms.randomness import SystemSource
+from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import decode_message
-
-if TYPE_CHECKING:
-    from sotto.plan.compiled import CompiledPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +28,10 @@ class PreviewedReport:
     ----------
     metric : str
         ``"plan/metric"``.
-    rung, rungs : int
+    level, levels : int
         Which of how many that are sent, counted from 1.
     epsilon : int
-        Micro-epsilon that all that is sent of its value costs up to this rung.
+        Micro-epsilon that all that is sent of its value costs up to this level.
     event : int
         When the value was recorded, truncated, in milliseconds since the epoch.
     due : int
@@ -46,8 +42,8 @@ class PreviewedReport:
     """
 
     metric: str
-    rung: int
-    rungs: int
+    level: int
+    levels: int
     epsilon: int
     event: int
     due: int
@@ -60,7 +56,7 @@ class PreviewedReport:
         """Return it in a sentence; times are in UTC."""
         return (
             f"{minute(self.due)}: {self.metric} of about {minute(self.event)}, release "
-            f"{self.rung} of {self.rungs} (epsilon {epsilon(self.epsilon)} in all), says: "
+            f"{self.level} of {self.levels} (epsilon {epsilon(self.epsilon)} in all), says: "
             f"{self.meaning}"
         )
 
@@ -116,22 +112,23 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
     StoreError
         The store cannot be read.
     """
-    # Made before the transaction: a fork keeps new stores away, and waits for transactions.
-    copy = _Copy()
+    # Opened before the transaction: a fork keeps new stores away, and waits for transactions.
+    copy = store.blank_copy(SystemSource())
     publisher = MemoryPublisher()
     messages: list[PreviewedMessage] = []
     moment = now
     try:
-        with store.transaction(Access.READ) as connection:
+        with store.transaction(READ) as connection:
             if store.stopped or not store.consented:
                 return Preview(())
-            copy.become(store, connection)
+            copy.fill_from(store, connection)
         sender = original.over(copy, publisher)
         while True:
-            sender.flush(moment, Errand())
-            messages += [_read(*each, moment, copy.plans()) for each in publisher.messages]
+            sender.flush(moment, FlushTask())
+            plans = copy.plans.by_fingerprint()
+            messages += [_read(*each, moment, plans) for each in publisher.messages]
             publisher.messages.clear()
-            following = None if once else copy.due_after(moment)
+            following = None if once else _due_after(copy, moment)
             if following is None:
                 break
             moment = following
@@ -140,31 +137,13 @@ def preview(store: Store, original: Sender, now: int, *, once: bool) -> Preview:
     return Preview(tuple(messages))
 
 
-class _Copy(Store):
-    """A store in memory that begins as what another is at some moment."""
-
-    def __init__(self) -> None:
-        Database.__init__(self, None)
-
-    def become(self, original: Store, connection: sqlite3.Connection) -> None:
-        """Copy everything, in a transaction on the original."""
-        vars(self).update({k: v for k, v in vars(original).items() if k not in vars(self)})
-        self.refusals, self._plans = {}, dict(self._plans)
-        # What the copy draws is nobody's, and takes nothing from a seeded sequence.
-        self._source = SystemSource()
-        connection.backup(self._connected())
-
-    def due_after(self, moment: int) -> int | None:
-        """Return when the first chain is due later than that: one that is due then must wait."""
-        with self.transaction(Access.READ) as connection:
-            (due,) = connection.execute(
-                "SELECT min(due) FROM chain WHERE due > ?", (moment,)
-            ).fetchone()
-        return None if due is None else int(due)
-
-    def plans(self) -> dict[bytes, CompiledPlan]:
-        """Return the plans that messages were made with, by fingerprint."""
-        return {plan.fingerprint: plan for plan in self._plans.values()}
+def _due_after(copy: Store, moment: int) -> int | None:
+    """Return when the first chain is due later than that: one that is due then must wait."""
+    with copy.transaction(READ) as connection:
+        (due,) = connection.execute(
+            "SELECT min(due) FROM chain WHERE due > ?", (moment,)
+        ).fetchone()
+    return None if due is None else int(due)
 
 
 def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -> PreviewedMessage:
@@ -173,8 +152,8 @@ def _read(shard: int, data: bytes, due: int, plans: dict[bytes, CompiledPlan]) -
     reports = [
         PreviewedReport(
             metric=f"{plan.plan}/{metric.name}",
-            rung=row.level + 1,
-            rungs=metric.sent,
+            level=row.level + 1,
+            levels=metric.sent,
             epsilon=metric.mechanism.certified(row.level),
             event=row.event,
             due=due,

@@ -1,31 +1,85 @@
-"""How a client is configured: arguments over variables of the environment over defaults.
+"""How a client is configured: arguments, then variables of the environment, then defaults.
 
 Variables are read once, when a client is made. Three are about privacy: the switch and the two
 ceilings. Of them and of what the app passes, in whatever form, the stricter holds, and one that
-cannot be understood is an error. Any other that cannot is told of once, and its default taken. No
-message repeats what a variable holds.
+cannot be understood is an error. Any other that cannot be understood is logged once, and its
+default taken. No message repeats what a variable holds.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, NamedTuple
 
-from clientsdk import complaints
-from clientsdk.arguments import LEAST_CEILING, checked_timeout
-from clientsdk.quota import Quota
+from clientsdk import diagnostics
+from clientsdk.publishers import Publisher
 from mechanisms.frozen import frozen, replace
-from sotto.errors import ParameterError
-from sotto.plan.compiled import Ceilings
+from sotto.errors import ParameterError, PlanError
+from sotto.plan.compiled import Ceilings, CompiledPlan
 
+#: Micro-epsilon; no plan has a use for less.
+LEAST_CEILING = 1_000
+#: Pages of the smallest file that holds a ledger and something to send, in bytes.
+SMALLEST_QUOTA = 1 << 17
 _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
 _DECIMALS = 6
 _DIGITS = 12
+
+
+class Forgetful(Enum):
+    """What ``Client(state=...)`` takes instead of a path: an app must name that choice."""
+
+    NO_LIFETIME_BOUND = "no lifetime bound survives this process"
+    """Keeps everything in memory. With the client its ledger, ceilings, pseudonym and what was not
+    sent are gone; so is a withdrawal of consent. Every other client, also in the same process, is a
+    new device with a whole lifetime to spend: what one person gives over many has no bound."""
+
+
+NO_LIFETIME_BOUND = Forgetful.NO_LIFETIME_BOUND
+
+
+@frozen
+class Quota:
+    """How much a device may keep for sending, and for how long.
+
+    Parameters
+    ----------
+    bytes : int, at least 131,072
+        Of the state file, or of what is in memory in its stead. Where they are used up, values
+        are refused as ``store_full`` and nothing is charged for them. What was accepted is never
+        dropped to make room.
+    age : int, positive, optional
+        Milliseconds. What has been due for longer and was not delivered is erased with the levels
+        that would follow. In any case nothing is kept beyond the time at which the aggregator
+        would refuse it as late.
+
+    Raises
+    ------
+    ParameterError
+        One of them is out of range.
+
+    Privacy
+    -------
+    Sizes and times are the same for all values. What is erased stays reserved, and spent if it
+    was charged for.
+    """
+
+    bytes: int = 10 << 20
+    age: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        if not self.bytes >= SMALLEST_QUOTA:
+            raise ParameterError(f"quota: bytes {self.bytes} must be at least {SMALLEST_QUOTA}")
+        if self.age is not None and not self.age > 0:
+            raise ParameterError(f"quota: age {self.age} must be above 0 ms, or None")
 
 
 @frozen
@@ -43,7 +97,7 @@ class Settings:
     ceiling_period, ceiling_lifetime : int, at least 1,000, optional
         In micro-epsilon. They lower the plan's, as the client's own ``ceilings`` do.
     background : bool
-        Whether reports are sent without being asked for.
+        Whether a background thread sends reports when they are due.
     quota : Quota
     flush_timeout : float, at least 0, optional
         Seconds for a flush that is given none; None: as long as its publisher takes.
@@ -90,8 +144,8 @@ class Settings:
         if self.flush_timeout is not None:
             checked_timeout(self.flush_timeout)
         checked_timeout(self.close_timeout)
-        if self.log is not None and self.log not in complaints.LEVELS:
-            raise ParameterError(f"log must be one of {', '.join(complaints.LEVELS)}, or None")
+        if self.log is not None and self.log not in diagnostics.LEVELS:
+            raise ParameterError(f"log must be one of {', '.join(diagnostics.LEVELS)}, or None")
 
     @classmethod
     def from_environment(
@@ -135,18 +189,18 @@ class Settings:
             A variable about privacy is not as it should be.
         """
         given = os.environ if environ is None else environ
-        asked = Settings()
+        environment = Settings()
         for name, variable in VARIABLES.items():
             text = given.get(name)
             if text is not None and variable.privacy:
-                asked = _with(asked, name, variable, text)
-        lifetime = _lower(self.ceiling_lifetime, asked.ceiling_lifetime)
-        period = _lower(self.ceiling_period, asked.ceiling_period)
+                environment = _with(environment, name, variable, text)
+        lifetime = _lower(self.ceiling_lifetime, environment.ceiling_lifetime)
+        period = _lower(self.ceiling_period, environment.ceiling_period)
         if period is not None:
             period = _lower(period, lifetime)
         return replace(
             self,
-            disabled=self.disabled or asked.disabled,
+            disabled=self.disabled or environment.disabled,
             ceiling_period=period,
             ceiling_lifetime=lifetime,
         )
@@ -159,13 +213,7 @@ class Settings:
 
 
 def configured(settings: Settings | None, **arguments: Any) -> Settings:
-    """Return settings, or those of the environment if there are none, with a client's arguments.
-
-    Raises
-    ------
-    ParameterError
-        An argument, or a variable about privacy, is not as it should be.
-    """
+    """Return settings, or those of the environment if there are none, with a client's arguments."""
     given = {name: value for name, value in arguments.items() if value is not None}
     if settings is None:
         return Settings.from_environment(**given)
@@ -173,24 +221,27 @@ def configured(settings: Settings | None, **arguments: Any) -> Settings:
 
 
 class Variable(NamedTuple):
-    """A variable of the environment.
+    """A variable of the environment."""
 
-    Attributes
-    ----------
-    field : str
-        What it sets.
-    put : callable
-        Returns settings with what a text says; raises ValueError if that cannot be understood.
-    allowed : str
-        What it may hold, in words.
-    privacy : bool
-        Whether a bad one is an error, and a stricter one holds whatever an app passes.
-    """
-
+    #: What it sets.
     field: str
+    #: Returns settings with what a text says; raises ValueError if that cannot be understood.
     put: Callable[[Settings, str], Settings]
+    #: What it may hold, in words.
     allowed: str
+    #: Whether a bad one is an error, and a stricter one holds whatever an app passes.
     privacy: bool = False
+
+
+def lowered(first: Ceilings, second: Ceilings) -> Ceilings:
+    """Return the lower ceilings of two, each amount for itself.
+
+    Examples
+    --------
+    >>> lowered(Ceilings(3, 10), Ceilings(4, 8))
+    Ceilings(period=3, lifetime=8)
+    """
+    return Ceilings(min(first.period, second.period), min(first.lifetime, second.lifetime))
 
 
 def _lower(one: int | None, other: int | None) -> int | None:
@@ -204,8 +255,8 @@ def _with(settings: Settings, name: str, variable: Variable, text: str) -> Setti
     except ValueError:
         if variable.privacy:
             raise ParameterError(f"{name} must be {variable.allowed}") from None
-    told = f"{name} is not used: it must be {variable.allowed}"
-    complaints.warn(f"settings {name}", told, quiet=math.inf)
+    warning = f"{name} is not used: it must be {variable.allowed}"
+    diagnostics.warn(f"settings {name}", warning, quiet=math.inf)
     return settings
 
 
@@ -268,3 +319,97 @@ VARIABLES: Mapping[str, Variable] = {
     "SOTTO_CLOSE_TIMEOUT": Variable("close_timeout", _setting("close_timeout", _seconds), _TIME),
     "SOTTO_LOG": Variable("log", _setting("log", str), "warning, error or off"),
 }
+
+
+# What an app passes to a client, checked: ParameterError or PlanError says what is wrong.
+
+
+def read_plan(plan: CompiledPlan | bytes | str | os.PathLike[str]) -> CompiledPlan:
+    """Return a plan that came as an object, as canonical JSON or as the path of a file."""
+    if isinstance(plan, CompiledPlan):
+        return plan
+    if isinstance(plan, bytes):
+        return CompiledPlan.from_json(plan)
+    try:
+        with open(os.fspath(plan), "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise PlanError(f"the compiled plan cannot be read: {error}") from error
+    return CompiledPlan.from_json(content)
+
+
+def expected_plan(plan: CompiledPlan, expect: str | None) -> CompiledPlan:
+    """Return a plan, if it is the one that an app has pinned."""
+    if expect is None:
+        return plan
+    if not (isinstance(expect, str) and re.fullmatch(r"[0-9a-fA-F]{64}", expect)):
+        raise ParameterError(
+            "expect must be a plan's fingerprint, 64 hexadecimal digits, as sotto plan fingerprint "
+            "prints it"
+        )
+    if plan.fingerprint_hex != expect.lower():
+        raise PlanError(
+            f"plan {plan.plan!r} version {plan.version} has the fingerprint "
+            f"{plan.fingerprint_hex}, and this app expects {expect.lower()}: it is not the plan "
+            "that the app was made for"
+        )
+    return plan
+
+
+def checked_path(state: str | os.PathLike[str] | Forgetful) -> str | None:
+    """Return where a device's file is to be, None if the app has named that it wants none."""
+    if state is NO_LIFETIME_BOUND:
+        return None
+    path = "" if state is None else os.fspath(state)
+    if path in ("", ":memory:"):
+        raise ParameterError(
+            "state must be the path of a file; clientsdk.NO_LIFETIME_BOUND keeps everything in "
+            "memory, and then nothing bounds what a device gives in more than one process"
+        )
+    return path
+
+
+def checked_publisher(publisher: Publisher) -> Publisher:
+    """Return what is to take messages."""
+    if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
+        raise ParameterError("publisher must be an object with a method publish(shard, message)")
+    return publisher
+
+
+def checked_ceilings(ceilings: Ceilings) -> Ceilings:
+    """Return ceilings that make sense."""
+    if not 0 < ceilings.period <= ceilings.lifetime:
+        raise ParameterError(
+            f"ceilings: period {ceilings.period} must be above 0 and at most lifetime "
+            f"{ceilings.lifetime} micro-epsilon"
+        )
+    if ceilings.period < LEAST_CEILING:
+        raise ParameterError(
+            f"ceilings: period {ceilings.period} micro-epsilon must be at least {LEAST_CEILING}; "
+            f"Ceilings.of_epsilon takes epsilons"
+        )
+    return ceilings
+
+
+def warn_if_nothing_fits(plan: CompiledPlan, ceilings: Ceilings) -> None:
+    """Warn that no value of a plan can be recorded under the ceilings that are pinned."""
+    least = min(metric.cost // metric.limit for metric in plan.metrics)
+    if least > ceilings.period or all(
+        max(metric.permanent, metric.cost // metric.limit) > ceilings.lifetime
+        for metric in plan.metrics
+    ):
+        diagnostics.warn(
+            "ceilings",
+            "nothing can be recorded: one value costs %s micro-epsilon or more, and the pinned "
+            "ceilings are %s a period and %s a lifetime, which only renew_consent can raise",
+            str(least),
+            str(ceilings.period),
+            str(ceilings.lifetime),
+        )
+
+
+def checked_timeout(seconds: float) -> float:
+    """Return how long to wait at most."""
+    if not seconds >= 0:
+        raise ParameterError(f"timeout {seconds} must be at least 0 seconds")
+    return seconds

@@ -6,9 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from clientsdk import forks
+from clientsdk.lifecycle import KeptByParent, watch_forks
 from clientsdk.outcomes import NO_LAPSES, FlushResult, Lapses, Outcome
-from clientsdk.turns import ElsewhereError
+from clientsdk.send_lock import SentElsewhereError
 from mechanisms.frozen import frozen
 
 
@@ -18,7 +18,7 @@ class Stats:
 
     Attributes
     ----------
-    became : mapping of (str, Outcome) to int
+    outcomes : mapping of (str, Outcome) to int
         How often each outcome was answered for each metric; those that never were are absent.
     sent : int
         Reports that the publisher took.
@@ -28,18 +28,18 @@ class Stats:
         Chains erased without a further report, by the reason.
     last_send : int or None
         When a report was last sent, in milliseconds since the epoch.
-    spooled_chains, spooled_bytes, due : int or None
+    outbox_chains, outbox_bytes, due : int or None
         Chains with something still to be sent, the bytes that they take at most, and reports that
         are due. None where the store cannot be read now.
     """
 
-    became: Mapping[tuple[str, Outcome], int]
+    outcomes: Mapping[tuple[str, Outcome], int]
     sent: int
     send_errors: int
     lapses: Lapses
     last_send: int | None
-    spooled_chains: int | None
-    spooled_bytes: int | None
+    outbox_chains: int | None
+    outbox_bytes: int | None
     due: int | None
 
     @property
@@ -47,7 +47,7 @@ class Stats:
         """Values that were accepted, by metric."""
         return {
             metric: count
-            for (metric, outcome), count in self.became.items()
+            for (metric, outcome), count in self.outcomes.items()
             if outcome is Outcome.ACCEPTED
         }
 
@@ -55,33 +55,25 @@ class Stats:
     def refused(self) -> dict[Outcome, int]:
         """Values that were not, by the outcome."""
         refused: Counter[Outcome] = Counter()
-        for (_, outcome), count in self.became.items():
+        for (_, outcome), count in self.outcomes.items():
             if outcome is not Outcome.ACCEPTED:
                 refused[outcome] += count
         return dict(refused)
 
 
-class Tally:
+class Tally(KeptByParent):
     """Counts of one client in one process; a child of a fork begins with none.
 
     Threads may count at once: on an interpreter without a global lock a count may then be lost.
-
-    Parameters
-    ----------
-    metrics : iterable of str
-
-    Attributes
-    ----------
-    became : dict
-        By outcome, then by metric.
     """
 
     def __init__(self, metrics: Iterable[str]) -> None:
         self._metrics = tuple(metrics)
         self.last_send: int | None
-        self.became = {outcome: dict.fromkeys(self._metrics, 0) for outcome in Outcome}
+        #: By outcome, then by metric.
+        self.outcomes = {outcome: dict.fromkeys(self._metrics, 0) for outcome in Outcome}
         self.after_fork_in_child()
-        forks.watch(self)
+        watch_forks(self)
 
     def flushed(self, result: FlushResult, now: int) -> None:
         """Count what a flush has done."""
@@ -89,21 +81,21 @@ class Tally:
         self.lapses += result.lapses
         if result.sent:
             self.last_send = now
-        if result.error is not None and not isinstance(result.error, ElsewhereError):
+        if result.error is not None and not isinstance(result.error, SentElsewhereError):
             self.failed()
 
     def failed(self) -> None:
         """Count a flush that came to nothing."""
         self.send_errors += 1
 
-    def stats(self, spool: tuple[int, int, int] | None) -> Stats:
+    def stats(self, outbox: tuple[int, int, int] | None) -> Stats:
         """Return the counts, with what is in the store: chains, bytes and reports due."""
         if self._process != os.getpid():
             self.after_fork_in_child()
         return Stats(
             {
                 (metric, outcome): count
-                for outcome, counts in self.became.items()
+                for outcome, counts in self.outcomes.items()
                 for metric, count in counts.items()
                 if count
             },
@@ -111,19 +103,13 @@ class Tally:
             self.send_errors,
             self.lapses,
             self.last_send,
-            *(spool or (None, None, None)),
+            *(outbox or (None, None, None)),
         )
-
-    def before_fork(self) -> None:
-        """Do nothing: the counts stay with the parent."""
-
-    def after_fork_in_parent(self) -> None:
-        """Do nothing."""
 
     def after_fork_in_child(self) -> None:
         """Begin anew."""
         self._process = os.getpid()
-        for counts in self.became.values():
+        for counts in self.outcomes.values():
             counts.update(dict.fromkeys(counts, 0))
         self.sent = self.send_errors = 0
         self.lapses = NO_LAPSES

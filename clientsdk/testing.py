@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, overload
 
 from clientsdk.client import Client
-from clientsdk.forgetful import NO_LIFETIME_BOUND
+from clientsdk.meanings import meaning
 from clientsdk.outcomes import Outcome
 from clientsdk.publishers import MemoryPublisher, Publisher
-from clientsdk.quota import Quota
-from clientsdk.reported import Reported, Reports, reports_in
-from clientsdk.settings import Settings
+from clientsdk.settings import NO_LIFETIME_BOUND, Quota, Settings
+from mechanisms.frozen import frozen
 from mechanisms.randomness import Source
 from mechanisms.testing import SeededSource
 from sotto.errors import ParameterError
 from sotto.plan.compiled import Ceilings, CompiledPlan
+from sotto.wire.format import Row, decode_message
 
 __all__ = [
     "FakeClock",
@@ -35,6 +36,8 @@ __all__ = [
     "small_plan",
 ]
 
+#: Of the reports that were there instead, an error shows so many.
+_SHOWN = 10
 _UNITS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "ms": 1}
 
 
@@ -78,12 +81,12 @@ class SeededClient(Client):
         a :class:`~clientsdk.MemoryPublisher`.
     leaks_values : bool
         Whether the publisher may be another than a :class:`~clientsdk.MemoryPublisher`. What such a
-        client sends tells the true values to anyone who knows the seed, so never give it any of a
+        client sends reveals the true values to anyone who knows the seed, so never give it any of a
         person.
     consent : bool
         Whether to give consent.
     background : bool
-        Whether to send without being asked, which no seed makes repeatable.
+        Whether to send in a background thread, which no seed makes repeatable.
     settings : Settings, optional
         By default all defaults. Of the environment only the three variables about privacy count.
 
@@ -95,7 +98,7 @@ class SeededClient(Client):
     Raises
     ------
     ParameterError
-        The publisher is another, and ``leaks_values`` does not say that this is meant.
+        The publisher is another, and ``leaks_values`` is not set.
 
     Examples
     --------
@@ -125,7 +128,7 @@ class SeededClient(Client):
         if not leaks_values and not isinstance(self.publisher, MemoryPublisher):
             raise ParameterError(
                 f"publisher must be a MemoryPublisher, not {type(self.publisher).__name__}: what a "
-                "seeded client sends tells the true values; leaks_values=True if that is meant"
+                "seeded client sends reveals the true values; leaks_values=True if that is meant"
             )
         super().__init__(
             plan,
@@ -262,6 +265,122 @@ def move_to_turn(client: SeededClient, metric: str, *, turn: bool = True) -> Non
         client.clock.now = period * length
 
 
+@frozen
+class Reported:
+    """One report that was sent.
+
+    Attributes
+    ----------
+    metric : str
+        Its name in the plan.
+    level : int
+        Counted from 1, the weakest.
+    epsilon : int
+        Micro-epsilon that the chain has cost up to this level.
+    event : int
+        Truncated time of the recording, in milliseconds since the epoch.
+    meaning : str
+        What the payload says: an output of the mechanism, not the value.
+    pseudonym, chain, payload : bytes
+    shard, message : int
+        Its message's shard, and which message it was, counted from 0.
+    """
+
+    metric: str
+    level: int
+    epsilon: int
+    event: int
+    meaning: str
+    pseudonym: bytes
+    chain: bytes
+    payload: bytes
+    shard: int
+    message: int
+
+    def __str__(self) -> str:
+        return f"{self.metric}, level {self.level}, says {self.meaning}"
+
+
+class Reports(Sequence[Reported]):
+    """Reports in the order in which they were sent.
+
+    Errors show ``about``, what all of them have in common.
+    """
+
+    def __init__(
+        self, plan: CompiledPlan, reports: Iterable[Reported], about: str = "reports"
+    ) -> None:
+        self._plan = plan
+        self._reports = tuple(reports)
+        self._about = about
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    def __iter__(self) -> Iterator[Reported]:
+        return iter(self._reports)
+
+    @overload
+    def __getitem__(self, index: int) -> Reported: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Reports: ...
+
+    def __getitem__(self, index: int | slice) -> Reported | Reports:
+        if isinstance(index, slice):
+            return Reports(self._plan, self._reports[index], self._about)
+        return self._reports[index]
+
+    def __repr__(self) -> str:
+        """Return how many there are, and the first of them."""
+        lines = [f"{len(self)} {self._about}", *(f"  {each}" for each in self._reports[:_SHOWN])]
+        if len(self) > _SHOWN:
+            lines.append(f"  and {len(self) - _SHOWN} more")
+        return "\n".join(lines)
+
+    def of(self, metric: str) -> Reports:
+        """Return those of a metric.
+
+        Raises
+        ------
+        UnknownMetricError
+            The plan has none of that name.
+        """
+        self._plan.metric(metric)
+        found = [each for each in self._reports if each.metric == metric]
+        return Reports(self._plan, found, f"reports of {metric!r}")
+
+    @property
+    def newest(self) -> Reports:
+        """The newest of each chain: what an aggregator counts."""
+        newest = {each.chain: each for each in sorted(self._reports, key=lambda each: each.level)}
+        kept = [each for each in self._reports if newest[each.chain] is each]
+        return Reports(self._plan, kept, f"{self._about}, the newest of each chain")
+
+    def only(self) -> Reported:
+        """Return the one report that there is.
+
+        Raises
+        ------
+        AssertionError
+            There are others, or none; it lists them.
+        """
+        self.exactly(1)
+        return self._reports[0]
+
+    def exactly(self, wanted: int) -> Reports:
+        """Return these, if there are so many.
+
+        Raises
+        ------
+        AssertionError
+            There are more, or fewer; it lists them.
+        """
+        if len(self) != wanted:
+            raise AssertionError(f"expected {wanted}, but there are {self!r}")
+        return self
+
+
 def reported(client: SeededClient) -> Reports:
     """Return the reports that a client has sent to its memory publisher.
 
@@ -279,16 +398,18 @@ def reported(client: SeededClient) -> Reports:
     >>> client.flush().sent
     1
     >>> report = reported(client).of("colour").only()
-    >>> report.rung, report.says
+    >>> report.level, report.meaning
     (2, "'red'")
     """
     if not isinstance(client.publisher, MemoryPublisher):
-        raise TypeError(f"a MemoryPublisher is wanted, not {type(client.publisher).__name__}")
-    return reports_in([client.plan], client.publisher.messages)
+        raise TypeError(
+            f"expects a client with a MemoryPublisher; got {type(client.publisher).__name__}"
+        )
+    return _reports_in([client.plan], client.publisher.messages)
 
 
 def small_plan(*, panel: int = 1) -> CompiledPlan:
-    """Return a plan for tests and examples: ``colour``, once a day, in two rungs.
+    """Return a plan for tests and examples: ``colour``, once a day, at two levels.
 
     It asks for no more than one report, so that a test sees what few devices sent.
 
@@ -331,3 +452,39 @@ def small_plan(*, panel: int = 1) -> CompiledPlan:
     }
     compiled = json.dumps(plan, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return CompiledPlan.from_json(compiled.encode())
+
+
+def _reports_in(plans: Iterable[CompiledPlan], messages: Iterable[tuple[int, bytes]]) -> Reports:
+    """Return the reports in messages, as ``(shard, bytes)``.
+
+    Raises
+    ------
+    ParameterError
+        One was made under none of the plans.
+    """
+    known = {plan.fingerprint: plan for plan in plans}
+    found: list[Reported] = []
+    for number, (shard, data) in enumerate(messages):
+        message = decode_message(data)
+        plan = known.get(message.fingerprint)
+        if plan is None:
+            raise ParameterError(f"message {number} was made under another plan")
+        for run in message.groups:
+            found += [_report(plan, run.metric, row, shard, number) for row in run.rows]
+    return Reports(next(iter(known.values())), found)
+
+
+def _report(plan: CompiledPlan, index: int, row: Row, shard: int, number: int) -> Reported:
+    metric = plan.metrics[index]
+    return Reported(
+        metric=metric.name,
+        level=row.level + 1,
+        epsilon=metric.mechanism.certified(row.level),
+        event=row.event,
+        meaning=meaning(metric, row),
+        pseudonym=row.pseudonym,
+        chain=row.chain,
+        payload=row.payload,
+        shard=shard,
+        message=number,
+    )

@@ -1,12 +1,12 @@
-"""What the modules are made of that ``sotto plan generate`` writes: metrics with typed values."""
+"""Metrics with typed values, which the modules that ``sotto plan generate`` writes are made of."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Generic, TypeVar
 
 from clientsdk.client import Client
+from clientsdk.diagnostics import drop_locals
 from clientsdk.outcomes import Outcome
-from clientsdk.tracebacks import drop_locals
 from sotto.errors import PlanError, ValueTypeError
 
 Value = TypeVar("Value", contravariant=True)

@@ -8,4 +8,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def _nothing_was_complained_of(monkeypatch):
     """Let every test see the warnings that it causes."""
-    monkeypatch.setattr("clientsdk.complaints._told", {})
+    monkeypatch.setattr("clientsdk.diagnostics._last_logged", {})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from clientsdk.testing import FakeClock, SeededClient
 from sotto.plan.compiled import CompiledPlan
 from sotto.wire.format import decode_message
 
@@ -18,7 +20,7 @@ WEEK = 7 * DAY
 START = 2000 * WEEK
 
 LADDER = [(500_000, 0), (1_000_000, DAY), (2_000_000, WEEK)]
-#: Two rungs are sent; the last is the permanent response.
+#: Two levels are sent; the last is the permanent response.
 CONSTANT = [(500_000, 0), (1_000_000, DAY), (2_000_000, DAY)]
 LATE = [(500_000, WEEK), (1_500_000, 2 * WEEK)]
 
@@ -97,6 +99,47 @@ def plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
     return CompiledPlan.from_json(text.encode())
 
 
+def reporter(publisher, *metrics, **changes):
+    """A device that has recorded a colour and reports to a publisher."""
+    client = SeededClient(
+        plan(*metrics, **changes),
+        seed=1,
+        clock=FakeClock(START),
+        publisher=publisher,
+        leaks_values=True,
+    )
+    client.record("colour", "a")
+    return client
+
+
+class Failing:
+    """A connection that fails at statements of one kind, before or after they have worked."""
+
+    def __init__(self, connection, prefix, message="disk I/O error", after=False):
+        self._connection = connection
+        self._prefix = prefix
+        self._message = message
+        self._after = after
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def cursor(self):
+        return self
+
+    def execute(self, statement, *arguments):
+        hit = statement.startswith(self._prefix)
+        if not hit or self._after:
+            result = self._connection.execute(statement, *arguments)
+        if hit:
+            raise sqlite3.OperationalError(self._message)
+        return result
+
+    def executemany(self, statement, rows):
+        for row in rows:
+            self.execute(statement, row)
+
+
 class Sent(NamedTuple):
     """One report as an aggregator reads it."""
 
@@ -122,7 +165,7 @@ def reports(messages: Iterable[tuple[int, bytes]]) -> list[Sent]:
 
 
 def counted(sent: Iterable[Sent], plans: Iterable[CompiledPlan]) -> dict[bytes, int]:
-    """What an aggregator counts: micro-epsilon of the newest rungs, by pseudonym.
+    """What an aggregator counts: micro-epsilon of the newest levels, by pseudonym.
 
     Fails if a device ever sent two payloads for one key or bound a chain twice.
     """

@@ -20,7 +20,7 @@ PATIENCE = 30.0
 
 
 def quick_plan(*metrics: dict[str, Any], **changes: Any) -> CompiledPlan:
-    """A plan whose first rung is due after 50 to 100 ms, and the second 100 ms later."""
+    """A plan whose first level is due after 50 to 100 ms, and the second 100 ms later."""
     ladder = [(500_000, 0), (1_000_000, 100)]
     changes = {
         "resolution": RESOLUTION,

@@ -83,6 +83,8 @@ now = 2000 * 7 * 86_400_000
 client = clientsdk.Client(plan.encode(), state=state, publisher=Nowhere(), clock=lambda: now)
 client.give_consent()
 assert client.record("colour", "a") == "accepted"
+client.flush(timeout=1)
+client.close()
 """
 
 
@@ -90,10 +92,10 @@ def test_importing_the_sdk_imports_nothing_heavy():
     imported = loaded("import clientsdk")
     assert "clientsdk.client" in imported
     assert not HEAVY & imported
-    assert not {"clientsdk.kafkapublisher", "clientsdk.logpublisher"} & imported
+    assert not {"clientsdk.publishers.kafka", "clientsdk.publishers.log"} & imported
 
 
-def test_nor_does_recording(tmp_path):
+def test_nor_do_recording_flushing_and_closing(tmp_path):
     document = plan(metric("colour", "every", 3)).to_json().decode()
     imported = loaded(_RECORDING, document, str(tmp_path / "device.db"))
     assert "mechanisms.category.grr" in imported

@@ -8,7 +8,6 @@ import time
 
 import pytest
 from device_plans import metric, reports
-from scripts import run
 from slow_publishers import PATIENCE, RESOLUTION, Noting, Stuck, quick_plan
 
 from clientsdk import NO_LIFETIME_BOUND, Client, Outcome
@@ -109,17 +108,3 @@ def test_whoever_gives_up_waiting_leaves_the_flush_to_go_on():
     publisher.wait_for(1)
     assert client.flush(PATIENCE).remaining == 0
     client.close()
-
-
-def test_asyncio_is_imported_by_whoever_uses_it_alone(tmp_path):
-    run(
-        """
-client = device(metric("colour"), background=True)
-client.record("colour", "a")
-client.flush(timeout=1)
-client.close()
-assert "asyncio" not in sys.modules
-assert "concurrent.futures" not in sys.modules
-""",
-        tmp_path / "device.db",
-    )

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from clientsdk import backoff, complaints
+from clientsdk import backoff, diagnostics
 from sotto.errors import PublishError
 
 
@@ -42,20 +42,20 @@ def test_an_error_says_when_to_come_back():
     assert str(PublishError("full", retry_after=3.0)) == "full"
 
 
-def test_a_cause_is_told_of_once_in_a_while(monkeypatch, caplog):
+def test_a_cause_is_logged_once_in_a_while(monkeypatch, caplog):
     now = [1000.0]
-    monkeypatch.setattr(complaints.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(diagnostics.time, "monotonic", lambda: now[0])
     caplog.set_level(logging.DEBUG)
 
     def told(cause="store", **options):
         before = len(caplog.records)
-        complaints.warn(cause, "%s", cause, **options)
+        diagnostics.warn(cause, "%s", cause, **options)
         return len(caplog.records) > before
 
     assert told()
     assert not told()
     assert told("quota")
-    now[0] += complaints.QUIET - 1
+    now[0] += diagnostics.QUIET - 1
     assert not told()
     now[0] += 1
     assert told()
@@ -66,11 +66,11 @@ def test_a_cause_is_told_of_once_in_a_while(monkeypatch, caplog):
 
 SAYS = """
 import sys
-from clientsdk import complaints
+from clientsdk import diagnostics
 {first}
-complaints.warn("store", "%s of %s", "10 %", "all")
-complaints.warn("store", "again")
-complaints.warn("quota", "no more than 10 %")
+diagnostics.warn("store", "%s of %s", "10 %", "all")
+diagnostics.warn("store", "again")
+diagnostics.warn("quota", "no more than 10 %")
 assert "logging" {there} sys.modules
 """
 
@@ -80,7 +80,7 @@ assert "logging" {there} sys.modules
     [
         ("", "not in", "10 % of all\nno more than 10 %\n"),
         ("import logging", "in", "10 % of all\nno more than 10 %\n"),
-        ("complaints.let_pass('error')", "in", ""),
+        ("diagnostics.set_level('error')", "in", ""),
         ("sys.stderr = None", "not in", ""),
         ("sys.stderr.close()", "not in", ""),
     ],

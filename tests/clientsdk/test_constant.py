@@ -25,10 +25,11 @@ from device_plans import (
 )
 from statistical import check_counts
 
-from clientsdk import Ceilings, Outcome, permanent, schema
-from clientsdk.database import Access
+from clientsdk import Ceilings, Outcome
 from clientsdk.ledger import PermanentCharge, read_file
-from clientsdk.mark import SUFFIX
+from clientsdk.store import permanent, schema
+from clientsdk.store.database import Access
+from clientsdk.store.rollback_guard import SUFFIX
 from clientsdk.testing import FakeClock, SeededClient
 from sotto.errors import StoreError, ValueTypeError
 
@@ -94,7 +95,7 @@ def test_a_report_for_each_period_in_which_something_is_recorded():
     assert client.ledger().pending == ()
 
 
-def test_once_a_period_and_only_the_rungs_below_the_permanent_response():
+def test_once_a_period_and_only_the_levels_below_the_permanent_response():
     client = device()
     for _ in range(3):
         assert client.record("model", "a") is Outcome.ACCEPTED
@@ -345,7 +346,7 @@ def test_ceilings_lowered_below_what_the_response_cost_stop_its_reports(path):
 
 
 def pairs(devices, seed):
-    """The strongest rungs sent in two periods, of devices whose value is the first symbol."""
+    """The strongest levels sent in two periods, of devices whose value is the first symbol."""
     seen = Counter()
     ladder = [(1_500_000, 0), (2_500_000, 0)]
     compiled = plan(
@@ -501,7 +502,7 @@ def test_a_permanent_response_that_is_none_of_the_mechanism_is_not_used(path):
     assert client.ledger() == before
 
 
-def test_a_ladder_of_two_rungs_and_one_that_is_sent_at_once():
+def test_a_ladder_of_two_levels_and_one_that_is_sent_at_once():
     client = device(constant(ladder=[(1_000_000, 0), (LADDER[-1][0], 0)]))
     weeks(client, 1)
     (report,) = reports(client.publisher.messages)

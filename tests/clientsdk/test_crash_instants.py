@@ -1,4 +1,4 @@
-"""Killed with -9 before each single statement, around a first draw and around a period's end."""
+"""Killed with -9 before each single statement, and full disks; at random: ``test_kills``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def die_at(client, instant):
         left[0] -= 1
         if left[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-    client._store._connection.set_trace_callback(count)
+    client._store.database.connection.set_trace_callback(count)
 
 def open_at(folder, now):
     publisher = EmbeddedLogPublisher(folder / "log", fsync="never")
@@ -72,16 +72,7 @@ while True:
         client = open_at(folder, START)
         die_at(client, instant)
         live(client)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            one()
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    status = os.waitpid(pid, 0)[1]
+    status = os.waitpid(child(one), 0)[1]
     assert status in (0, signal.SIGKILL), status
     check(folder, invariants(folder))
     client = open_at(folder, START + LATE * WEEK)
@@ -137,3 +128,31 @@ def check(folder, ledger):
 @pytest.mark.parametrize(("life", "least"), [(CONSTANT, 40), (TOP_ITEM, 30)])
 def test_killed_before_every_statement(tmp_path, life, least):
     assert int(run(life + INSTANTS, tmp_path)) > least
+
+
+def test_a_file_system_that_is_full(tmp_path):
+    """The limit on the size of a file is the nearest that a process without a disk can come."""
+    code = """
+import resource
+client = device(metric("colour", "every", 100_000))
+for _ in range(50):
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+largest = max(file.stat().st_size for file in path.parent.glob(path.name + "*"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (largest + 10_000, hard))
+outcomes = [client.record("colour", "a") for _ in range(2000)]
+taken = outcomes.count(Outcome.ACCEPTED)
+assert set(outcomes) == {Outcome.ACCEPTED, Outcome.STORE_FULL}, set(outcomes)
+assert outcomes[-1] is Outcome.STORE_FULL
+assert client.ledger().periods[0].recordings == {"trial/colour": 50 + taken}
+assert len(client.ledger().pending) == 50 + taken
+client.clock.advance(hours=3)
+result = client.flush()
+assert (result.sent, client.publisher.messages) == (0, [])
+assert isinstance(result.error, Exception)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+assert client.record("colour", "a") is Outcome.ACCEPTED
+assert client.flush().sent == 50 + taken
+client.close()
+"""
+    run(code, tmp_path / "device.db")

@@ -21,10 +21,10 @@ CHANCES = 6
 SCRIPT = """
 import socket, subprocess, warnings
 from slow_publishers import *
-from clientsdk import background
+from clientsdk import worker
 warnings.simplefilter("ignore")
 kind, number = sys.argv[2], int(sys.argv[3])
-background.SETTLING = 0.0
+worker.SETTLING = 0.0
 held = []
 
 def address():
@@ -111,9 +111,9 @@ def pending(path):
 STALLED = """
 import os, signal, warnings
 from slow_publishers import *
-from clientsdk import background
+from clientsdk import worker
 warnings.simplefilter("ignore")
-background.SETTLING = 0.0
+worker.SETTLING = 0.0
 broker, broker_id = Broker(sys.argv[2], api_version=(2, 3)), int(sys.argv[3])
 entered = threading.Event()
 
@@ -132,7 +132,7 @@ client.give_consent()
 end = time.monotonic() + PATIENCE
 while not entered.is_set():
     assert time.monotonic() < end
-    # Where little else gets done, both rungs are due at once, and go together.
+    # Where little else gets done, both levels are due at once, and go together.
     if not client.ledger().pending:
         client.record("colour", "a")
     entered.wait(0.05)
@@ -149,7 +149,7 @@ sys.stdin.read()
 
 @pytest.mark.slow
 def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path):
-    """It has taken the first rung; then its connections stay open and nothing answers."""
+    """It has taken the first level; then its connections stay open and nothing answers."""
     taken = []
     for attempt in range(CHANCES):
         cluster = start(CLUSTER, tmp_path / "none", stdin=subprocess.PIPE)
@@ -171,8 +171,8 @@ def test_exit_takes_a_second_at_most_where_a_broker_has_stopped_amid_it(tmp_path
 
 QUICK = """
 from slow_publishers import *
-from clientsdk import background
-background.Background._scale = lambda *_: 1e9
+from clientsdk import worker
+worker.Worker._scale = lambda *_: 1e9
 publisher = EmbeddedLogPublisher(sys.argv[2])
 client = Client(quick_plan(), state=path, publisher=publisher)
 client.give_consent()

@@ -20,25 +20,20 @@ FORK = """
 import ctypes, signal
 libc = ctypes.PyDLL(None)
 def fork(work, hooks=len(sys.argv) < 4 or sys.argv[3] == "hooks", patience=30):
-    if not hooks:
-        # A request for the interpreter's lock, copied from a thread that is not in the child,
-        # would never be taken back there.
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1000)
-        time.sleep(0.01)
-    pid = os.fork() if hooks else libc.fork()
-    if not hooks:
+    interval = sys.getswitchinterval()
+    def mortal():
         sys.setswitchinterval(interval)
-    if pid == 0:
-        try:
-            # Whoever waits for a lock of a thread that is not here dies of it.
-            signal.alarm(patience)
-            work()
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
+        # Whoever waits for a lock of a thread that is not here dies of it.
+        signal.alarm(patience)
+        work()
+    if hooks:
+        return child(mortal)
+    # A request for the interpreter's lock, copied from a thread that is not in the child, would
+    # never be taken back there.
+    sys.setswitchinterval(1000)
+    time.sleep(0.01)
+    pid = child(mortal, libc.fork)
+    sys.setswitchinterval(interval)
     return pid
 def reap(*pids):
     for pid in pids:
@@ -186,12 +181,12 @@ print(taken[0] + 1 + heard.count(b"a"))
 def test_a_fork_without_hooks_amid_a_fork_with_them(path):
     """Whoever held the guard is a thread of the parent: the child goes on without it."""
     code = """
-from clientsdk import forks
-forks.PATIENCE = 0.05
+from clientsdk import lifecycle
+lifecycle.PATIENCE = 0.05
 client = device(metric("colour", "every", 9))
 inside, done = threading.Event(), threading.Event()
 def hold():
-    with forks.alone():
+    with lifecycle.no_fork():
         inside.set()
         done.wait()
 thread = threading.Thread(target=hold)
@@ -214,9 +209,9 @@ assert client.ledger().periods[0].recordings == {"trial/colour": 3}
 def test_a_fork_that_waits_for_a_store_keeps_new_ones_away(path):
     """Made meanwhile, a store would be open in both processes."""
     code = """
-from clientsdk import forks
-from clientsdk.database import Access
-forks.PATIENCE = 0.02
+from clientsdk import lifecycle
+from clientsdk.store.database import Access
+lifecycle.PATIENCE = 0.02
 sys.unraisablehook = lambda found: os._exit(9)
 client = device(metric("colour", "every", 6))
 inside, forked = threading.Event(), threading.Event()
@@ -230,12 +225,12 @@ def make():
 threads = [threading.Thread(target=hold), threading.Thread(target=make)]
 threads[0].start()
 inside.wait()
-before = client._store.before_fork
+before = client._store.database.before_fork
 def late():
     threads[1].start()
     before()
     assert not made
-client._store.before_fork = late
+client._store.database.before_fork = late
 reap(fork(lambda: client.record("colour", "a"), hooks=True))
 for thread in threads:
     thread.join()

@@ -11,9 +11,8 @@ from device_plans import START, metric, plan
 from scripts import run
 
 from clientsdk import MemoryPublisher, Outcome
-from clientsdk.database import Access
+from clientsdk.store.database import Access, Transaction
 from clientsdk.testing import FakeClock, SeededClient
-from clientsdk.transactions import Transaction
 from sotto.errors import StoreError
 
 VAST = {"period": 10**12, "lifetime": 10**12}
@@ -99,18 +98,18 @@ class Interrupted:
 
 def test_an_interrupt_leaves_no_commit_less_durable_than_it_says(path):
     client = device(path)
-    store = client._store
-    connection, store._connection = store._connection, Interrupted(store._connection)
+    database = client._store.database
+    connection, database.connection = database.connection, Interrupted(database.connection)
     with pytest.raises(KeyboardInterrupt):
         client.record("colour", "a")
-    store._connection = connection
+    database.connection = connection
     seen = []
     connection.set_trace_callback(seen.append)
     client.withdraw_consent()
     assert "PRAGMA synchronous = FULL" in seen[: seen.index("COMMIT")]
 
 
-def test_an_interrupt_leaves_no_mark_locked(path, monkeypatch):
+def test_an_interrupt_leaves_no_guard_locked(path, monkeypatch):
     client = device(path)
     flock = fcntl.flock
 
@@ -168,21 +167,21 @@ os._exit(0)
 def test_recording_while_the_same_thread_cleans_up(path, monkeypatch):
     client = device(path)
     inner = []
-    connected = type(client._store)._connected
+    connected = type(client._store.database).connected
 
     def interrupted(store):
         monkeypatch.undo()
         inner.append(client.record("colour", "a"))
         return connected(store)
 
-    monkeypatch.setattr(type(client._store), "_connected", interrupted)
-    assert client._store.scrub(compact=False)
+    monkeypatch.setattr(type(client._store.database), "connected", interrupted)
+    assert client._store.erasure.scrub(compact=False)
     assert inner == [Outcome.STORE_FULL]
     assert client.record("colour", "a") is Outcome.ACCEPTED
 
 
 def test_a_store_that_another_thread_never_lets_go_of(path, monkeypatch):
-    monkeypatch.setattr("clientsdk.schema.LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("clientsdk.store.schema.LOCK_PATIENCE", 0.05)
     client = device(path)
     held, done = threading.Event(), threading.Event()
 

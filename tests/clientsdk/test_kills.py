@@ -11,13 +11,15 @@ from scripts import ROOT
 from benchmarks.kills import life
 from benchmarks.kills.life import DAY, START, WEEK, open_device
 from benchmarks.kills.witness import BrokenPromiseError, Witness
-from clientsdk.database import Access
+from clientsdk.store.database import Access
 
 
 @pytest.mark.slow
-def test_forty_kills():
+@pytest.mark.parametrize(("kills", "workers"), [("40", "3"), ("30", "1")])
+def test_kills_at_random_instants(kills, workers):
+    options = ["--kills", kills, "--workers", workers, "--seed", "7"]
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "benchmarks.kills", "--kills", "40", "--seed", "7"],
+        [sys.executable, "-W", "error", "-m", "benchmarks.kills", *options],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -160,7 +160,7 @@ class Device(RuleBasedStateMachine):
             self.client.close()
         else:
             # The connection goes without the tidying of a close.
-            self.client._store._disconnect()
+            self.client._store.database.disconnect()
         self.open(number, None if ceilings is None else Ceilings(ceilings, 5 * ceilings))
 
     @rule()
@@ -200,8 +200,9 @@ class Device(RuleBasedStateMachine):
         assert not aggregator
         assert not promised
         assert self.before.keys() <= after.keys()
-        store = self.client._store
-        assert (ledger.reserved, ledger.spent) == (store.lifetime_reserved, store.lifetime_spent)
+        accounts = self.client._store.accounts
+        assert ledger.reserved == accounts.lifetime_reserved
+        assert ledger.spent == accounts.lifetime_spent
         assert ledger.spent <= ledger.reserved
         self.before = after
 
@@ -215,7 +216,7 @@ class Device(RuleBasedStateMachine):
         """Once everything is delivered, the aggregator counts what was spent."""
         while (due := self.client.next_due()) is not None:
             self.clock.now = max(self.clock.now, due)
-            doubtful, counting = self.in_doubt(), bool(self.client._admission.counts)
+            doubtful, counting = self.in_doubt(), bool(self.client._recorder.counter)
             result = self.client.flush()
             # A count may be dropped, as where the plan expires before the period ends.
             assert result.sent + result.lapsed > 0 or counting

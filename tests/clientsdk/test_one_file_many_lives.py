@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-
-from device_plans import DAY, START, WEEK, metric, plan, reports
+from device_plans import DAY, START, metric, plan, reports
 
 from clientsdk import Ceilings, MemoryPublisher, Outcome
 from clientsdk.testing import FakeClock, SeededClient
@@ -50,24 +48,10 @@ def test_what_the_person_agrees_to_beyond_the_plan_is_not_spent_in_a_period(tmp_
     assert two.record("two", "a") is Outcome.ACCEPTED
 
 
-def test_rungs_that_were_delivered_are_not_left_in_the_log(tmp_path):
-    """The write-ahead log is emptied by a flush: it has pages from before the erasure."""
-    path = tmp_path / "device.db"
-    compiled = plan(metric("colour", ladder=[(500_000, 0)]))
-    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
-    client.record("colour", "a")
-    (chain,) = client.ledger().pending
-    client.clock.now = chain.due
-    assert client.flush().sent == 1
-    files = sorted(tmp_path.glob("device.db*"))
-    content = subprocess.run(["cat", *files], check=True, capture_output=True).stdout
-    assert bytes.fromhex(chain.chain) not in content
-
-
 def statements(client):
     """All SQL that a client executes from now on."""
     seen = []
-    client._store._connection.set_trace_callback(seen.append)
+    client._store.database.connection.set_trace_callback(seen.append)
     return seen
 
 
@@ -97,42 +81,11 @@ def test_a_new_period_and_a_withdrawal_rewrite_the_whole_file(tmp_path):
     assert seen.count("VACUUM") == 2
 
 
-def test_pseudonyms_do_not_gather_in_a_device_that_sends_everything_in_time(tmp_path):
-    path = tmp_path / "device.db"
-    compiled = plan(metric("colour", ladder=[(500_000, 0)]))
-    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
-    for _ in range(4):
-        client.record("colour", "a")
-        client.clock.advance(hours=3)
-        assert client.flush().sent == 1
-        client.clock.advance(days=7, hours=-3)
-    assert [p.pseudonym is None for p in client.ledger().periods] == [True, True, True, False]
-    client.flush()
-    assert [p.pseudonym is None for p in client.ledger().periods] == [True] * 4
-
-
-def test_a_lifetime_lowered_later_stops_what_was_to_be_released(tmp_path):
-    path, clock = tmp_path / "device.db", FakeClock(START)
-    with SeededClient(plan(), seed=1, state=path, clock=clock) as client:
-        for week in range(2):
-            clock.now = START + week * WEEK
-            client.record("colour", "a")
-            clock.advance(hours=3)
-            assert client.flush().sent == 1 + week
-    low = Ceilings(2_700_000, 2_700_000)
-    with SeededClient(plan(), seed=2, state=path, clock=clock, ceilings=low) as client:
-        assert client.ledger().spent <= low.lifetime
-        clock.advance(days=2)
-        result = client.flush()
-        assert (result.sent, result.lapsed) == (0, 1)
-        assert client.ledger().spent <= low.lifetime
-
-
-def test_a_delivery_does_not_count_for_a_rung_that_another_client_charged_meanwhile(
+def test_a_delivery_does_not_count_for_a_level_that_another_client_charged_meanwhile(
     tmp_path, monkeypatch
 ):
     """On a system without locks, where both send at once."""
-    monkeypatch.setattr("clientsdk.turns.fcntl", None)
+    monkeypatch.setattr("clientsdk.send_lock.fcntl", None)
     path, clock = tmp_path / "device.db", FakeClock(START)
 
     class Refusing(MemoryPublisher):

@@ -173,11 +173,11 @@ def expired(world):
 
 
 def read_only(world):
-    world.client._store._connection.execute("PRAGMA query_only = ON")
+    world.client._store.database.connection.execute("PRAGMA query_only = ON")
 
 
 def disk_full(world):
-    connection = world.client._store._connection
+    connection = world.client._store.database.connection
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}")
 
@@ -190,7 +190,7 @@ def corrupted(world):
 
 
 def table_gone(world):
-    world.client._store._connection.execute("DROP TABLE chain")
+    world.client._store.database.connection.execute("DROP TABLE chain")
 
 
 FAILURES = {
@@ -248,7 +248,7 @@ import logging, pkgutil, clientsdk
 for module in pkgutil.iter_modules(clientsdk.__path__, "clientsdk."):
     __import__(module.name)
 client = device(metric("colour"))
-client._store._connection.execute("PRAGMA query_only = ON")
+client._store.database.connection.execute("PRAGMA query_only = ON")
 assert client.record("colour", "a") is Outcome.STORE_FULL
 for name, logger in logging.root.manager.loggerDict.items():
     if name.partition(".")[0] in ("clientsdk", "sotto", "mechanisms"):
@@ -297,7 +297,7 @@ def test_no_value_is_anywhere(tmp_path, talk, capfd, failure, error):
     ids=["disabled", "over budget", "quota"],
 )
 def test_nor_where_it_is_refused(tmp_path, talk, capfd, monkeypatch, settings, used, outcome):
-    monkeypatch.setattr("clientsdk.spool.size", lambda connection: used)
+    monkeypatch.setattr("clientsdk.store.outbox._size", lambda connection: used)
     world = World(tmp_path, MemoryPublisher(), settings=settings)
     world.note(world.client.give_consent)
     assert world.record_all() == {outcome}

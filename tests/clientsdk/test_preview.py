@@ -64,11 +64,11 @@ def test_what_is_shown_is_what_flushes_send_when_it_is_due_byte_for_byte(tmp_pat
         client.flush()
         assert (message.shard, message.data) in published(client)
     assert client.preview().messages == ()
-    # Two colours, a size and a word in three rungs, the others in two.
+    # Two colours, a size and a word in three levels, the others in two.
     assert len(shown.reports) == 4 * 3 + 2 * 2
     assert [each.due for each in shown.reports] == sorted(each.due for each in shown.reports)
     for report in shown.reports:
-        assert 1 <= report.rung <= report.rungs
+        assert 1 <= report.level <= report.levels
         assert report.event in (START, START + HOUR, START + 2 * HOUR)
 
 
@@ -89,7 +89,7 @@ def test_of_what_is_being_counted_nothing_is_shown_before_it_is_drawn(tmp_path):
     client.record("app", "c")
     assert client.preview().messages == ()
     client.clock.now = START + WEEK
-    assert [each.rung for each in client.preview().reports] == [1, 2]
+    assert [each.level for each in client.preview().reports] == [1, 2]
 
 
 def test_what_was_charged_and_not_delivered_is_shown_as_it_will_be_sent_again(tmp_path):
@@ -152,7 +152,7 @@ def test_words_are_shown_and_no_repr_has_them(tmp_path):
     assert ledger.pending[0].chain not in text
 
 
-def test_the_ledger_in_words_rung_by_rung(tmp_path):
+def test_the_ledger_in_words_level_by_level(tmp_path):
     client = device(tmp_path)
     assert str(client.ledger()).splitlines() == [
         "You have agreed that randomized answers are sent to fleet.example.",
@@ -184,7 +184,7 @@ def test_the_ledger_in_words_rung_by_rung(tmp_path):
     assert str(client.ledger()).startswith("You have withdrawn your consent")
 
 
-def test_of_a_rung_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path):
+def test_of_a_level_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path):
     """Of two that are due at once the newer alone is sent; until it is taken, it is on its way."""
 
     def rungs():
@@ -200,7 +200,7 @@ def test_of_a_rung_that_was_passed_over_it_is_not_said_that_it_was_sent(tmp_path
         assert rungs() == "0.5 sent or passed over, 1 on its way, 2 to come"
     assert client.flush().sent == 1
     assert rungs() == "0.5 sent or passed over, 1 sent, 2 to come"
-    assert reported(client).only().rung == 2
+    assert reported(client).only().level == 2
 
 
 def test_consent_and_ledger_survive_another_version_of_the_plan(tmp_path):

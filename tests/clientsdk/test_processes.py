@@ -172,7 +172,7 @@ wait(pid)
 @pytest.mark.parametrize("kind", ["hooks", "no hooks"])
 def test_a_charge_in_a_child_survives_a_loss_of_power(path, kind):
     code = """
-from clientsdk.database import Access
+from clientsdk.store.database import Access
 client = device(metric("colour"))
 def durable():
     with client._store.transaction(Access.DURABLE) as connection:
@@ -206,7 +206,7 @@ assert client.flush().sent == 1
 
 def test_a_fork_without_hooks_amid_a_transaction_leaves_the_child_without_a_store(path):
     code = """
-from clientsdk.database import Access
+from clientsdk.store.database import Access
 client = device(metric("colour", "every", 9))
 client.record("colour", "a")
 inside, done = threading.Event(), threading.Event()
@@ -272,7 +272,7 @@ client.close()
     assert sum(counted(sent, [compiled]).values()) == int(spent)
 
 
-def test_a_child_writes_a_lane_of_its_own(path, tmp_path):
+def test_a_child_writes_a_partition_of_its_own(path, tmp_path):
     log = tmp_path / "log"
     code = """
 publisher = EmbeddedLogPublisher(sys.argv[2])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from device_plans import HOUR, START, WEEK, metric, plan
+from scripts import run
 
 from clientsdk import (
     NO_LIFETIME_BOUND,
@@ -20,7 +21,7 @@ from clientsdk import (
     Outcome,
     Quota,
     Settings,
-    complaints,
+    diagnostics,
 )
 from clientsdk.settings import VARIABLES
 from clientsdk.testing import FakeClock, SeededClient
@@ -64,7 +65,7 @@ BAD = {
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    monkeypatch.setattr(complaints, "_told", {})
+    monkeypatch.setattr(diagnostics, "_last_logged", {})
 
 
 def client_of(compiled=None, **options) -> Client:
@@ -92,7 +93,7 @@ def test_a_variable_sets_what_it_says_unless_an_argument_does(name):
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name in BAD for text in BAD[name]])
-def test_what_is_bad_fails_where_it_is_about_privacy_and_else_is_told_of_once(name, text, caplog):
+def test_what_is_bad_fails_where_it_is_about_privacy_and_else_is_logged_once(name, text, caplog):
     if VARIABLES[name].privacy:
         with pytest.raises(ParameterError, match=f"{name} must be") as caught:
             Settings.from_environment(environ={name: text})
@@ -327,7 +328,7 @@ def test_consent_that_could_not_be_renewed_leaves_a_client_its_own_ceilings(monk
         raise StoreError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(strict._store), "_seal", fail)
+        patched.setattr(type(strict._store), "prepare_guard", fail)
         with pytest.raises(StoreError):
             strict.renew_consent()
     assert [strict.record("colour", "a") for _ in range(3)].count(Outcome.ACCEPTED) == 2
@@ -346,7 +347,7 @@ def test_the_logger_is_left_alone_unless_a_variable_says_so(tmp_path, caplog):
     assert log.level == logging.NOTSET
     try:
         client_of(settings=Settings(log="off")).close()
-        complaints.warn("a test", "nobody hears this")
+        diagnostics.warn("a test", "nobody hears this")
         assert caplog.records == []
     finally:
         log.setLevel(logging.NOTSET)
@@ -440,3 +441,54 @@ def test_refusing_while_switched_off_is_quick():
     for _ in range(10_000):
         client.record("colour", "a")
     assert (time.perf_counter() - start) / 10_000 < 50e-6
+
+
+# To keep no state file is a choice that an app has to name.
+
+
+def stateless(state, **options):
+    return Client(
+        plan(metric("colour")),
+        state=state,
+        publisher=MemoryPublisher(),
+        clock=FakeClock(START),
+        background=False,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("state", [None, "", ":memory:"])
+def test_what_is_no_path_is_refused_by_an_error_that_names_the_constant(state):
+    with pytest.raises(ParameterError, match=r"NO_LIFETIME_BOUND"):
+        stateless(state)
+
+
+def test_the_constant_says_what_it_costs():
+    assert NO_LIFETIME_BOUND.value == "no lifetime bound survives this process"
+
+
+def test_named_it_is_warned_of_once_a_process(caplog):
+    for _ in range(3):
+        with stateless(NO_LIFETIME_BOUND) as client:
+            client.give_consent()
+            assert client.record("colour", "a") is Outcome.ACCEPTED
+    (warning,) = caplog.records
+    assert "no lifetime bound survives this process" in warning.getMessage()
+
+
+def test_no_warning_where_there_is_nothing_to_lose(caplog, tmp_path):
+    """With a file, switched off, and in tests of apps."""
+    stateless(tmp_path / "device.db").close()
+    stateless(NO_LIFETIME_BOUND, settings=Settings(disabled=True)).close()
+    SeededClient(plan(), seed=1).close()
+    assert caplog.records == []
+
+
+def test_an_app_without_logging_sees_it_on_standard_error(tmp_path):
+    code = """
+import io
+sys.stderr = io.StringIO()
+client = device(metric("colour"), state=NO_LIFETIME_BOUND)
+print(sys.stderr.getvalue())
+"""
+    assert "no lifetime bound" in run(code, tmp_path)

@@ -23,9 +23,10 @@ from device_plans import (
     take_back_version_5,
 )
 
-from clientsdk import MemoryPublisher, Outcome, ratchet, schema
-from clientsdk.errand import Errand
+from clientsdk import MemoryPublisher, Outcome
 from clientsdk.ledger import read_file
+from clientsdk.store import pseudonyms, schema
+from clientsdk.tasks import FlushTask
 from clientsdk.testing import FakeClock, SeededClient, reported
 from sotto.errors import PublishError
 from sotto.plan.registry import Registry
@@ -102,7 +103,7 @@ def test_the_derivation_is_the_agreed_one():
     secret = bytes(range(32))
     number = (-3).to_bytes(8, "little", signed=True)
     seed = hashlib.sha256(b"sotto.signature\0fleet.example\0" + number + secret).digest()
-    found = ratchet.identity("fleet.example", -3, secret, signed=True)
+    found = pseudonyms.identity("fleet.example", -3, secret, signed=True)
     assert found.seed == seed
     key = Signer(seed).public_key
     committed = b"sotto.pseudonym.signed\0fleet.example\0" + number + key
@@ -113,8 +114,8 @@ def test_the_derivation_is_the_agreed_one():
 
 
 def test_an_unsigned_pseudonym_never_has_the_tag(monkeypatch):
-    monkeypatch.setattr(ratchet, "sha256", lambda data: b"\xed\x25\x19" + bytes(29))
-    assert ratchet.pseudonym("fleet.example", 0, bytes(32)) == b"\xec\x25\x19" + bytes(13)
+    monkeypatch.setattr(pseudonyms, "sha256", lambda data: b"\xed\x25\x19" + bytes(29))
+    assert pseudonyms.pseudonym("fleet.example", 0, bytes(32)) == b"\xec\x25\x19" + bytes(13)
 
 
 def test_every_message_is_accepted_by_an_aggregator():
@@ -266,7 +267,7 @@ def test_the_file_has_no_key_but_those_of_chains_and_of_its_period(path):
     with closing(sqlite3.connect(path)) as connection:
         ((secret,),) = connection.execute("SELECT value FROM secret").fetchall()
         period = connection.execute("SELECT period FROM device").fetchone()[0]
-    mine = Signer(ratchet.identity("fleet.example", period, secret, signed=True).seed).public_key
+    mine = Signer(pseudonyms.identity("fleet.example", period, secret, signed=True).seed).public_key
     assert seeds(path) == {}
     assert mine not in {key_of(message) for message in messages}
 
@@ -423,7 +424,7 @@ def test_two_pseudonyms_of_a_period_are_not_sent_together(path, monkeypatch):
         clock.advance(hours=3)
 
         def alone():
-            return client._do_errand(Errand(alone=True, window=3_600_000)).sent
+            return client._flush(FlushTask(one_pseudonym=True, window=3_600_000)).sent
 
         assert alone() == 1
         assert alone() == 0

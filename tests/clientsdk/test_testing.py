@@ -49,9 +49,9 @@ def test_reports_are_read_as_an_aggregator_reads_them(client):
     all_ = reported(client)
     assert [each.metric for each in all_] == ["colour", "shape", "shape", "shape"]
     report = all_.of("colour").only()
-    assert (report.rung, report.epsilon, report.event) == (1, 500_000, START)
+    assert (report.level, report.epsilon, report.event) == (1, 500_000, START)
     assert (report.shard, report.message) == (client.publisher.messages[0][0], 0)
-    assert report.says in {"'a'", "'b'", "'c'", "'other'"}
+    assert report.meaning in {"'a'", "'b'", "'c'", "'other'"}
     assert report.payload in client.publisher.messages[0][1]
     assert len({each.chain for each in all_}) == 4
     assert {each.pseudonym for each in all_} == {report.pseudonym}
@@ -62,8 +62,8 @@ def test_only_the_newest_of_a_chain_counts(client):
     client.flush()
     found = reported(client).of("shape")
     assert len(found) == 6
-    assert [each.rung for each in found.newest.exactly(3)] == [2, 2, 2]
-    assert found[0].rung == 1
+    assert [each.level for each in found.newest.exactly(3)] == [2, 2, 2]
+    assert found[0].level == 1
     assert len(found[:2]) == 2
 
 
@@ -87,10 +87,10 @@ def test_an_error_lists_what_there_is_instead(client):
     with pytest.raises(AssertionError) as caught:
         reported(client).of("shape").only()
     lines = str(caught.value).splitlines()
-    assert lines[0] == "1 wanted, but there are 3 reports of 'shape'"
-    assert all(line.startswith("  shape, rung 1, says '") for line in lines[1:])
+    assert lines[0] == "expected 1, but there are 3 reports of 'shape'"
+    assert all(line.startswith("  shape, level 1, says '") for line in lines[1:])
     other = SeededClient(plan(metric("size")), seed=1)
-    with pytest.raises(AssertionError, match=r"^2 wanted, but there are 0 reports of 'size'$"):
+    with pytest.raises(AssertionError, match=r"^expected 2, but there are 0 reports of 'size'$"):
         reported(other).of("size").exactly(2)
     with pytest.raises(UnknownMetricError, match="it has colour, shape"):
         reported(client).of("shap")
@@ -100,7 +100,7 @@ def test_reports_of_other_plans_and_other_publishers_are_not_guessed_at(client, 
     other = SeededClient(small_plan(), seed=1, publisher=client.publisher)
     with pytest.raises(ParameterError, match="message 0 was made under another plan"):
         reported(other)
-    with pytest.raises(TypeError, match="not EmbeddedLogPublisher"):
+    with pytest.raises(TypeError, match="got EmbeddedLogPublisher"):
         reported(
             SeededClient(
                 small_plan(), seed=1, publisher=EmbeddedLogPublisher(tmp_path), leaks_values=True

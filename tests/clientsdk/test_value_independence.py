@@ -26,13 +26,13 @@ from clientsdk import (
     MemoryPublisher,
     Outcome,
     Settings,
-    admission,
     client,
     decisions,
     draws,
+    recorder,
 )
+from clientsdk.store.database import READ
 from clientsdk.testing import FakeClock, SeededClient
-from clientsdk.transactions import READ
 from sotto.errors import StoreError, ValueTypeError
 from sotto.plan.compile import parse_plan
 
@@ -147,9 +147,9 @@ class World:
         self.plan = PANELED if "turn_comes" in scenario else PLAN
         self.clock, self.moment, self.used = FakeClock(START + DAY), 1000.0, 0
         self.state = None if "memory" in scenario else folder / f"{next(_numbers)}.db"
-        for module in ("client", "store"):
+        for module in ("client", "store.store"):
             monkeypatch.setattr(f"clientsdk.{module}.monotonic", lambda: self.moment)
-        monkeypatch.setattr("clientsdk.spool.size", lambda connection: self.used)
+        monkeypatch.setattr("clientsdk.store.outbox._size", lambda connection: self.used)
         monkeypatch.setattr("clientsdk.draws.replaces", lambda source, seen: seen % 2 == 1)
         self.here = self.open()
         self.there = self.here if self.state is None else self.open()
@@ -174,7 +174,7 @@ class World:
     def fill(self, used=1 << 40):
         self.used = used
         for each in (self.here, self.there):
-            each._store.room = 0
+            each._store.outbox.room = 0
 
     def stored(self):
         """All that is in the store, without identifiers, jitter and payloads."""
@@ -458,7 +458,7 @@ def test_what_decides_receives_neither_a_value_nor_a_symbol():
         "plan": "CompiledPlan",
         "store": "Store",
         "source": "Source",
-        "counts": "ItemCounts",
+        "counter": "ItemCounter",
         "outcome": "Outcome",
         **dict.fromkeys(("now", "cost", "lifetime"), "int"),
     }
@@ -483,13 +483,13 @@ def test_what_decides_receives_neither_a_value_nor_a_symbol():
 @pytest.mark.parametrize(
     ("name", "deciding", "drawing"),
     [
-        ("record", {"decide"}, {"_carry_out", "_count_on", "_drawn", "_note"}),
-        ("_note", {"decide_in_memory"}, {"_drawn"}),
+        ("record", {"decide"}, {"_carry_out", "_count_on", "_draw", "_buffer"}),
+        ("_buffer", {"decide_in_memory"}, {"_draw"}),
         ("_count_on", {"under_way"}, {"add"}),
     ],
 )
 def test_whoever_holds_the_symbol_uses_it_only_to_draw(name, deciding, drawing):
-    (function,) = [each for each in functions(admission) if each.name == name]
+    (function,) = [each for each in functions(recorder) if each.name == name]
     calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
     used = [
         (each.func.attr if isinstance(each.func, ast.Attribute) else each.func.id)
@@ -516,13 +516,13 @@ def test_the_type_is_checked_before_anything_else(monkeypatch, tmp_path):
             return super().__call__()
 
     device = SeededClient(PLAN, seed=1, state=tmp_path / "device.db", clock=Asked(START))
-    device._store._connection.set_trace_callback(asked.append)
+    device._store.database.connection.set_trace_callback(asked.append)
     asked.clear()
     for name in NAMES:
         with pytest.raises(ValueTypeError):
             device.record(name, b"bytes")
     assert asked == []
-    assert device.stats().became == {}
+    assert device.stats().outcomes == {}
 
 
 def test_a_number_that_is_none_after_all_is_of_the_wrong_type():

@@ -405,7 +405,7 @@ class _TrialDevice(_Device):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._admission.decisions.ignore_panels()
+        self._recorder.decisions.ignore_panels()
 
 
 def _witness(metric: CompiledMetric) -> Witness:

@@ -247,7 +247,7 @@ class TestChooser:
             least[name] = noise_of(mechanism, 0).total(size)
         assert least[chosen] <= min(least.values()) * 1.05
 
-    def test_of_a_constant_metric_the_last_rung_that_is_sent_counts(self):
+    def test_of_a_constant_metric_the_last_level_that_is_sent_counts(self):
         assert choose_category(category(20, 1_000_000, 8_000_000)).spec["name"] == "grr"
         constant = category(20, 1_000_000, 8_000_000, constant=True)
         assert choose_category(constant).spec["name"] == "subset"

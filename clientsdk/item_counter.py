@@ -1,0 +1,230 @@
+"""Counts the items of a period in memory, and draws one chain from the counts when it is over.
+
+Nothing of a count is ever written: it is lost when the process ends. What it will cost is
+reserved when the first item of a period comes, before it is counted. A release says which item
+was most frequent, drawn from all counts at once; so it can be drawn only when the period is over,
+and its event time is the last step of the period, whatever was recorded and when.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from typing import cast
+
+from clientsdk import draws
+from clientsdk.diagnostics import drop_locals
+from clientsdk.store import claims, outbox
+from clientsdk.store.claims import Claim
+from clientsdk.store.database import READ, WRITE
+from clientsdk.store.outbox import Chain
+from clientsdk.store.store import Store
+from mechanisms.randomness import Source
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+
+class Count:
+    """The items of one metric in one period; its ``repr`` never shows them."""
+
+    __slots__ = (
+        "_counts",
+        "_id",
+        "_identity",
+        "_plan_id",
+        "chain",
+        "due",
+        "event",
+        "holder",
+        "jitter",
+        "metric",
+        "period",
+        "tally",
+    )
+
+    def __init__(
+        self, store: Store, plan: CompiledPlan, metric: CompiledMetric, tally: str, source: Source
+    ) -> None:
+        self.metric = metric
+        self.tally = tally
+        self.period = store.period
+        self._plan_id = store.plans.number
+        self._identity = store.identity
+        source = draws.for_one(source)
+        self._id = draws.identifier(source)
+        #: Under which the claim is held.
+        self.holder = draws.identifier(source)
+        self.jitter = draws.below(source, plan.resolution)
+        end = (store.period + 1) * plan.period
+        self.event = end - plan.resolution
+        self.due = end + self.jitter + metric.delays[0]
+        #: What was drawn, until it is stored; the count is gone then.
+        self.chain: Chain | None = None
+        self._counts = [0] * len(metric.labels)
+
+    def add(self, item: int) -> None:
+        """Count one occurrence, unless its item is at the plan's bound.
+
+        Once a chain was drawn none is counted any more: the period was over, and a clock that was
+        set back before the chain could be stored does not begin it again.
+        """
+        if self.chain is None and self._counts[item] < cast(int, self.metric.spec["clip"]):
+            self._counts[item] += 1
+
+    def draw(self, source: Source) -> Chain:
+        """Draw the chain and forget the count, or return what was drawn already."""
+        if self.chain is None:
+            try:
+                payloads = self.metric.mechanism.draw(
+                    tuple(self._counts), self._id, self._identity.pseudonym, draws.for_one(source)
+                )
+            except BaseException as error:
+                drop_locals(error)
+                raise
+            self.chain = Chain(
+                period=self.period,
+                due=self.due,
+                id=self._id,
+                plan=self._plan_id,
+                metric=self.metric.index,
+                event=self.event,
+                jitter=self.jitter,
+                charged=0,
+                delivered=0,
+                payloads=b"".join(payloads),
+            )
+            self._counts = []
+        return self.chain
+
+    def store(self, connection: sqlite3.Connection, source: Source) -> None:
+        """Put the chain into the store, under the pseudonym that the period had."""
+        outbox.remember(connection, self.period, self._identity)
+        outbox.insert(connection, [self.draw(source)])
+
+
+class ItemCounter:
+    """What one client has counted, under the plan its store was opened with, and not yet drawn.
+
+    Privacy
+    -------
+    Counts are in memory alone. A process that was forked has none of its parent's.
+    """
+
+    def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
+        self._store = store
+        self._plan = plan
+        self._source = source
+        self._process = os.getpid()
+        #: In a process that was forked, the parent's until ``bool`` of this object is taken.
+        self.begun: list[Count] = []
+
+    def __bool__(self) -> bool:
+        """Whether there is any count."""
+        if self.begun and self._process != os.getpid():
+            # They are the parent's, which will draw from them.
+            self.begun.clear()
+        return bool(self.begun)
+
+    def under_way(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, now: int
+    ) -> Count | None:
+        """Return the count to which an item is added; None if more is to be decided."""
+        store, plan = self._store, self._plan
+        if store.stopped or not store.consented or plan.period_of(now) > store.period:
+            return None
+        if plan.expired(store.moment(now)):
+            return None
+        return self.current(connection, metric)
+
+    def current(self, connection: sqlite3.Connection, metric: CompiledMetric) -> Count | None:
+        """Return the count of a metric in the store's period if its claim stands."""
+        for count in list(self.begun) if self else ():
+            if count.metric is metric and count.period == self._store.period:
+                claim = claims.find(connection, count.period, count.tally)
+                if claim is not None and claim.holder == count.holder:
+                    return count
+                self.discard(count)
+        return None
+
+    def begin(
+        self, connection: sqlite3.Connection, metric: CompiledMetric, tally: str, cost: int
+    ) -> Count:
+        """Claim the items of the store's period, in a transaction, and return an empty count."""
+        count = Count(self._store, self._plan, metric, tally, self._source)
+        last = self._plan.period_of(count.event + metric.horizon)
+        claims.take(connection, count.period, tally, Claim(count.holder, cost), last)
+        return count
+
+    def hold(self, count: Count) -> None:
+        """Add a count, whose claim is in the transaction under way."""
+        self._process = os.getpid()
+        self.begun.append(count)
+
+    def discard(self, count: Count) -> None:
+        """Drop a count."""
+        # Another thread may have dropped it.
+        with suppress(ValueError):
+            self.begun.remove(count)
+
+    def forget(self) -> None:
+        """Drop all counts."""
+        self.begun.clear()
+
+    def lapse(self, now: int) -> None:
+        """Drop all counts if nothing may be recorded any more.
+
+        Another thread may have given consent, and begun to count, since the caller looked.
+        """
+        if self:
+            store, plan = self._store, self._plan
+            with store.transaction(READ):
+                if not store.consented or plan.expired(store.moment(now)):
+                    self.forget()
+
+    def settle(self, now: int) -> None:
+        """Draw from the counts of periods that are over, and store the chains.
+
+        Whatever comes of it, no count is drawn from twice. One that could not be stored is kept
+        as it was drawn, for a later call. If nothing may be released any more, the count is
+        dropped.
+        """
+        if not self:
+            return
+        store, plan = self._store, self._plan
+        reached = max(store.period, plan.period_of(now))
+        if all(count.period >= reached for count in self.begun):
+            return
+        with store.transaction(WRITE) as connection:
+            owed = store.erasure.owed
+            store.advance(connection, plan.period_of(now))
+            moment = store.moment(now)
+            over = [count for count in self.begun if count.period < store.period]
+            for count in over:
+                if claims.use(connection, count.period, count.tally, count.holder) and (
+                    self._releasable(count, moment)
+                ):
+                    count.store(connection, self._source)
+        for count in over:
+            self.discard(count)
+        store.scrub_since(owed)
+
+    def _releasable(self, count: Count, moment: int) -> bool:
+        return (
+            self._store.consented
+            and not self._store.stopped
+            and not self._plan.expired(moment)
+            and moment - count.event <= count.metric.horizon
+        )
+
+    def release(self) -> None:
+        """Forget all counts, and let other clients count in the rest of the period."""
+        counts = list(self.begun) if self else []
+        self.forget()
+        if counts:
+            with self._store.transaction(WRITE) as connection:
+                for count in counts:
+                    claims.release(connection, count.period, count.tally, count.holder)
+
+    def next_due(self) -> int | None:
+        """Return when the first report of a count will be due (ms), None if there is no count."""
+        return min((count.due for count in self.begun), default=None) if self else None

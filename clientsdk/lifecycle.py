@@ -1,0 +1,177 @@
+"""Fork and exit: what is done just before and after a fork, and when the interpreter ends.
+
+*Forks.* No connection to a store crosses one. SQLite keeps its locks on a file a process, and
+counts them in memory. A child of a fork inherits the counts without the locks: a connection that
+it opens beside its parent's believes that it holds a lock which it does not, and when the parent
+then closes its own, the log with the child's commits is deleted under the child. So connections
+are closed just before a fork and opened again, in parent and child alike, at the next use.
+
+*Exit.* The work of :func:`at_exit` shares one second. It starts when all threads that the
+interpreter waits for have ended, since those may still record. Children of ``multiprocessing`` end
+in a way of their own, see :func:`attend_exit`. A process that is killed, or that ends by
+``os._exit``, does none of it and loses nothing: the reports are in the state file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sqlite3
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+#: Seconds after which :func:`no_fork` checks whether a thread of the parent holds the guard.
+PATIENCE = 2.0
+#: Seconds within which senders must end at exit, and connections after them; the interpreter
+#: itself needs some more.
+SENDERS, CONNECTIONS = 0.4, 0.5
+
+
+class Forkable(Protocol):
+    """An object that holds a resource which must not cross a fork."""
+
+    def before_fork(self) -> None:
+        """Release the resource, and keep it from being taken until one of the others is called."""
+        ...
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        ...
+
+    def after_fork_in_child(self) -> None:
+        """Go on, as another process."""
+        ...
+
+
+class KeptByParent:
+    """A base for what needs to act in the child of a fork alone."""
+
+    def before_fork(self) -> None:
+        """Do nothing: the resource stays with the parent."""
+
+    def after_fork_in_parent(self) -> None:
+        """Do nothing."""
+
+
+# Held during a fork, and while a process finds out that it is the child of one. Reentrant: a
+# signal handler may fork.
+_guard = threading.RLock()
+#: The process that took the guard last.
+_holder = 0
+_held: list[threading.RLock] = []
+#: Connections that can neither be used nor closed in this process.
+abandoned: list[sqlite3.Connection | sqlite3.Cursor] = []
+_watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_suspended: list[Forkable] = []
+
+
+def watch_forks(resource: Forkable) -> None:
+    """Call ``resource`` around every fork of this process, as long as it lives."""
+    with no_fork():
+        _watched.add(resource)
+
+
+@contextmanager
+def no_fork() -> Iterator[None]:
+    """Keep this process from forking, and other users of this context out."""
+    held = _take_guard()
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _take_guard() -> threading.RLock:
+    """Take the guard, however long a fork in this process takes.
+
+    A fork without hooks may have left it with a thread that does not exist here.
+    """
+    global _guard, _holder
+    while True:
+        held = _guard
+        if held.acquire(timeout=PATIENCE):
+            _holder = os.getpid()
+            return held
+        if _holder != os.getpid() and _guard is held:
+            _guard = threading.RLock()
+
+
+def _before() -> None:
+    _held.append(_take_guard())
+    _suspended[:] = list(_watched)
+    for resource in _suspended:
+        resource.before_fork()
+
+
+def _after_in_parent() -> None:
+    for resource in _suspended:
+        resource.after_fork_in_parent()
+    _resume()
+
+
+def _after_in_child() -> None:
+    global _holder
+    _holder = os.getpid()
+    for resource in _suspended:
+        resource.after_fork_in_child()
+    _resume()
+
+
+def _resume() -> None:
+    _suspended.clear()
+    if _held:
+        _held.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+    )
+
+
+_at_exit: dict[float, list[Callable[[float], None]]] = {SENDERS: [], CONNECTIONS: []}
+_exiting = False
+_attended: int | None = None
+
+
+def at_exit(work: Callable[[float], None], limit: float) -> None:
+    """Call ``work`` at exit with its deadline on the monotonic clock.
+
+    ``limit`` is :data:`SENDERS`, or :data:`CONNECTIONS` for what follows those.
+    """
+    _at_exit[limit].append(work)
+
+
+def exiting() -> bool:
+    """Whether the interpreter is ending."""
+    return _exiting
+
+
+def attend_exit() -> None:
+    """Have the exit work done in a child of multiprocessing too.
+
+    Such a child, and every worker of a process pool, runs no functions of ``atexit``.
+    """
+    global _attended
+    process = sys.modules.get("multiprocessing.process")
+    util = sys.modules.get("multiprocessing.util")
+    if process is None or util is None or process.parent_process() is None:
+        return
+    if _attended != os.getpid():
+        _attended = os.getpid()
+        util.Finalize(None, _exit, exitpriority=0)
+
+
+@atexit.register
+def _exit() -> None:
+    global _exiting
+    _exiting = True
+    now = time.monotonic()
+    for limit, works in _at_exit.items():
+        for work in works:
+            work(now + limit)

@@ -1,0 +1,95 @@
+"""Publishers: the contract of what takes messages to the collector, and one that keeps them."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from sotto.errors import FormatError, PublishError
+from sotto.wire.format import pseudonym_of
+
+
+class Publisher(Protocol):
+    """Takes messages to the collector. Several clients may share one; it belongs to the app."""
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Take one message.
+
+        Parameters
+        ----------
+        shard : int
+            The message's, for publishers that partition by it.
+        message : bytes
+            In the report format, at most ``sotto.wire.format.MAX_MESSAGE`` bytes.
+
+        Raises
+        ------
+        PublishError
+            It was not taken. The client keeps its reports and sends the same bytes again, where
+            its ``retry_after`` says so not before so many seconds are over: what a server has
+            asked for (``Retry-After`` of HTTP, say) belongs there. Any other exception is taken
+            for this one, and nothing of it is logged but the name of its type.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close files and connections."""
+        ...
+
+
+@runtime_checkable
+class Buffered(Protocol):
+    """A publisher that may hold messages back: what it took is safe once ``sync`` returns."""
+
+    def sync(self) -> None:
+        """Wait until everything published is safe.
+
+        Raises
+        ------
+        PublishError
+            Something may be lost. The client sends all since the last ``sync`` again.
+        """
+        ...
+
+
+@runtime_checkable
+class Revocable(Buffered, Protocol):
+    """A buffered publisher whose messages have not left before ``sync``, and can be dropped.
+
+    Without this, what a publisher holds when consent is withdrawn may still leave, in its own time.
+    """
+
+    def discard(self) -> None:
+        """Drop what was published since the last ``sync``: consent for it was withdrawn.
+
+        Called instead of ``sync``. If messages of another client are dropped with it, that client's
+        next ``sync`` must raise PublishError, so that they come again.
+        """
+        ...
+
+
+def pseudonym_in(message: bytes) -> bytes:
+    """Return the pseudonym of a message; PublishError if it is not a message of one device."""
+    try:
+        return pseudonym_of(message)
+    except FormatError as error:
+        raise PublishError(f"these bytes are not a message of one device: {error}") from None
+
+
+class MemoryPublisher:
+    """Keeps messages in a list, for tests and previews.
+
+    Attributes
+    ----------
+    messages : list of (int, bytes)
+        Shard and message, in the order in which they were published.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[int, bytes]] = []
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Append to :attr:`messages`."""
+        self.messages.append((shard, message))
+
+    def close(self) -> None:
+        """Do nothing; the messages stay."""

@@ -1,0 +1,197 @@
+"""Publishes messages to the embedded log."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+from clientsdk.publishers import pseudonym_in
+from sotto.clocks import now_ms
+from sotto.errors import PublishError
+from sotto.log.writer import LogWriter
+
+#: How many partitions are open at one time, and how many closed ones are remembered.
+LIMIT = 64
+REMEMBERED = 4096
+
+
+class _Closed(NamedTuple):
+    """A partition that was closed, and the position after its last record."""
+
+    name: str
+    position: int
+
+
+class EmbeddedLogPublisher:
+    """Appends messages to an embedded log, in a new partition for each pseudonym.
+
+    Partitions have random names, and none takes messages of two pseudonyms or of two processes.
+    They hold messages alone, and closing them changes no time of a file or directory: the log
+    joins nothing that its messages and their times do not. At most 64 partitions are open;
+    beyond them the least recently used one is closed, and opened again when its pseudonym comes
+    back, unless 4096 others have been closed since. Tools that write for many devices use
+    :class:`sotto.log.writer.LogWriter`.
+
+    Parameters
+    ----------
+    directory : path
+        The log. Nothing is made there before the first message.
+    fsync : {"batch", "always", "never"}
+        Whether bytes are forced to disk at the end of each flush, at every message, or by the
+        operating system in its own time. A process that dies loses nothing in any case.
+    clock : callable
+        Returns the append time, in milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        fsync: Literal["batch", "always", "never"] = "batch",
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._directory = directory
+        self._fsync = fsync
+        self._clock = clock
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        #: By pseudonym, the least recently used first.
+        self._open: OrderedDict[bytes, LogWriter] = OrderedDict()
+        #: By pseudonym, the one that was closed first before the others.
+        self._closed: OrderedDict[bytes, _Closed] = OrderedDict()
+        #: By pseudonym, the threads that published since its partition was last forced to disk.
+        self._unsynced: dict[bytes, set[int]] = {}
+        # Threads with messages that no sync can confirm, and why: their next one fails, and they
+        # send again.
+        self._lost: dict[int, str] = {}
+
+    def publish(self, shard: int, message: bytes) -> None:
+        """Append a message to the partition of its pseudonym.
+
+        Raises
+        ------
+        PublishError
+            It was not written, or these are not the bytes of a message of one pseudonym.
+        """
+        self._check_process()
+        pseudonym = pseudonym_in(message)
+        with self._lock:
+            writer = self._writer(pseudonym)
+            try:
+                writer.append(message)
+            except PublishError:
+                self._drop_if_broken(pseudonym)
+                raise
+            self._unsynced.setdefault(pseudonym, set()).add(threading.get_ident())
+
+    def sync(self) -> None:
+        """Force to disk what was published, unless ``fsync`` is ``"never"``.
+
+        Raises
+        ------
+        PublishError
+            Something that this thread published may not have reached the disk. What other
+            threads published is an error of their own next call.
+        """
+        self._check_process()
+        with self._lock:
+            for pseudonym in tuple(self._unsynced):
+                try:
+                    self._open[pseudonym].sync()
+                except PublishError as error:
+                    self._drop(pseudonym, error)
+                else:
+                    del self._unsynced[pseudonym]
+            self._raise_loss()
+
+    def close(self) -> None:
+        """Force to disk what was published and let the partitions go.
+
+        Raises
+        ------
+        PublishError
+            As :meth:`sync` does; the partitions are closed all the same.
+        """
+        self._check_process()
+        with self._lock:
+            while self._open:
+                self._retire(next(iter(self._open)))
+            self._raise_loss()
+
+    def _report_loss(self, pseudonym: bytes, error: PublishError) -> None:
+        """Note for each thread that published to a partition that what is unsynced may be lost."""
+        threads = self._unsynced.pop(pseudonym, set())
+        self._lost.update(dict.fromkeys(threads, str(error)))
+
+    def _raise_loss(self) -> None:
+        """Raise if something that this thread published may be lost."""
+        why = self._lost.pop(threading.get_ident(), None)
+        if why is not None:
+            raise PublishError(f"messages before a fault of the log may not have reached it: {why}")
+
+    def _writer(self, pseudonym: bytes) -> LogWriter:
+        """Return the open partition of a pseudonym."""
+        if pseudonym not in self._open:
+            while len(self._open) >= LIMIT:
+                self._retire(next(iter(self._open)))
+            writer = self._reopened(pseudonym) or self._partition(os.urandom(8).hex())
+            self._open[pseudonym] = writer
+        self._open.move_to_end(pseudonym)
+        return self._open[pseudonym]
+
+    def _reopened(self, pseudonym: bytes) -> LogWriter | None:
+        """Open the partition that a pseudonym had, unless it is not as it was left."""
+        closed = self._closed.pop(pseudonym, None)
+        if closed is None:
+            return None
+        writer = self._partition(closed.name)
+        if writer.position == closed.position:
+            return writer
+        # Somebody has removed it, or cut it: positions of a partition never count anything twice.
+        with suppress(PublishError):
+            writer.retire()
+        return None
+
+    def _partition(self, name: str) -> LogWriter:
+        return LogWriter(self._directory, name, clock=self._clock, fsync=self._fsync, locked=False)
+
+    def _retire(self, pseudonym: bytes) -> None:
+        """Close a partition, to be opened again if its pseudonym comes back."""
+        writer = self._open.pop(pseudonym)
+        try:
+            writer.retire()
+        except PublishError as error:
+            self._report_loss(pseudonym, error)
+            return
+        self._unsynced.pop(pseudonym, None)
+        self._closed[pseudonym] = _Closed(writer.path.name, writer.position)
+        while len(self._closed) > REMEMBERED:
+            self._closed.popitem(last=False)
+
+    def _drop_if_broken(self, pseudonym: bytes) -> None:
+        """After a failure: keep a writer that may be used again, as one on a full disk may."""
+        try:
+            self._open[pseudonym].sync()
+        except PublishError as error:
+            self._drop(pseudonym, error)
+
+    def _drop(self, pseudonym: bytes, error: PublishError) -> None:
+        """Let go of a writer that takes nothing more; the next message opens a new partition."""
+        self._report_loss(pseudonym, error)
+        with suppress(PublishError):
+            self._open.pop(pseudonym).retire()
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            self._lock = threading.Lock()
+            writers, self._open = self._open, OrderedDict()
+            self._closed, self._unsynced = OrderedDict(), {}
+            self._lost = {}
+            self._process = os.getpid()
+            for writer in writers.values():
+                # Without touching the partitions: they are the parent's.
+                writer.close()

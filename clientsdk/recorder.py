@@ -1,0 +1,201 @@
+"""Records a value: decides without it, draws its outputs, and stores and charges them at once.
+
+Charge and chain are one transaction. :mod:`clientsdk.decisions` decides; it receives neither the
+value nor its symbol.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from typing import cast
+
+from clientsdk import draws
+from clientsdk.decisions import Decisions, Entry, Occurrence, Repetition, Terms
+from clientsdk.item_counter import ItemCounter
+from clientsdk.outcomes import Outcome
+from clientsdk.store import permanent
+from clientsdk.store.database import READ, WRITE, Hold, Transaction
+from clientsdk.store.outbox import Chain
+from clientsdk.store.store import Store
+from mechanisms.randomness import Source
+from sotto.errors import ParameterError, StoreError
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.metric import Symbol
+
+#: As a name of a module it is found sooner than as that of an Enum.
+ACCEPTED = Outcome.ACCEPTED
+
+
+class Recorder:
+    """Records values into a store under the plan that it was opened with."""
+
+    def __init__(self, store: Store, plan: CompiledPlan, source: Source) -> None:
+        self._store = store
+        self._plan = plan
+        # Draws chain ids, jitter, the reservoir's coin and the randomized outputs.
+        self._source = source
+        self.counter = ItemCounter(store, plan, source)
+        self.decisions = Decisions(store, plan, source, self.counter)
+
+    def record(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Outcome:
+        """Record what a value was encoded to, or return why not.
+
+        Nothing looks at the symbol before it is decided what becomes of it. ``now`` is in
+        milliseconds since the epoch; where a clock that was set back gives a time before the
+        ledger's period, the period's beginning is taken instead. After a StoreError nothing was
+        recorded.
+
+        Privacy
+        -------
+        A value that is accepted costs at most the certified epsilon of the strongest level, which
+        is reserved here. The outputs of all levels are drawn now and the value is forgotten.
+        """
+        counter = self.counter
+        if counter.begun and counter:
+            with suppress(StoreError, OSError):
+                counter.settle(now)
+            if metric.type == "top_item" and self._count_on(metric, symbol, now):
+                return ACCEPTED
+        store = self._store
+        terms = self.decisions.terms[metric.name]
+        if terms.own and store.path is None:
+            buffered = self._buffer(terms, symbol, now)
+            if buffered is not None:
+                return buffered
+        with Transaction(store.database, WRITE) as connection:
+            owed = store.erasure.owed
+            decided = self.decisions.decide(connection, terms, now)
+            if isinstance(decided, int):
+                store.add_chain(connection, self._draw(terms.metric, symbol, now))
+                store.accounts.reserve(store.database.cursor, terms.tally, decided, terms.cost)
+                decided = ACCEPTED
+            elif not isinstance(decided, Outcome):
+                self._carry_out(connection, terms, decided, symbol, now)
+                decided = ACCEPTED
+        if store.erasure.owed > owed:
+            # The log still has the secret from which older pseudonyms could be computed, or a
+            # chain that was displaced.
+            store.erasure.scrub(compact=False)
+        return decided
+
+    def _count_on(self, metric: CompiledMetric, symbol: Symbol, now: int) -> bool:
+        """Count an item if its count is begun; False if more is to be decided."""
+        with self._store.transaction(READ) as connection:
+            count = self.counter.under_way(connection, metric, now)
+            if count is not None:
+                count.add(cast(int, symbol))
+            return count is not None
+
+    def _buffer(self, terms: Terms, symbol: Symbol, now: int) -> Outcome | None:
+        """Record in memory without a transaction; None if one is needed."""
+        store = self._store
+        with Hold(store.database):
+            decided = self.decisions.decide_in_memory(terms, now)
+            if not isinstance(decided, int):
+                return decided
+            chain = self._draw(terms.metric, symbol, now)
+            return ACCEPTED if store.add_buffered(terms.tally, decided, terms.cost, chain) else None
+
+    def _carry_out(
+        self,
+        connection: sqlite3.Connection,
+        terms: Terms,
+        decided: Entry | Repetition | Occurrence,
+        symbol: Symbol,
+        now: int,
+    ) -> None:
+        """Draw and store what was decided upon, where a value is no chain of its own."""
+        if isinstance(decided, Entry):
+            # A chain that is not kept is drawn like one that is.
+            self._sample(connection, terms, decided, self._draw(terms.metric, symbol, now))
+        elif isinstance(decided, Repetition):
+            self._repeat(connection, terms, decided, symbol, now)
+        else:
+            self._count(connection, terms, decided, cast(int, symbol))
+
+    def _sample(
+        self, connection: sqlite3.Connection, terms: Terms, entry: Entry, chain: Chain
+    ) -> None:
+        """Let a chain take part in the draw of a reservoir."""
+        store = self._store
+        if entry.kept:
+            store.displace(connection, terms.tally, chain, entry.reserved)
+            store.add_chain(connection, chain)
+        added = entry.reserved - entry.held if entry.kept else 0
+        store.accounts.reserve(store.database.cursor, terms.tally, entry.seen, added)
+
+    def _repeat(
+        self,
+        connection: sqlite3.Connection,
+        terms: Terms,
+        decided: Repetition,
+        symbol: Symbol,
+        now: int,
+    ) -> None:
+        """Draw a report from the permanent response, and that from the value if there is none.
+
+        A later value is not randomized, nor compared with anything: what becomes of it is the
+        same whatever it is.
+        """
+        store, metric = self._store, terms.metric
+        source, chain_id, jitter = draws.for_chain(self._source, self._plan.resolution)
+        response = decided.response
+        if response is None:
+            pseudonym = store.identity.pseudonym
+            response = metric.mechanism.draw_last(symbol, chain_id, pseudonym, source)
+            permanent.keep(connection, decided.binding, terms.tally, decided.once, response)
+        try:
+            payloads = metric.mechanism.weaker(response, source)
+        except ParameterError:
+            raise StoreError("a permanent response does not fit its mechanism") from None
+        store.add_chain(connection, self._chain(metric, now, chain_id, jitter, payloads))
+        store.accounts.reserve(
+            store.database.cursor, terms.tally, decided.seen, terms.cost, lifetime=decided.once
+        )
+
+    def _count(
+        self, connection: sqlite3.Connection, terms: Terms, decided: Occurrence, item: int
+    ) -> None:
+        """Count an item, as the first of its count if none is begun."""
+        if decided.running is not None:
+            decided.running.add(item)
+            return
+        store = self._store
+        count = self.counter.begin(connection, terms.metric, terms.tally, decided.reserved)
+        count.add(item)
+        added = decided.reserved - decided.held
+        store.accounts.reserve(store.database.cursor, terms.tally, decided.seen, added)
+        self.counter.hold(count)
+
+    def _draw(self, metric: CompiledMetric, symbol: Symbol, now: int) -> Chain:
+        """Draw all that is stored for a value; chain id and jitter before the symbol is read."""
+        source, chain_id, jitter = draws.for_chain(self._source, self._plan.resolution)
+        pseudonym = self._store.identity.pseudonym
+        payloads = metric.mechanism.draw(symbol, chain_id, pseudonym, source)
+        return self._chain(metric, now, chain_id, jitter, payloads)
+
+    def _chain(
+        self,
+        metric: CompiledMetric,
+        now: int,
+        chain_id: bytes,
+        jitter: int,
+        payloads: tuple[bytes, ...],
+    ) -> Chain:
+        store, plan = self._store, self._plan
+        resolution, period = plan.resolution, store.accounts.period
+        began = period * plan.period
+        event = now - now % resolution if now > began else began
+        return Chain(
+            period,
+            event + resolution + jitter + metric.ladder[0].after,
+            chain_id,
+            store.plans.number,
+            metric.index,
+            event,
+            jitter,
+            0,
+            0,
+            b"".join(payloads),
+        )

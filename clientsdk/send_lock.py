@@ -1,0 +1,130 @@
+"""The lock by which one process at a time sends from a state file.
+
+Two that sent at once would send the same bytes twice. They would be counted once, and cost
+twice. The lock is the operating system's, on a file beside the state file: it ends with the
+process that holds it, however that ends, and no clock decides.
+
+The file holds which pseudonym's reports went last by themselves, and until when those of other
+pseudonyms rest, so that neither a restart nor another process sends them right behind.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from clientsdk.lifecycle import KeptByParent, watch_forks
+from sotto.errors import PublishError
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover
+    # Without it several processes may send the same bytes, which are counted once.
+    fcntl = None  # type: ignore[assignment]
+
+#: What follows the name of the state file.
+SUFFIX = "-sending"
+_PAUSE = 0.01
+_REST = struct.Struct("<qqq?")
+
+
+class SentElsewhereError(PublishError):
+    """Another process is sending what is due."""
+
+
+class Pseudonym(NamedTuple):
+    """A pseudonym of this device: of a budget period, in messages that are signed or not."""
+
+    period: int
+    signed: bool
+
+
+class Rest(NamedTuple):
+    """Reports of other pseudonyms than this rest from ``since`` until then, ms since the epoch."""
+
+    pseudonym: Pseudonym
+    since: int
+    until: int
+
+
+class SendLock(KeptByParent):
+    """The right to send from one state file, for one client of one process.
+
+    A store in memory, whose path is None, has no other process.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = None if path is None else f"{path}{SUFFIX}"
+        self._process = os.getpid()
+        # Kept as an attribute before it is locked: an interrupt can then leave the lock to the
+        # next flush of this client, and never to nobody.
+        self._descriptor: int | None = None
+        # Where there is no file to write it to.
+        self._rest: Rest | None = None
+        watch_forks(self)
+
+    def take(self, seconds: float) -> bool:
+        """Wait for the lock; False if another client has had it all the time.
+
+        Where the file cannot be opened or the file system has no locks, everybody may send.
+        """
+        if self._process != os.getpid():
+            self.after_fork_in_child()
+        if self._path is None or fcntl is None:
+            return True
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            return _locked(self._descriptor, time.monotonic() + seconds)
+        except OSError:
+            return True
+
+    def release(self) -> None:
+        """Release the lock, if it was taken."""
+        descriptor = self._descriptor
+        if descriptor is not None and self._process == os.getpid():
+            # A copy in the child of a fork would go on holding the lock if it were only closed.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            self._descriptor = None
+            os.close(descriptor)
+
+    @property
+    def rest(self) -> Rest | None:
+        """Which reports rest; to be read and set by the holder of the lock."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                data = os.pread(self._descriptor, _REST.size, 0)
+                if len(data) == _REST.size:
+                    period, since, until, signed = _REST.unpack(data)
+                    return Rest(Pseudonym(period, signed), since, until)
+        return self._rest
+
+    @rest.setter
+    def rest(self, rest: Rest) -> None:
+        self._rest = rest
+        if self._descriptor is not None:
+            with suppress(OSError):
+                (period, signed), since, until = rest
+                os.pwrite(self._descriptor, _REST.pack(period, since, until, signed), 0)
+
+    def after_fork_in_child(self) -> None:
+        """Close the copy of the descriptor, without releasing the parent's lock."""
+        descriptor, self._descriptor = self._descriptor, None
+        self._process = os.getpid()
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _locked(descriptor: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_PAUSE)
+        else:
+            return True

@@ -1,0 +1,206 @@
+"""What a device has reserved and spent, as its store has it in memory and in the file.
+
+``reserved`` is charged with each chain when it is recorded, ``spent`` before a report of it is
+sent. Amounts are in micro-epsilon. All methods belong in a transaction, or while the store is held.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from functools import lru_cache
+
+from sotto.plan.compiled import Ceilings
+
+#: The name of the sum of all metrics' recordings, of periods that are through.
+ALL_METRICS = "all metrics"
+
+_quoted = lru_cache(maxsize=1024)(json.dumps)
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+_RESERVE = (
+    "INSERT INTO ledger (reserved, tallies, period, spent) VALUES (?1, ?2, ?3, 0)"
+    " ON CONFLICT (period) DO UPDATE SET reserved = ?1, tallies = ?2"
+)
+
+
+class Accounts:
+    """The current budget period's account and the lifetime's.
+
+    ``tallies`` counts the recordings of the period by ``"plan/metric"``. Of the lifetime, what is
+    drawn from a permanent response is left out, and the response counted instead.
+    """
+
+    def __init__(self) -> None:
+        self.period = 0
+        self.reserved = self.lifetime_reserved = self.lifetime_spent = 0
+        self.tallies: dict[str, int] = {}
+        # The tallies as JSON, piece by piece: only the one that changes is written anew.
+        self._pieces: dict[str, str] = {}
+
+    def refresh(self, connection: sqlite3.Connection, period: int) -> None:
+        """Read all of it again."""
+        reserved, text = connection.execute(
+            "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
+        ).fetchone() or (0, "{}")
+        tallies = {name: int(seen) for name, seen in json.loads(text).items()}
+        self.begin_period(period)
+        self.reserved, self.tallies = int(reserved), tallies
+        self._pieces = {name: f"{_quoted(name)}:{seen}" for name, seen in tallies.items()}
+        self._add_up(connection)
+
+    def begin_period(self, period: int) -> None:
+        """Begin an empty period."""
+        self.period, self.reserved = period, 0
+        self.tallies, self._pieces = {}, {}
+
+    def allow(self, pinned: Ceilings, own: Ceilings, cost: int, lifetime: int) -> bool:
+        """Whether the period can bear ``cost`` and the lifetime ``lifetime`` more, by both."""
+        if cost == 0:
+            return True
+        reserved, life = self.reserved + cost, self.lifetime_reserved + lifetime
+        return (
+            reserved <= pinned.period
+            and reserved <= own.period
+            and life <= pinned.lifetime
+            and life <= own.lifetime
+        )
+
+    def count(self, tally: str, seen: int, cost: int) -> None:
+        """Reserve ``cost`` in memory alone, with the ``seen``-th recording under ``tally``."""
+        self.reserved += cost
+        self.lifetime_reserved += cost
+        self.tallies[tally] = seen
+        self._pieces[tally] = f"{_quoted(tally)}:{seen}"
+
+    def reserve(
+        self, cursor: sqlite3.Cursor, tally: str, seen: int, cost: int, lifetime: int | None = None
+    ) -> None:
+        """Reserve ``cost`` with the ``seen``-th recording under ``tally``.
+
+        Of the lifetime the same, unless ``lifetime`` says how much: what is drawn from a
+        permanent response costs nothing beyond that response.
+        """
+        if lifetime is not None:
+            _reserve_degraded(cursor, self.period, cost)
+            self.lifetime_reserved += lifetime - cost
+            self.lifetime_spent += lifetime
+        self.count(tally, seen, cost)
+        tallies = f"{{{','.join(self._pieces.values())}}}"
+        cursor.execute(_RESERVE, (self.reserved, tallies, self.period))
+
+    def spend(
+        self,
+        connection: sqlite3.Connection,
+        period: int,
+        cost: int,
+        ceilings: Ceilings,
+        *,
+        degraded: bool = False,
+    ) -> bool:
+        """Add to what was spent in ``period``, unless a ceiling lowered since then forbids it.
+
+        What is ``degraded`` from a permanent response adds nothing to the lifetime.
+        """
+        lifetime = 0 if degraded else cost
+        if self.lifetime_spent + lifetime > ceilings.lifetime:
+            return False
+        charged = connection.execute(
+            "UPDATE ledger SET spent = spent + ?1"
+            " WHERE period = ?2 AND spent + ?1 <= min(reserved, ?3)",
+            (cost, period, ceilings.period),
+        )
+        if charged.rowcount == 0:
+            return False
+        if degraded:
+            _spend_degraded(connection, period, cost)
+        self.lifetime_spent += lifetime
+        return True
+
+    def fill(self, connection: sqlite3.Connection, ceiling: int, room: int) -> None:
+        """Count the current period as spent, all of it, and of the lifetime at most ``room``."""
+        full = max(self.reserved, ceiling)
+        unpaid = full - self.reserved - room
+        connection.execute(
+            "INSERT INTO ledger (period, reserved, spent, tallies) VALUES (?1, ?2, ?2, ?3)"
+            " ON CONFLICT (period) DO UPDATE SET reserved = ?2, spent = ?2",
+            (self.period, full, _compact(self.tallies)),
+        )
+        self.reserved = full
+        if unpaid > 0:
+            _reserve_degraded(connection, self.period, unpaid)
+            _spend_degraded(connection, self.period, unpaid)
+        self._add_up(connection)
+
+    def carry(self, connection: sqlite3.Connection, amount: int) -> None:
+        """Count ``amount`` more as spent, of the lifetime and of no period."""
+        connection.execute("UPDATE mark SET carried = carried + ?", (amount,))
+        self._add_up(connection)
+
+    def fold_past_periods(self, connection: sqlite3.Connection) -> bool:
+        """Sum up the recordings of past periods without a chain; return whether there were any."""
+        # Every tally by metric has a slash in its name.
+        rows = connection.execute(
+            "SELECT period, tallies FROM ledger WHERE period < ? AND tallies LIKE '%/%'"
+            " AND NOT EXISTS (SELECT 1 FROM chain WHERE chain.period = ledger.period)",
+            (self.period,),
+        ).fetchall()
+        folded = [
+            (_compact({ALL_METRICS: sum(json.loads(tallies).values())}), period)
+            for period, tallies in rows
+        ]
+        connection.executemany("UPDATE ledger SET tallies = ? WHERE period = ?", folded)
+        return bool(rows)
+
+    def _add_up(self, connection: sqlite3.Connection) -> None:
+        """Sum up the lifetime.
+
+        A permanent response counts as spent from the moment at which it is drawn, and so does what
+        is carried over from a file that was damaged, lost, or newer.
+        """
+        reserved, spent = connection.execute(
+            "SELECT coalesce(sum(reserved), 0), coalesce(sum(spent), 0) FROM ("
+            " SELECT reserved, spent FROM ledger"
+            " UNION ALL SELECT -reserved, -spent FROM degraded"
+            " UNION ALL SELECT cost, cost FROM permanent"
+            " UNION ALL SELECT carried, carried FROM mark)"
+        ).fetchone()
+        self.lifetime_reserved, self.lifetime_spent = int(reserved), int(spent)
+
+
+def write_counted(
+    connection: sqlite3.Connection, period: int, counted: list[tuple[str, int, int]]
+) -> list[bool]:
+    """Write recordings ``(tally, seen, cost)`` of one period that were counted in memory.
+
+    Returns which of them were new: one whose tally says so was written before.
+    """
+    reserved, text = connection.execute(
+        "SELECT reserved, tallies FROM ledger WHERE period = ?", (period,)
+    ).fetchone()
+    written: dict[str, int] = json.loads(text)
+    new = [seen > written.get(tally, 0) for tally, seen, _ in counted]
+    written.update(
+        (tally, seen) for (tally, seen, _), fresh in zip(counted, new, strict=True) if fresh
+    )
+    added = sum(cost for (_, _, cost), fresh in zip(counted, new, strict=True) if fresh)
+    connection.execute(
+        "UPDATE ledger SET reserved = ?, tallies = ? WHERE period = ?",
+        (reserved + added, _compact(written), period),
+    )
+    return new
+
+
+def _reserve_degraded(
+    connection: sqlite3.Connection | sqlite3.Cursor, period: int, cost: int
+) -> None:
+    """Note that so much of what ``period`` has reserved is paid for by permanent responses."""
+    connection.execute(
+        "INSERT INTO degraded VALUES (?1, ?2, 0)"
+        " ON CONFLICT (period) DO UPDATE SET reserved = reserved + ?2",
+        (period, cost),
+    )
+
+
+def _spend_degraded(connection: sqlite3.Connection, period: int, cost: int) -> None:
+    """Note that so much of what ``period`` has spent is paid for by permanent responses."""
+    connection.execute("UPDATE degraded SET spent = spent + ? WHERE period = ?", (cost, period))

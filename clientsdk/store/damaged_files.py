@@ -1,0 +1,117 @@
+"""Damaged state files: set aside under another name, and erased in time.
+
+Nothing is ever read from such a file. Beside a state file ``device.db`` they are named
+``device.db-damaged-1`` and so on.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+
+from clientsdk.store import rollback_guard, schema
+from clientsdk.store.rollback_guard import UNREADABLE
+from sotto.errors import StoreError
+
+#: How many damaged files are kept.
+KEPT = 3
+
+
+def set_aside(path: str, place: tuple[int, int] | None, now: int) -> bool:
+    """Rename a damaged file, with its log, unless another process has done it.
+
+    ``place`` is device and inode of the file that was found damaged; ``now`` becomes the time of
+    its last change. Returns False if the file is not known to be a device's: then nothing has
+    changed. Raises StoreError if it could not be renamed.
+    """
+    guard = rollback_guard.read(path) if place is not None else None
+    if place is None or (guard is None and not _labelled(path)):
+        return False
+    if guard is None:
+        # That there was a store is not forgotten, whatever comes next.
+        rollback_guard.replace(path, UNREADABLE)
+    with rollback_guard.locked(path):
+        there = os.stat(path)
+        if (there.st_dev, there.st_ino) == place:
+            _rename(path, now)
+    return True
+
+
+def found(path: str) -> list[str]:
+    """Return the damaged files that were set aside of a state file."""
+    folder, name = os.path.split(path)
+    with suppress(FileNotFoundError):
+        names = sorted(os.listdir(folder or os.curdir))
+        return [os.path.join(folder, each) for each in names if each.startswith(f"{name}-damaged-")]
+    return []
+
+
+def erase_older(path: str, now: int, age: int) -> None:
+    """Overwrite and remove files that were set aside more than ``age`` milliseconds ago.
+
+    A clock that was set back since then makes a file look as if it came from the future: then its
+    time begins anew, so that it is kept no longer than the age once more. One that leaps forward
+    makes it go early, which loses nothing but a file to look into. What cannot be erased now is
+    tried again.
+    """
+    for file in found(path):
+        with suppress(OSError):
+            since = os.stat(file).st_mtime_ns // 1_000_000
+            if since > now:
+                _set_time(file, now)
+            elif now - since > age:
+                _erase(file)
+
+
+def erase_all(path: str) -> bool:
+    """Overwrite and remove the files that were set aside; return whether none is left."""
+    try:
+        for file in found(path):
+            _erase(file)
+    except OSError:
+        return False
+    return True
+
+
+def _labelled(path: str) -> bool:
+    """Whether a damaged file still says that it is a device's."""
+    with suppress(StoreError, *schema.FAULTS):
+        connection = sqlite3.connect(schema.uri_of(path), uri=True, isolation_level=None)
+        try:
+            (label,) = connection.execute("PRAGMA application_id").fetchone()
+            return bool(label == schema.APPLICATION)
+        finally:
+            connection.close()
+    return False
+
+
+def _rename(path: str, now: int) -> None:
+    """Move a file and its log out of the way, both under the same new name."""
+    taken = found(path)
+    names = (f"{path}-damaged-{number}" for number in range(1, KEPT + 1))
+    target = next((name for name in names if name not in taken), None)
+    for suffix in ("-wal", ""):
+        with suppress(FileNotFoundError):
+            if target is None:
+                _erase(path + suffix)
+            else:
+                os.replace(path + suffix, target + suffix)
+                _set_time(target + suffix, now)
+    with suppress(FileNotFoundError):
+        os.unlink(f"{path}-shm")
+
+
+def _set_time(file: str, now: int) -> None:
+    # A clock may be anywhere in time, and a file system holds some of it only.
+    with suppress(OSError, OverflowError):
+        os.utime(file, ns=(now * 1_000_000, now * 1_000_000))
+
+
+def _erase(file: str) -> None:
+    with open(file, "r+b", buffering=0) as opened:
+        left = os.fstat(opened.fileno()).st_size
+        while left > 0:
+            left -= opened.write(bytes(min(left, 1 << 16)))
+        os.fsync(opened.fileno())
+    os.unlink(file)

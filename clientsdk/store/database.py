@@ -1,0 +1,449 @@
+"""Transactions on the device's file: between threads, between processes, and across forks.
+
+An interrupt may arrive at any call. Wherever it does, the lock is released and what was not
+committed is rolled back: by the ``with`` statement itself, or, where that was interrupted at its
+very entry, when its context object is deleted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from contextlib import suppress
+from enum import Enum
+from os import getpid
+from threading import get_ident
+from time import monotonic
+from types import TracebackType
+from typing import Protocol
+
+from clientsdk import lifecycle
+from clientsdk.store import schema
+from sotto.errors import StoreError
+
+_uses = itertools.count(1)
+
+
+class Access(Enum):
+    """What a transaction may do, and what its commit survives."""
+
+    READ = "read"
+    """Sees one moment of the store."""
+    WRITE = "write"
+    """Excludes all other writers; the commit survives the death of the process."""
+    DURABLE = "durable"
+    """As ``WRITE``, and the commit survives a loss of power."""
+
+
+#: As names of a module they are found sooner, in every recording, than as those of an Enum.
+READ, WRITE, DURABLE = Access
+
+
+class Contents(Protocol):
+    """What a database calls at the edges of its transactions."""
+
+    def write_buffered(self, connection: sqlite3.Connection) -> None:
+        """Write what is only in memory so far, just before a transaction begins."""
+        ...
+
+    def refresh(self, connection: sqlite3.Connection) -> None:
+        """Read again what is kept in memory: the file may have changed, or be another."""
+        ...
+
+    def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
+        """Withdraw consent where a note beside the file says so, in a new transaction."""
+        ...
+
+    def prepare_guard(self, connection: sqlite3.Connection) -> None:
+        """Add the next guard record to a transaction whose commit survives a loss of power."""
+        ...
+
+    def write_guard(self) -> None:
+        """Write that record beside the file, after the commit and while it is still locked."""
+        ...
+
+    def drop_buffered(self) -> None:
+        """Forget what is only in memory: it is the parent process's."""
+        ...
+
+
+class Database:
+    """A connection, one object a process and client, and the discipline around it.
+
+    Parameters
+    ----------
+    path : str or None
+        The file; None keeps everything in memory. A relative path or a link is resolved once,
+        here: what lies beside the file has one place, by whatever name it is opened.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self.path = None if path is None else os.path.realpath(path)
+        #: Held by the thread that sends, so that one process sends one batch at a time.
+        self.sending = threading.RLock()
+        #: Whether the holder of ``sending`` is sending.
+        self.flushing = False
+        # Reentrant so that an interrupted thread never waits for itself; ``_holder`` is what
+        # keeps a thread from using the store in the middle of a use of its own.
+        self._lock = threading.RLock()
+        self._holder: int | None = None
+        #: The number of the :class:`Hold` that has the lock.
+        self.use: int | None = None
+        self._suspended = False
+        self.process = getpid()
+        self._unusable: str | None = None
+        #: Of the file, as far as memory agrees with it; None if it may not.
+        self.version: int | None = None
+        self._synchronous = WRITE
+        #: When to look next for a note beside the file, on the monotonic clock.
+        self.look_again = 0.0
+        #: Device and inode of the file that was opened.
+        self.place: tuple[int, int] | None = None
+        self.connection: sqlite3.Connection | None = None
+        #: One for all that a recording executes: to make one for each statement takes longer.
+        self.cursor: sqlite3.Cursor
+        self._cursor_of: sqlite3.Connection
+        self._contents: Contents
+
+    def open(self, contents: Contents) -> None:
+        """Open the file, made if absent; StoreError if that cannot be done."""
+        # No cycle: the connection of a client that is dropped is closed at once.
+        self._contents = weakref.proxy(contents)
+        self._connect(create=True)
+        lifecycle.watch_forks(self)
+
+    def transaction(self, access: Access) -> Transaction:
+        """Return a context in which the store is locked and changes as a whole or not at all."""
+        return Transaction(self, access)
+
+    def close(self) -> None:
+        """Close the connection; StoreError if this very thread is using the store."""
+        with Hold(self):
+            self._unusable = "it is closed"
+            self.disconnect()
+
+    def disown(self, what: str = "another file") -> StoreError:
+        """Make the store unusable: the file is not the one that was opened. Return the error."""
+        self._unusable = f"{what} has taken its place"
+        return StoreError(f"the device's store cannot be used: {self._unusable}")
+
+    # Forks.
+
+    def check_process(self) -> None:
+        """Notice a fork that ran no hooks, and open the file anew in the child."""
+        if self.process == getpid():
+            return
+        with lifecycle.no_fork():
+            if self.process != getpid():
+                self.after_fork_in_child()
+
+    def before_fork(self) -> None:
+        """Close the connection and keep everybody out."""
+        self._suspended = self._lock.acquire(timeout=schema.LOCK_PATIENCE)
+        if self._suspended and self.path is not None:
+            self.disconnect()
+
+    def after_fork_in_parent(self) -> None:
+        """Let everybody in again."""
+        if self._suspended:
+            self._suspended = False
+            self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Let everybody in again, unless the store is in memory and now exists twice."""
+        # What is held here is held by a thread of the parent, in the middle of a transaction:
+        # neither closing nor using its connection is safe then.
+        interrupted = self._holder is not None
+        connection = self.connection
+        if self.path is None:
+            self._unusable = "a store in memory stays with the process that was forked"
+            # The store may be gone already, and others are still to be called.
+            with suppress(ReferenceError):
+                self._contents.drop_buffered()
+        elif connection is not None:
+            self.connection = None
+            if interrupted:
+                self._unusable = "the process was forked in the middle of a transaction"
+                lifecycle.abandoned += connection, self.cursor
+            else:
+                connection.close()
+        self.version = None
+        self._synchronous = WRITE
+        self._lock = threading.RLock()
+        self._holder = self.use = None
+        self._suspended = False
+        self.sending = threading.RLock()
+        self.flushing = False
+        self.process = getpid()
+
+    # Connections.
+
+    def connected(self) -> sqlite3.Connection:
+        """Return the connection, opened again if it was closed."""
+        if self._unusable is not None:
+            raise sqlite3.ProgrammingError(self._unusable)
+        return self.connection or self._connect(create=False)
+
+    def disconnect(self) -> None:
+        """Close the connection; the next use opens another."""
+        connection, self.connection = self.connection, None
+        self.version = None
+        self._synchronous = WRITE
+        if connection is not None:
+            connection.close()
+
+    def _connect(self, *, create: bool) -> sqlite3.Connection:
+        # Before: of a file that cannot be opened it must be known which one it was.
+        self.place = self._where()
+        self.connection = connection = schema.connect(self.path, create=create)
+        self.cursor, self._cursor_of = connection.cursor(), connection
+        self.place = self.place or self._where()
+        return connection
+
+    def _where(self) -> tuple[int, int] | None:
+        """Return device and inode of the file that is there now, None if there is none."""
+        if self.path is None:
+            return None
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    # Transactions.
+
+    def begin(self, access: Access) -> sqlite3.Connection:
+        """Begin a transaction, in which memory agrees with the file, and return its connection."""
+        connection = self.connection
+        if connection is None or self._unusable is not None:
+            connection = self.connected()
+        if access is DURABLE and self._where() != self.place:
+            # The file was renamed or replaced: what is sent must be charged in the one that others
+            # find. If it is not this store's, reading it again raises.
+            self.disconnect()
+            connection = self.connected()
+        if self.path is None:
+            self._contents.write_buffered(connection)
+        version = self._start(connection, access)
+        if version != self.version:
+            self._contents.refresh(connection)
+            self.version = version
+        if self.path is not None and (access is DURABLE or monotonic() >= self.look_again):
+            self._contents.apply_noted_withdrawal(connection, access)
+        return connection
+
+    def commit(self, access: Access) -> None:
+        """Make what the transaction has changed last."""
+        if self._unusable is not None or access is DURABLE:
+            connection = self.connected()
+            self._contents.prepare_guard(connection)
+        if self.process != getpid():
+            # Of a fork without hooks there are two that would write to the same place.
+            raise sqlite3.ProgrammingError("the process was forked in the middle of a transaction")
+        self.cursor.execute("COMMIT")
+
+    def write_guard(self) -> None:
+        """Write the guard record of the commit that has just come through."""
+        self._contents.write_guard()
+
+    def recognize(self) -> sqlite3.Connection:
+        """Return the connection once memory agrees with the file, while the store is held."""
+        connection = self.connected()
+        if self.version is None:
+            version = self._start(connection, READ)
+            try:
+                self._contents.refresh(connection)
+            finally:
+                connection.execute("ROLLBACK")
+            self.version = version
+        return connection
+
+    def _start(self, connection: sqlite3.Connection, access: Access) -> int:
+        """Begin once no other process is in the way.
+
+        Returns a number that another connection's commit changes.
+        """
+        if access is not self._synchronous and access is not READ and self.path is not None:
+            level = "FULL" if access is DURABLE else "NORMAL"
+            # An interrupt in between leaves neither noted, and the next commit sets it again.
+            self._synchronous = READ
+            connection.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = access
+        if connection is not self._cursor_of:
+            self.cursor, self._cursor_of = connection.cursor(), connection
+        execute = self.cursor.execute
+        deadline = None
+        while True:
+            try:
+                execute("BEGIN" if access is READ else "BEGIN IMMEDIATE")
+                if self.path is None:
+                    return 0
+                version: int = execute("PRAGMA data_version").fetchone()[0]
+                return version
+            except sqlite3.OperationalError as error:
+                # SQLite's own waiting goes up to 100 ms a step, which starves whoever is late.
+                deadline = deadline or time.monotonic() + schema.PATIENCE
+                if not schema.is_busy(error) or time.monotonic() > deadline:
+                    raise
+                if connection.in_transaction:
+                    execute("ROLLBACK")
+                time.sleep(schema.PAUSE)
+
+    # The lock.
+
+    def hold(self, use: int) -> None:
+        """Keep other threads out; what follows must end in :meth:`let_go`, come what may.
+
+        StoreError if the store is in use, by this very thread or for very long by another.
+        """
+        if self.process != getpid():
+            self.check_process()
+        thread = get_ident()
+        if self._holder == thread:
+            # A signal handler or a finalizer that records, in the middle of a recording.
+            raise StoreError("the device's store is in use by the same thread")
+        lock = self._lock
+        try:
+            if not (lock.acquire(False) or lock.acquire(timeout=schema.LOCK_PATIENCE)):
+                raise StoreError("the device's store is in use by another thread")
+            self._holder, self.use = thread, use
+        except BaseException:
+            self.let_go()
+            raise
+
+    def let_go(self) -> None:
+        """Roll back what was not committed and let others in, if this thread kept them out."""
+        mine = self._holder == get_ident()
+        try:
+            if mine:
+                self._roll_back()
+        finally:
+            if mine:
+                self._holder = self.use = None
+            # No call from here to the release: an interrupt arrives at calls.
+            try:
+                self._lock.release()
+            except RuntimeError:
+                mine = False
+
+    def release(self) -> None:
+        """Let others in after a commit; what follows no other use by this thread is not its."""
+        self._holder = self.use = None
+        try:
+            self._lock.release()
+        except RuntimeError:
+            # A signal handler has forked, and this is the child, with a lock of its own.
+            return
+
+    def _roll_back(self) -> None:
+        connection = self.connection
+        if connection is not None and connection.in_transaction:
+            self.version = None
+            try:
+                connection.execute("ROLLBACK")
+            except schema.FAULTS:
+                # Closing rolls back what is left; the next use connects again.
+                if self.path is not None:
+                    self.disconnect()
+
+
+class Hold:
+    """Exclusive use of a database by one thread, for one ``with`` statement."""
+
+    __slots__ = ("_database", "_use")
+
+    _database: Database
+    _use: int
+
+    def __init__(self, database: Database) -> None:
+        self._use = next(_uses)
+        self._database = database
+
+    def __enter__(self) -> object:
+        self._database.hold(self._use)
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._database.let_go()
+
+    def __del__(self) -> None:
+        try:
+            database = self._database
+            interrupted = database.use == self._use
+        except AttributeError:
+            # It was not even made.
+            return
+        if interrupted:
+            # At the very entry of what should have let go.
+            database.version = None
+            database.let_go()
+
+
+class Transaction(Hold):
+    """A context in which a database is locked and changes as a whole or not at all.
+
+    Raises
+    ------
+    GuardError
+        At exit: what was to change has changed, and the guard beside the file could not follow.
+    StoreError
+        At entry or exit: the store cannot be used now. Nothing has changed.
+    """
+
+    __slots__ = ("_access",)
+
+    def __init__(self, database: Database, access: Access) -> None:
+        self._use = next(_uses)
+        self._database = database
+        self._access = access
+
+    def __enter__(self) -> sqlite3.Connection:
+        database = self._database
+        try:
+            database.hold(self._use)
+            return database.begin(self._access)
+        except BaseException as error:
+            if database.use == self._use:
+                database.version = None
+                database.let_go()
+            if isinstance(error, schema.FAULTS):
+                raise _unusable(error) from error
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        database, committed = self._database, False
+        try:
+            if error is None:
+                database.commit(self._access)
+                committed = True
+                if self._access is DURABLE:
+                    database.write_guard()
+        except schema.FAULTS as failure:
+            raise _unusable(failure) from failure
+        finally:
+            if committed:
+                database.release()
+            else:
+                # What is kept in memory may be ahead of the file: read it again next time.
+                database.version = None
+                database.let_go()
+        if isinstance(error, schema.FAULTS):
+            raise _unusable(error) from error
+
+
+def _unusable(error: BaseException) -> StoreError:
+    return schema.unusable("the device's store cannot be used", error)

@@ -1,0 +1,251 @@
+"""The outbox: the chains in the store, and which of their levels are due to be sent.
+
+It is a query, not a copy of the chains. Functions and methods with a connection belong in a
+transaction that the caller has opened.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from clientsdk.store.pseudonyms import Identity
+from clientsdk.store.schema import NEVER
+
+#: Bytes that a row takes beside its payloads, at most but for what pages leave free.
+ROW = 80
+
+_INSERT = "INSERT INTO chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class Chain(NamedTuple):
+    """The outputs for one recorded value, as stored: no value, nothing to compute it from."""
+
+    #: The budget period in which the value was recorded, whose pseudonym it is sent under.
+    period: int
+    #: When the first level that was not delivered is due, in milliseconds since the epoch.
+    due: int
+    #: 16 bytes.
+    id: bytes
+    #: Number of the plan in the store, index of the metric in the plan.
+    plan: int
+    metric: int
+    #: Time of the recording, truncated.
+    event: int
+    #: Milliseconds by which all its reports are delayed beyond what the plan says.
+    jitter: int
+    #: Levels charged for and levels delivered, counted from the weakest. One that was skipped
+    #: because a newer one went instead counts with it.
+    charged: int
+    delivered: int
+    #: Of all levels, weakest first, equally wide.
+    payloads: bytes
+
+    def __repr__(self) -> str:
+        """Return what it is about, without the payloads."""
+        return f"Chain({self.id.hex()[:8]}, metric={self.metric}, charged={self.charged})"
+
+
+class Outbox:
+    """What this process knows of the outbox of one store, whose file may have so many bytes."""
+
+    def __init__(self, bytes: int) -> None:
+        self._bytes = bytes
+        #: When the first report that this process knows of is due (ms): never later than that.
+        self.soonest = NEVER
+        #: Bytes that may be added before the file is measured again.
+        self.room = 0
+        #: Whether the store has kept the identity of its period.
+        self.named = False
+
+    def full(self, connection: sqlite3.Connection) -> bool:
+        """Whether the quota is used up."""
+        if self.room <= 0:
+            self.room = self._bytes - _size(connection)
+        return self.room <= 0
+
+    def count(self, chain: Chain) -> None:
+        """Take note of a new chain."""
+        self.room -= len(chain.payloads) + ROW
+        if chain.due < self.soonest:
+            self.soonest = chain.due
+
+    def add(
+        self,
+        connection: sqlite3.Connection,
+        cursor: sqlite3.Cursor,
+        chain: Chain,
+        identity: Identity,
+    ) -> None:
+        """Store a chain of the current period, which has that identity."""
+        self.count(chain)
+        if not self.named:
+            remember(connection, chain.period, identity)
+            self.named = True
+        cursor.execute(_INSERT, chain)
+
+
+def insert(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+    """Store new chains."""
+    connection.executemany(_INSERT, chains)
+
+
+def due(
+    connection: sqlite3.Connection,
+    moment: int,
+    limit: int,
+    without: Collection[int] = (),
+    period: int | None = None,
+) -> list[Chain]:
+    """Return at most ``limit`` chains with a level that is due, period by period.
+
+    Those that follow the plans numbered in ``without`` are left out, and those of other periods
+    than ``period`` if it is given.
+    """
+    rows = connection.execute(
+        "SELECT chain.* FROM pseudonym JOIN chain USING (period)"
+        " WHERE due <= ?1 AND (?2 IS NULL OR period = ?2)"
+        f" AND plan NOT IN ({','.join('?' * len(without))})"
+        " ORDER BY period, due, id LIMIT ?",
+        (moment, period, *without, limit),
+    )
+    return [Chain(*row) for row in rows]
+
+
+def due_plans(connection: sqlite3.Connection, moment: int, period: int) -> list[int]:
+    """Return the plans of a period of which a chain has a level that is due."""
+    rows = connection.execute(
+        "SELECT DISTINCT plan FROM pseudonym JOIN chain USING (period)"
+        " WHERE due <= ? AND period = ?",
+        (moment, period),
+    )
+    return [number for (number,) in rows]
+
+
+def due_events(
+    connection: sqlite3.Connection, moment: int, oldest: int
+) -> list[tuple[int, int, int, int, int | None]]:
+    """Return period, plan, metric, event and first due time of the chains that are due.
+
+    Those of one event are one row. Due times before ``oldest`` do not count: where a row has no
+    other, it is None.
+    """
+    return connection.execute(
+        "SELECT period, plan, metric, event, min(CASE WHEN due >= ? THEN due END)"
+        " FROM pseudonym JOIN chain USING (period) WHERE due <= ?"
+        " GROUP BY period, plan, metric, event",
+        (oldest, moment),
+    ).fetchall()
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    """Return how many bytes of the file are in use."""
+    pages, free, each = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * each
+
+
+def totals(connection: sqlite3.Connection, moment: int) -> tuple[int, int, int]:
+    """Return how many chains there are, how many bytes they take, and :func:`count_due`."""
+    chains, payloads = connection.execute(
+        "SELECT count(*), coalesce(sum(length(payloads)), 0) FROM chain"
+    ).fetchone()
+    return int(chains), int(payloads) + ROW * int(chains), count_due(connection, moment)
+
+
+def count_due(connection: sqlite3.Connection, moment: int) -> int:
+    """Return how many chains have a level that is due."""
+    (number,) = connection.execute(
+        "SELECT count(*) FROM pseudonym JOIN chain USING (period) WHERE due <= ?", (moment,)
+    ).fetchone()
+    return int(number)
+
+
+def next_due(connection: sqlite3.Connection) -> int | None:
+    """Return when the next level is due, in milliseconds since the epoch, None if there is none."""
+    (moment,) = connection.execute(
+        "SELECT min((SELECT min(due) FROM chain WHERE chain.period = pseudonym.period))"
+        " FROM pseudonym"
+    ).fetchone()
+    return None if moment is None else int(moment)
+
+
+_KEPT = {
+    False: "SELECT period, value, NULL FROM pseudonym WHERE value <> x''",
+    True: "SELECT period, pseudonym, seed FROM signing WHERE 1",
+}
+
+
+def identities(connection: sqlite3.Connection) -> dict[tuple[int, bool], Identity]:
+    """Return the identities that chains are sent under, by period and whether these sign."""
+    return {
+        (period, signed): Identity(*kept)
+        for signed, query in _KEPT.items()
+        for period, *kept in connection.execute(query)
+    }
+
+
+def identity(connection: sqlite3.Connection, period: int, *, signed: bool) -> Identity | None:
+    """Return one of them, None if no chain of the period has needed it."""
+    row = connection.execute(f"{_KEPT[signed]} AND period = ?", (period,)).fetchone()
+    return None if row is None else Identity(*row[1:])
+
+
+def remember(connection: sqlite3.Connection, period: int, identity: Identity) -> None:
+    """Keep the identity of a period for as long as that has chains.
+
+    Every period with chains has a row in the table of pseudonyms; where all their messages are
+    signed it is empty.
+    """
+    pseudonym, seed = identity
+    if seed is not None:
+        connection.execute(
+            "INSERT OR IGNORE INTO signing VALUES (?, ?, ?)", (period, pseudonym, seed)
+        )
+        pseudonym = b""
+    connection.execute(
+        "INSERT INTO pseudonym VALUES (?, ?) ON CONFLICT (period)"
+        " DO UPDATE SET value = excluded.value WHERE value = x''",
+        (period, pseudonym),
+    )
+
+
+def forget(connection: sqlite3.Connection, period: int) -> bool:
+    """Erase the identities of periods before ``period`` without a chain; return whether any was."""
+    erased = [
+        connection.execute(
+            f"DELETE FROM {table} WHERE period < ? AND NOT EXISTS"
+            f" (SELECT 1 FROM chain WHERE chain.period = {table}.period)",
+            (period,),
+        )
+        for table in ("pseudonym", "signing")
+    ]
+    return any(each.rowcount > 0 for each in erased)
+
+
+def write_charged(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+    """Write how many levels of each chain are charged for."""
+    connection.executemany(
+        "UPDATE chain SET charged = ? WHERE period = ? AND due = ? AND id = ?",
+        [(chain.charged, chain.period, chain.due, chain.id) for chain in chains],
+    )
+
+
+def erase(connection: sqlite3.Connection, chains: Iterable[Chain]) -> None:
+    """Erase chains, except those of which another process has charged more meanwhile."""
+    connection.executemany(
+        "DELETE FROM chain WHERE period = ? AND due = ? AND id = ? AND charged = ?",
+        [(chain.period, chain.due, chain.id, chain.charged) for chain in chains],
+    )
+
+
+def postpone(connection: sqlite3.Connection, chains: Iterable[tuple[Chain, int]]) -> None:
+    """Write that what was charged is delivered, and when the next level of each is due."""
+    connection.executemany(
+        "UPDATE chain SET due = ?, delivered = charged"
+        " WHERE period = ? AND due = ? AND id = ? AND charged = ?",
+        [(moment, chain.period, chain.due, chain.id, chain.charged) for chain, moment in chains],
+    )

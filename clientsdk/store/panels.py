@@ -1,0 +1,89 @@
+"""Panels: of each N budget periods a device answers in one, its turn.
+
+Time is cut into cycles of N periods, and in each cycle a device has exactly one turn. Which period
+that is follows from a secret of the device, drawn when its store is made, never sent and never
+changed, and from nothing else: no value, no plan, no metric. So all metrics and plans with the
+same N share a turn, and it stays after a restart, in a file that was copied, after consent was
+withdrawn and given again, and in a plan's next version.
+
+Functions that take a connection belong in a transaction that the caller has opened.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from mechanisms.digests import sha256
+from mechanisms.randomness import Source
+
+SECRET_BYTES = 32
+#: Before every cycle: of a device that has lost no file.
+ALWAYS = -(1 << 62)
+#: Bytes of the hash that are reduced: the bias is below 2**-118 for every N that a plan may have.
+_REDUCED = 16
+
+
+class Panel(NamedTuple):
+    """What decides about a device's turns."""
+
+    #: 32 random bytes.
+    secret: bytes
+    #: A cycle that began before this period has no turn.
+    since: int
+
+    def __repr__(self) -> str:
+        """Return all of it but the secret."""
+        return f"Panel(since={self.since})"
+
+    def is_turn(self, panels: int, period: int) -> bool:
+        """Whether the device answers in a budget period, of each ``panels`` in one."""
+        cycle, place = divmod(period, panels)
+        return cycle * panels >= self.since and place == slot(self.secret, panels, cycle)
+
+
+def slot(secret: bytes, panels: int, cycle: int) -> int:
+    """Return which period of a cycle, in ``[0, panels)``, is a device's turn.
+
+    Cycles count from the Unix epoch, as periods do.
+
+    Privacy
+    -------
+    Whoever does not know the secret learns nothing from one cycle's turn about another's, so that
+    turns do not join the pseudonyms of a device.
+
+    Examples
+    --------
+    >>> [slot(bytes(32), 13, cycle) for cycle in range(4)]
+    [11, 1, 6, 8]
+    """
+    numbers = panels.to_bytes(8, "little") + cycle.to_bytes(8, "little", signed=True)
+    digest = sha256(b"sotto.panel\0" + secret + numbers)
+    return int.from_bytes(digest[:_REDUCED], "little") % panels
+
+
+def prepare(connection: sqlite3.Connection, source: Source) -> bool:
+    """Draw the secret of a store that has none: a new one, or one of an older version.
+
+    Returns whether it was drawn. If the file is not the newest that there was of this device,
+    another secret may have given it its turn in this cycle: :func:`begin_after`.
+    """
+    if connection.execute("SELECT 1 FROM panel").fetchone() is not None:
+        return False
+    drawn = source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
+    connection.execute("INSERT INTO panel VALUES (1, ?, ?)", (drawn, ALWAYS))
+    return True
+
+
+def read(connection: sqlite3.Connection) -> Panel:
+    """Return what decides about the turns of a store's device."""
+    secret, since = connection.execute("SELECT secret, since FROM panel").fetchone()
+    return Panel(bytes(secret), int(since))
+
+
+def begin_after(connection: sqlite3.Connection, period: int) -> None:
+    """Have the first turn in a cycle that begins after ``period``.
+
+    For a store that replaces a lost one, which may have had its turn in this cycle.
+    """
+    connection.execute("UPDATE panel SET since = max(since, ?)", (period + 1,))

@@ -1,0 +1,104 @@
+"""Permanent responses: what a constant metric says about a device, drawn once.
+
+The first value recorded is randomized at the last level. That response is kept and never sent.
+What every later period sends is drawn from it alone, weaker level by weaker level, under a fresh
+chain id. However many periods there are, all of it says no more about the value than the response
+does. So the lifetime is charged for the response once, when it is drawn, and a period for the
+strongest level that it sends, as its aggregator sees it. The sum over the periods may exceed what
+the lifetime was charged; the part of each period that is so paid for is kept apart (the table
+``degraded``).
+
+All functions belong in a transaction that the caller has opened.
+
+References
+----------
+Ú. Erlingsson, V. Pihur, A. Korolova, "RAPPOR: Randomized Aggregatable Privacy-Preserving Ordinal
+Response", CCS 2014, section 3: a permanent randomized response, then instantaneous ones.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import NamedTuple
+
+from mechanisms.digests import sha256
+from sotto.errors import StoreError
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+
+#: What a plan may change about a metric without changing what its responses mean.
+_INESSENTIAL = frozenset({"window", "repeat", "ladder", "panel"})
+
+
+class PermanentCharge(NamedTuple):
+    """What permanent responses of one metric, mechanism and levels have cost.
+
+    Attributes
+    ----------
+    metric : str
+        ``"plan/metric"``.
+    cost : int
+        Micro-epsilon, charged to the lifetime: the last level's, for each response ever drawn.
+    held : bool
+        Whether there is a response; none after consent was withdrawn, until the next is drawn.
+    """
+
+    metric: str
+    cost: int
+    held: bool
+
+
+def binding_of(plan: CompiledPlan, metric: CompiledMetric) -> bytes:
+    """Return what a response is bound to, as a hash of 32 bytes.
+
+    It covers the names of plan and metric, the mechanism, the epsilons of the levels, and whatever
+    else says what a symbol means. Another version of a plan that leaves these as they
+    are goes on with the response that there is; one that changes any of them needs a new one.
+    """
+    document = json.loads(plan.to_json())["metrics"][metric.index]
+    bound = {name: part for name, part in document.items() if name not in _INESSENTIAL}
+    bound["ladder"] = [level.epsilon for level in metric.ladder]
+    text = json.dumps([plan.plan, bound], sort_keys=True, separators=(",", ":"))
+    return sha256(b"sotto.permanent\0" + text.encode())
+
+
+def response(connection: sqlite3.Connection, binding: bytes) -> bytes | None:
+    """Return the permanent response of a binding, None if there is none (any more)."""
+    row = connection.execute(
+        "SELECT response FROM permanent WHERE binding = ?", (binding,)
+    ).fetchone()
+    drawn = row[0] if row else b""
+    if not isinstance(drawn, bytes):
+        raise StoreError("a permanent response does not fit its mechanism")
+    return drawn or None
+
+
+def keep(
+    connection: sqlite3.Connection, binding: bytes, tally: str, cost: int, drawn: bytes
+) -> None:
+    """Store a response together with its charge, where there is none.
+
+    What an erased response of the same binding has cost stays charged beside it. Where there is a
+    response already this raises sqlite3.IntegrityError.
+    """
+    charged = connection.execute(
+        "UPDATE permanent SET cost = cost + ?, response = ? WHERE binding = ? AND response = x''",
+        (cost, drawn, binding),
+    )
+    if charged.rowcount == 0:
+        connection.execute(
+            "INSERT INTO permanent VALUES (?, ?, ?, ?)", (binding, tally, cost, drawn)
+        )
+
+
+def erase(connection: sqlite3.Connection) -> None:
+    """Erase every response; what they have cost stays charged."""
+    connection.execute("UPDATE permanent SET response = x''")
+
+
+def charges(connection: sqlite3.Connection) -> tuple[PermanentCharge, ...]:
+    """Return what permanent responses have cost, by metric."""
+    rows = connection.execute(
+        "SELECT tally, cost, response <> x'' FROM permanent ORDER BY tally, binding"
+    )
+    return tuple(PermanentCharge(tally, cost, bool(held)) for tally, cost, held in rows)

@@ -1,0 +1,113 @@
+"""The plans that a store's chains follow, and when each expires.
+
+A chain follows the document that it was recorded under. Documents that differ in what the
+fingerprint does not cover are stored side by side, so that no later one prolongs what was promised
+of a chain (an expiry is the same on the wire whatever its date).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from clientsdk.store.schema import NEVER
+from mechanisms.digests import sha256
+from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import CompiledPlan, brought_forward
+
+
+def stored_plan(connection: sqlite3.Connection, number: int) -> CompiledPlan:
+    """Return the plan that a store has under ``number``; StoreError if it cannot be read."""
+    row = connection.execute("SELECT * FROM plan WHERE id = ?", (number,)).fetchone()
+    if row is None:
+        raise StoreError("a plan that chains were drawn under is not in the device's store")
+    # The columns had other names in older files.
+    _, digest, body, *_ = row
+    try:
+        # A file of an older version is read as it is.
+        plan = CompiledPlan.from_json(brought_forward(body) or body)
+    except PlanError as error:
+        raise StoreError(f"a plan in the device's store cannot be read: {error}") from error
+    if sha256(body) != digest:
+        raise StoreError("a plan in the device's store is not the one that chains were drawn under")
+    return plan
+
+
+class Plans:
+    """The plans of one store. All methods with a connection belong in a transaction."""
+
+    def __init__(self, plan: CompiledPlan) -> None:
+        #: The plan that the store was opened with, and its number in the store.
+        self.opened = plan
+        self.number = 0
+        #: When the next plan expires whose chains are to be erased then (ms).
+        self.next_expiry = NEVER
+        self._expired_until = -NEVER
+        self._count = 0
+        self._known: dict[int, CompiledPlan] = {}
+
+    def add_opened(self, connection: sqlite3.Connection) -> None:
+        """Store the plan that was opened, if it is new, and learn its number."""
+        plan = self.opened
+        find = "SELECT id FROM plan WHERE digest = ?"
+        row = connection.execute(find, (plan.digest,)).fetchone()
+        if row is None:
+            connection.execute(
+                "INSERT INTO plan (digest, body, expires) VALUES (?, ?, ?)",
+                (plan.digest, plan.to_json(), plan.expires),
+            )
+            row = connection.execute(find, (plan.digest,)).fetchone()
+        self.number = int(row[0])
+        self._known[self.number] = plan
+
+    def copy(self) -> Plans:
+        """Return the same plans for a copy of the store."""
+        copy = Plans(self.opened)
+        copy.number, copy._known = self.number, dict(self._known)
+        return copy
+
+    def get(self, connection: sqlite3.Connection, number: int) -> CompiledPlan:
+        """Return the plan that the store has under ``number``; StoreError if it cannot be read."""
+        if number not in self._known:
+            self._known[number] = stored_plan(connection, number)
+        return self._known[number]
+
+    def by_fingerprint(self) -> dict[bytes, CompiledPlan]:
+        """Return the plans that were read so far."""
+        return {plan.fingerprint: plan for plan in self._known.values()}
+
+    def longest_horizon(self, connection: sqlite3.Connection, least: int) -> int:
+        """Return the longest time that an aggregator takes reports of any plan, at least that."""
+        ages = [least]
+        for (number,) in connection.execute("SELECT id FROM plan").fetchall():
+            try:
+                ages.append(self.get(connection, number).horizon)
+            except StoreError:
+                continue
+        return max(ages)
+
+    def agree(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file has, under the same numbers, the plans that are in memory."""
+        digests = dict(connection.execute("SELECT id, digest FROM plan").fetchall())
+        if len(digests) != self._count:
+            self._count = len(digests)
+            self._read_next_expiry(connection)
+        return all(digests.get(number) == plan.digest for number, plan in self._known.items())
+
+    def erase_expired(self, connection: sqlite3.Connection, moment: int) -> int:
+        """Erase all chains of plans that have expired; return how many there were."""
+        numbers = connection.execute("SELECT id FROM plan WHERE expires <= ?", (moment,)).fetchall()
+        erased = sum(
+            connection.execute("DELETE FROM chain WHERE plan = ?", number).rowcount
+            for number in numbers
+        )
+        if not erased:
+            # Otherwise it is not done until it is committed: the next time looks once more.
+            self._expired_until = max(self._expired_until, moment)
+            self._read_next_expiry(connection)
+        return erased
+
+    def _read_next_expiry(self, connection: sqlite3.Connection) -> None:
+        (soonest,) = connection.execute(
+            "SELECT min(expires) FROM plan WHERE expires > ?", (self._expired_until,)
+        ).fetchone()
+        self.next_expiry = NEVER if soonest is None else soonest

@@ -1,0 +1,86 @@
+"""The one-way ratchet behind a device's pseudonyms.
+
+A device keeps one secret. In each budget period it has a pseudonym derived from the collector,
+the period and the secret. When a new period begins the secret is hashed together with
+32 fresh random bytes, and the old one is erased. So neither the past nor the future follows from
+a secret: whoever takes one cannot tell which past pseudonyms were this device's, nor, from the
+next period on, which are.
+
+A copy of a device's file has the same pseudonym as the device until the period ends, so that
+the aggregator's audit sees both. In the next period they part: each draws fresh bytes of its own,
+and the copy is a second device.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mechanisms.digests import sha256
+from mechanisms.randomness import Source
+from sotto.wire.signatures import Signer, signed_pseudonym, unsigned_pseudonym
+
+SECRET_BYTES = 32
+
+
+def draw_secret(source: Source) -> bytes:
+    """Draw 32 bytes: a device's first secret, or what a later one is mixed with."""
+    return source.bits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "little")
+
+
+def advance(secret: bytes, source: Source) -> bytes:
+    """Return the secret of a new period: one step, however many periods have passed.
+
+    The secret of the period before is to be erased.
+
+    Privacy
+    -------
+    Of two secrets neither says anything about the other without those bytes, which are never
+    stored. Where the generator fails to be random, the secret still only runs forward.
+    """
+    return sha256(b"sotto.ratchet\0" + secret + draw_secret(source))
+
+
+def pseudonym(collector: str, period: int, secret: bytes) -> bytes:
+    """Return the 16-byte pseudonym of a device for ``collector`` in ``period``.
+
+    Privacy
+    -------
+    Pseudonyms of different periods cannot be linked, whatever secret is known, since each period
+    has fresh randomness of its own; nor can those for different collectors, without the secret of
+    the period.
+    """
+    return unsigned_pseudonym(_derived(b"sotto.pseudonym", collector, period, secret)[:16])
+
+
+class Identity(NamedTuple):
+    """A device's pseudonym in one budget period, and its key."""
+
+    pseudonym: bytes
+    #: Of the key that signs its messages, to which the pseudonym commits; None if unsigned.
+    seed: bytes | None = None
+
+    def __repr__(self) -> str:
+        """Return its type alone."""
+        return "Identity()"
+
+
+def identity(collector: str, period: int, secret: bytes, *, signed: bool) -> Identity:
+    """Return a device's identity in ``period``, with a key pair if its messages are ``signed``.
+
+    The key pair follows from the period's secret, so that nothing more need be kept of it while
+    the period lasts, and once the secret is gone so is the key.
+
+    Privacy
+    -------
+    As of :func:`pseudonym`. The signed and the unsigned pseudonym of one period, which a device
+    has that records under plans of both kinds, cannot be linked without its secret either.
+    """
+    if not signed:
+        return Identity(pseudonym(collector, period, secret))
+    seed = _derived(b"sotto.signature", collector, period, secret)
+    return Identity(signed_pseudonym(collector, period, Signer(seed).public_key), seed)
+
+
+def _derived(purpose: bytes, collector: str, period: int, secret: bytes) -> bytes:
+    number = period.to_bytes(8, "little", signed=True)
+    return sha256(purpose + b"\0" + collector.encode() + b"\0" + number + secret)

@@ -1,0 +1,267 @@
+"""Opens a device's store, and makes up for a file that is damaged, lost, or older than its guard.
+
+Nothing is gained by damaging a file, by removing it, or by putting an older copy in its place: the
+current budget period is full, what is known of the lifetime is carried over, nothing of the old
+chains is sent, and consent has to be given again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+
+from clientsdk import diagnostics, ledger
+from clientsdk.ledger import Consent
+from clientsdk.settings import Quota, lowered
+from clientsdk.store import damaged_files, panels, pseudonyms, rollback_guard, schema
+from clientsdk.store.database import DURABLE, READ, WRITE
+from clientsdk.store.rollback_guard import UNKNOWN, UNREADABLE, GuardRecord
+from clientsdk.store.store import Store
+from mechanisms.randomness import Source
+from sotto.errors import PlanError, StoreError
+from sotto.plan.compiled import Ceilings, CompiledPlan
+
+_LOST = "the device's store was damaged or lost: its budget period counts as spent"
+_OLDER = (
+    "the device's store is older than the rollback guard beside it, or was moved without that: its "
+    "period counts as spent, and consent must be given once more, by give_consent(again=True); "
+    "back up and move the state file and what is beside it, device.db and device.db-*, together"
+)
+_MOST = UNKNOWN >> 1
+
+
+def open_store(
+    path: str | None,
+    plan: CompiledPlan,
+    ceilings: Ceilings,
+    now: int,
+    source: Source,
+    quota: Quota | None = None,
+) -> Store:
+    """Open a device's store, made if absent; a damaged file is set aside and replaced.
+
+    ``path`` is None for a store in memory. A new store is pinned to the plan's collector and period
+    length and to ``ceilings``, and starts in the budget period of ``now``, in milliseconds since
+    the epoch. Ceilings lower those of an existing store and never raise them. Raises PlanError if
+    the store belongs to another collector or period length, and StoreError if the file cannot be
+    used.
+    """
+    for last in (False, True):
+        store = Store(path, plan, ceilings, source, quota)
+        try:
+            _open(store, plan, ceilings, now, source)
+            break
+        except schema.DamagedError:
+            if last or store.path is None:
+                raise
+            if not damaged_files.set_aside(store.path, store.database.place, now):
+                raise
+    return store
+
+
+def is_of_another(path: str, plan: CompiledPlan) -> bool:
+    """Whether a file, or where it cannot be read its guard, is known to be of another budget."""
+    try:
+        with closing(ledger.reader(path)) as connection:
+            pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
+        return pinned is not None and pinned != (plan.collector, plan.period)
+    except schema.FAULTS:
+        try:
+            found = rollback_guard.read(path)
+        except StoreError:
+            return False
+    if found is None or found == UNREADABLE:
+        return False
+    return found.budget != rollback_guard.budget_of(plan.collector, plan.period)
+
+
+def _open(store: Store, plan: CompiledPlan, ceilings: Ceilings, now: int, source: Source) -> None:
+    """Open the file, create what is missing, and make up for what it does not know."""
+    store.database.open(store)
+    period = plan.period_of(now)
+    try:
+        with store.transaction(READ) as connection:
+            new = schema.examine(connection) and _without_guard(store)
+        # Nothing has left a new device that a loss of power could make it forget.
+        with store.transaction(WRITE if new else DURABLE) as connection:
+            fresh = schema.prepare(connection)
+            if fresh:
+                _create(connection, plan, ceilings, period, source)
+            new_panel = panels.prepare(connection, source)
+            _check_pinned(connection, plan)
+            store.adopt(connection)
+            store.pin(connection, lowered(store.ceilings, ceilings))
+            store.plans.add_opened(connection)
+            _reconcile(store, connection, plan, period, fresh=fresh, new_panel=new_panel)
+            _agree_on_withdrawal(store, connection)
+            store.advance(connection, period)
+            store.expire(connection, now)
+            store.erase_old_copies(connection, now)
+            if store.forget_periods(connection):
+                # Of a file from before they were forgotten.
+                store.erasure.schedule(connection)
+        store.finish_erasure()
+    except BaseException:
+        # What was interrupted may still hold the store, until the interrupt has gone through.
+        with suppress(StoreError):
+            store.close()
+        raise
+
+
+def _without_guard(store: Store) -> bool:
+    """Whether there is no guard, as there is beside a file that has become empty."""
+    return store.path is None or rollback_guard.read(store.path) is None
+
+
+def _create(
+    connection: sqlite3.Connection,
+    plan: CompiledPlan,
+    ceilings: Ceilings,
+    period: int,
+    source: Source,
+) -> None:
+    """Write what a new store is pinned to, and draw its secret."""
+    connection.execute(
+        "INSERT INTO device VALUES (1, ?, ?, ?, ?, ?, ?, 0, ?, 0, 0)",
+        (
+            os.urandom(16),
+            plan.collector,
+            plan.period,
+            ceilings.period,
+            ceilings.lifetime,
+            Consent.NEVER_GIVEN,
+            period,
+        ),
+    )
+    connection.execute("INSERT INTO secret VALUES (1, ?)", (pseudonyms.draw_secret(source),))
+
+
+def _check_pinned(connection: sqlite3.Connection, plan: CompiledPlan) -> None:
+    pinned = connection.execute("SELECT collector, period_ms FROM device").fetchone()
+    if pinned is None:
+        raise schema.DamagedError(schema.DAMAGED)
+    for what, have, want in zip(
+        ("collector", "period"), pinned, (plan.collector, plan.period), strict=True
+    ):
+        if have != want:
+            raise PlanError(f"{what} {want!r}: this device's store is pinned to {have!r}")
+
+
+def _agree_on_withdrawal(store: Store, connection: sqlite3.Connection) -> None:
+    """Write a withdrawal to both file and guard, where either has it."""
+    if store.path is not None:
+        store.apply_noted_withdrawal(connection, DURABLE)
+        if store.consent is Consent.WITHDRAWN:
+            with suppress(StoreError):
+                if not store.guard.withdrawal_noted():
+                    rollback_guard.note_withdrawal(store.path)
+
+
+def _reconcile(
+    store: Store,
+    connection: sqlite3.Connection,
+    plan: CompiledPlan,
+    period: int,
+    *,
+    fresh: bool,
+    new_panel: bool,
+) -> None:
+    """Compare a store with its guard, in the transaction that opens it, and make up for a gap.
+
+    ``fresh`` says whether the file was empty, and ``new_panel`` whether the secret of its turns in
+    panels was drawn just now: the file was empty, or made by a version without panels. Raises
+    PlanError where the file is lost and its guard belongs to another collector or period length.
+    """
+    path = store.path
+    if path is None:
+        return
+    guard = store.guard
+    found = rollback_guard.read(path)
+    if fresh:
+        lost = found is not None and found.generation > 1
+    elif found is None:
+        # The first generation has recorded nothing, and its guard may not have come to the disk.
+        lost = guard.generation > 1
+    else:
+        lost = found.store != guard.identity or found.generation > max(guard.generation, 1)
+    if lost:
+        known = found if found is not None and found.lifetime < UNKNOWN else None
+        if fresh and known is not None and known.budget != guard.budget:
+            raise PlanError(
+                "the rollback guard beside the device's store is of another collector or period"
+            )
+        diagnostics.warn("lost store", _LOST if fresh else _OLDER)
+        _make_up(store, path, connection, plan, period, found=known, fresh=fresh)
+        guard.count_loss(connection, known, damaged=fresh)
+        store.refusals.clear()
+        if new_panel or (found is not None and found.store != guard.identity):
+            # The lost file may have had its turn in this cycle.
+            panels.begin_after(connection, store.period)
+            store.panel = panels.read(connection)
+    elif fresh and found is not None and found.budget == guard.budget:
+        # Nothing was recorded yet, and what it was pinned to holds.
+        store.pin(connection, _pinned(store, found))
+    if lost or fresh or guard.generation == 0:
+        # Before the commit: what it makes up for must not be forgotten again.
+        record = store.guard_record(connection)
+        rollback_guard.replace(path, record, durable=lost or not fresh)
+
+
+def _make_up(
+    store: Store,
+    path: str,
+    connection: sqlite3.Connection,
+    plan: CompiledPlan,
+    period: int,
+    *,
+    found: GuardRecord | None,
+    fresh: bool,
+) -> None:
+    """Fill the current period, and carry over what the lifetime has paid or may have paid."""
+    accounts, guard = store.accounts, store.guard
+    began, reserved, own = accounts.period, accounts.reserved, accounts.lifetime_reserved
+    if found is not None:
+        store.pin(connection, _pinned(store, found))
+        period = max(period, found.period)
+    store.advance(connection, period)
+    if not fresh:
+        # A withdrawal that this file has not seen is noted in the store's own guard, if in any.
+        known = found is not None and found.store == guard.identity
+        known = known and rollback_guard.has_room_for_note(path)
+        known = known and store.consent is not Consent.WITHDRAWN
+        store.set_consent(connection, Consent.NEVER_GIVEN if known else Consent.WITHDRAWN)
+    elif found is None:
+        # A withdrawal may have been in what is gone.
+        store.set_consent(connection, Consent.WITHDRAWN)
+    ceilings = store.ceilings
+    if found is None:
+        # What was pinned last is not known: consent may have raised it to the plan's since then.
+        ceilings = Ceilings(
+            max(ceilings.period, plan.ceilings.period),
+            max(ceilings.lifetime, plan.ceilings.lifetime),
+        )
+    full = ceilings.period
+    if found is not None:
+        # Two histories that do not know of each other, if it is another store's.
+        least = found.lifetime + (own if found.store != guard.identity else 0)
+        lately = found.reserved if found.period == accounts.period else 0
+        if found.period == accounts.period:
+            # What was allowed then, whatever is pinned now: consent may raise that again.
+            full = max(full, lately, found.ceiling_period)
+        most = least + max(0, ceilings.period - lately)
+    elif fresh:
+        least = most = ceilings.lifetime
+    else:
+        # What the periods since then could have cost at most, and constant metrics once more.
+        least = own
+        most = own + (accounts.period - began + 1) * ceilings.period - reserved
+        most += sum(each.permanent for each in plan.metrics if each.kind == "constant")
+    # A full lifetime is full: what is not known adds nothing to it.
+    total = min(max(least, min(most, ceilings.lifetime)), _MOST)
+    accounts.fill(connection, full, max(0, total - accounts.lifetime_reserved))
+    accounts.carry(connection, max(0, total - accounts.lifetime_reserved))
+
+
+def _pinned(store: Store, found: GuardRecord) -> Ceilings:
+    return lowered(store.ceilings, Ceilings(found.ceiling_period, found.ceiling_lifetime))

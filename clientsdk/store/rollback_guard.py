@@ -1,0 +1,380 @@
+"""The rollback guard: a small file that knows how far the ledger had come when something was sent.
+
+A state file that is damaged, lost, or taken from an older copy has forgotten part of what was
+spent. The guard beside it has not: it is written after every commit that survives a loss of power,
+and so before the first byte of whatever that commit has charged for. It holds sums and counts, no
+secret, no pseudonym and no chain.
+
+Behind two slots for guard records the file has room for a note that consent is withdrawn. The room
+is written when the file is made, so that the note overwrites bytes that it has already. On file
+systems that overwrite in place this takes no space, and succeeds where the disk is full. Any byte
+in that room that is not zero means that consent is withdrawn, so that a note that is written in
+part, or erased in part, means so too.
+
+A copy of state file and guard together, as of a whole directory or disk, is not noticed here: the
+aggregator's audit sees what both copies send.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from clientsdk.store import schema
+from mechanisms.digests import sha256
+from sotto.errors import StoreError
+from sotto.plan.compiled import Ceilings
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover
+    # Without it two processes may write at once, of which the later may know less.
+    fcntl = None  # type: ignore[assignment]
+
+#: What follows the name of the state file.
+SUFFIX = "-mark"
+#: A lifetime of which nothing is known, in micro-epsilon.
+UNKNOWN = 1 << 62
+
+_MAGIC = b"SOTTOMK1"
+_FIELDS = struct.Struct("<8s16s16sQqQQQQQQ")
+_CHECKSUM = 16
+_SLOT = 128
+#: Where the note of a withdrawal is, after both slots, and where the file ends.
+_NOTE = 2 * _SLOT
+_SIZE = _NOTE + _SLOT
+_WITHDRAWN = b"SOTTOWD1"
+#: What makes notes differ: process, two clocks, and a number within the process.
+_OCCASION = struct.Struct("<QqqQ")
+_occasions = itertools.count()
+
+
+class GuardError(StoreError):
+    """What was to be written is in the device's file, and the guard beside it could not follow.
+
+    Nothing leaves the device before it can: what is sent is charged in a commit with a record.
+    """
+
+
+class ForeignGuardError(StoreError):
+    """The guard is another store's: the file was replaced."""
+
+
+class GuardRecord(NamedTuple):
+    """What a device must not forget; amounts in micro-epsilon."""
+
+    #: The store's random identity, 16 bytes.
+    store: bytes
+    #: From :func:`budget_of`.
+    budget: bytes
+    #: How many commits that survive a loss of power the store has seen.
+    generation: int
+    #: The budget period of the ledger.
+    period: int
+    #: Reserved over all periods, and the part of it that was reserved in ``period``.
+    lifetime: int
+    reserved: int
+    #: As pinned.
+    ceiling_period: int
+    ceiling_lifetime: int
+    #: How often the store was found damaged or lost, and older than its guard.
+    damaged: int
+    restored: int
+
+
+#: What stands for a guard that is there and cannot be read.
+UNREADABLE = GuardRecord(
+    bytes(16), bytes(16), UNKNOWN, -UNKNOWN, UNKNOWN, 0, UNKNOWN, UNKNOWN, 0, 0
+)
+
+
+def budget_of(collector: str, period_ms: int) -> bytes:
+    """Return 16 bytes that differ for the budgets of other collectors and period lengths."""
+    return sha256(b"sotto.mark\0%d\0" % period_ms + collector.encode())[:16]
+
+
+class RollbackGuard:
+    """The guard of one open store. Methods with a connection belong in a transaction."""
+
+    def __init__(self, path: str | None, budget: bytes) -> None:
+        self.path = path
+        self.budget = budget
+        #: The store's, 16 random bytes; set once it has been read.
+        self.identity = b""
+        #: How many commits that survive a loss of power there were, and how often the file was
+        #: found damaged or lost, and older than its guard.
+        self.generation = self.damaged = self.restored = 0
+        self._confirmed = 0
+        self._next: GuardRecord
+
+    def refresh(self, connection: sqlite3.Connection) -> bool:
+        """Read the generation again; False if the file is an older copy than what was open."""
+        self.generation, self.damaged, self.restored = map(
+            int, connection.execute("SELECT generation, damaged, restored FROM mark").fetchone()
+        )
+        newer = self.generation >= self._confirmed
+        if newer:
+            self._confirmed = self.generation
+        return newer
+
+    def next_record(
+        self,
+        connection: sqlite3.Connection,
+        period: int,
+        lifetime: int,
+        reserved: int,
+        ceilings: Ceilings,
+    ) -> GuardRecord:
+        """Begin another generation and return its record.
+
+        ``reserved`` is of ``period``, without what permanent responses have paid for.
+        """
+        self.generation += 1
+        connection.execute("UPDATE mark SET generation = ?", (self.generation,))
+        (degraded,) = connection.execute(
+            "SELECT coalesce(sum(reserved), 0) FROM degraded WHERE period = ?", (period,)
+        ).fetchone()
+        return GuardRecord(
+            self.identity,
+            self.budget,
+            self.generation,
+            period,
+            lifetime,
+            reserved - degraded,
+            ceilings.period,
+            ceilings.lifetime,
+            self.damaged,
+            self.restored,
+        )
+
+    def prepare(self, record: GuardRecord) -> None:
+        """Keep the record of the commit that is about to be made."""
+        self._next = record
+
+    def write(self) -> None:
+        """Write that record beside the file, once the commit has come through."""
+        if self.path is not None:
+            self._confirmed = self._next.generation
+            try:
+                advance(self.path, self._next)
+            except ForeignGuardError:
+                raise
+            except StoreError as error:
+                raise GuardError(f"it is written, but {error}") from error
+
+    def count_loss(
+        self, connection: sqlite3.Connection, known: GuardRecord | None, *, damaged: bool
+    ) -> None:
+        """Count one more file that was damaged or lost, or older; go on where the guard is."""
+        if known is not None:
+            self.generation = max(self.generation, known.generation)
+            self.damaged = max(self.damaged, known.damaged)
+            self.restored = max(self.restored, known.restored)
+        # A guard of the first generation is one of a store of which nothing is known to be lost.
+        self.generation = max(self.generation, 1)
+        self.damaged += damaged
+        self.restored += not damaged
+        connection.execute(
+            "UPDATE mark SET generation = ?, damaged = ?, restored = ?",
+            (self.generation, self.damaged, self.restored),
+        )
+
+    def withdrawal_noted(self) -> bool:
+        """Whether the guard says now that consent is withdrawn; StoreError if it is unreadable."""
+        return self.path is not None and bool(withdrawal(self.path))
+
+    def note_withdrawal(self) -> bool:
+        """Note a withdrawal beside the file, if there is one; return whether that is done."""
+        with suppress(StoreError):
+            if self.path is not None:
+                note_withdrawal(self.path)
+                return True
+        return False
+
+
+# The file itself. All of these raise StoreError if it cannot be read or written now.
+
+
+def read(path: str) -> GuardRecord | None:
+    """Return the record beside a state file, None if absent, :data:`UNREADABLE` if damaged."""
+    try:
+        with open(f"{path}{SUFFIX}", "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(error) from error
+    found = _parsed(content)
+    # Nothing but zeros is what a loss of power leaves of one that had not come to the disk.
+    return found[1] if found is not None else (UNREADABLE if content[:_NOTE].strip(b"\0") else None)
+
+
+def withdrawal(path: str) -> bytes:
+    """Return the note of a withdrawal beside a state file, nothing if there is none."""
+    try:
+        with open(f"{path}{SUFFIX}", "rb", buffering=0) as file:
+            file.seek(_NOTE)
+            note = file.read(_SLOT) or b""
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _unusable(error) from error
+    return note if note.strip(b"\0") else b""
+
+
+def has_room_for_note(path: str) -> bool:
+    """Whether the guard has the room for a note: older versions made none."""
+    try:
+        return os.path.getsize(f"{path}{SUFFIX}") >= _SIZE
+    except OSError:
+        return False
+
+
+def note_withdrawal(path: str) -> None:
+    """Note that consent is withdrawn, in place; the note survives a loss of power.
+
+    If the guard is gone it is made. No two notes are the same. What makes them differ is no secret
+    and is not drawn: a withdrawal must hold also where the operating system gives no randomness.
+    """
+    with locked(path, anyway=True) as descriptor:
+        made = os.fstat(descriptor).st_size == 0
+        _put(descriptor, _NOTE, (_WITHDRAWN + _occasion()).ljust(_SLOT, b"\0"))
+        os.fsync(descriptor)
+        if made and os.name == "posix":
+            _sync_folder(os.path.dirname(path))
+
+
+def lift_withdrawal(path: str, note: bytes) -> None:
+    """Erase the note of a withdrawal, unless there is another by now."""
+    with locked(path) as descriptor:
+        os.lseek(descriptor, _NOTE, os.SEEK_SET)
+        if os.read(descriptor, _SLOT) == note:
+            _put(descriptor, _NOTE, bytes(len(note)))
+
+
+def advance(path: str, record: GuardRecord) -> None:
+    """Write a record unless one of a later generation is there.
+
+    Raises ForeignGuardError if the one there is another store's: the file was replaced.
+    """
+    with locked(path) as descriptor:
+        found = _parsed(os.read(descriptor, 2 * _SLOT))
+        if found is not None and found[1].store != record.store:
+            raise ForeignGuardError("another file has taken the place of the device's store")
+        if found is None or found[1].generation < record.generation:
+            _write(path, descriptor, found, record)
+
+
+def replace(path: str, record: GuardRecord, *, durable: bool = True) -> None:
+    """Write a record, whatever is there; a ``durable`` one survives a loss of power."""
+    with locked(path) as descriptor:
+        found = _parsed(os.read(descriptor, 2 * _SLOT))
+        _write(path if durable else None, descriptor, found, record)
+
+
+@contextmanager
+def locked(path: str, *, anyway: bool = False) -> Iterator[int]:
+    """Open the guard of a state file, made if absent, for one process at a time.
+
+    If the lock cannot be had, within :data:`~clientsdk.store.schema.PATIENCE` or on this file
+    system, what follows is done ``anyway`` or not at all.
+    """
+    try:
+        descriptor = os.open(f"{path}{SUFFIX}", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(descriptor, anyway)
+            yield descriptor
+        finally:
+            try:
+                # Before it is closed: a child that was forked meanwhile has a copy.
+                if fcntl is not None:
+                    with suppress(OSError):
+                        fcntl.flock(descriptor, fcntl.LOCK_UN)
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def _occasion() -> bytes:
+    """Return 16 bytes that no other note of this device has."""
+    occasion = os.getpid(), time.time_ns(), time.monotonic_ns(), next(_occasions)
+    return sha256(b"sotto.withdrawal\0" + _OCCASION.pack(*occasion))[:16]
+
+
+def _lock(descriptor: int, anyway: bool) -> None:
+    deadline = time.monotonic() + schema.PATIENCE
+    while fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError as error:
+            # Some file systems have no locks, or have run out of them.
+            if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
+                if anyway:
+                    break
+                raise
+            time.sleep(schema.PAUSE)
+
+
+def _parsed(content: bytes) -> tuple[int, GuardRecord] | None:
+    """Return the newest record and its slot, None if there is none."""
+    found = None
+    for slot in range(2):
+        content_of_slot = content[slot * _SLOT : (slot + 1) * _SLOT]
+        body = content_of_slot[: _FIELDS.size]
+        check = content_of_slot[_FIELDS.size : _FIELDS.size + _CHECKSUM]
+        if len(check) == _CHECKSUM and body[:8] == _MAGIC and _checksum(body) == check:
+            record = GuardRecord(*_FIELDS.unpack(body)[1:])
+            if found is None or record.generation > found[1].generation:
+                found = slot, record
+    return found
+
+
+def _write(
+    path: str | None, descriptor: int, found: tuple[int, GuardRecord] | None, record: GuardRecord
+) -> None:
+    """Write to the other slot: whatever happens meanwhile, one of them can be read."""
+    slot = 0 if found is None else 1 - found[0]
+    body = _FIELDS.pack(_MAGIC, *record)
+    _put(descriptor, slot * _SLOT, (body + _checksum(body)).ljust(_SLOT, b"\0"))
+    if found is not None and found[1].generation >= record.generation:
+        _put(descriptor, found[0] * _SLOT, bytes(_SLOT))
+    size = os.fstat(descriptor).st_size
+    if size < _SIZE:
+        # A guard that is new, or older than notes of withdrawals.
+        _put(descriptor, max(size, _NOTE), bytes(_SIZE - max(size, _NOTE)))
+    if path is not None:
+        os.fsync(descriptor)
+        # A new store makes its guard without forcing the name to disk.
+        if (found is None or found[1].generation <= 1) and os.name == "posix":
+            _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the name of a file that was created survive a loss of power too."""
+    descriptor = os.open(folder or os.curdir, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put(descriptor: int, place: int, content: bytes) -> None:
+    os.lseek(descriptor, place, os.SEEK_SET)
+    if os.write(descriptor, content) < len(content):
+        raise OSError("it was written in part")
+
+
+def _checksum(body: bytes) -> bytes:
+    return sha256(body)[:_CHECKSUM]
+
+
+def _unusable(error: OSError) -> StoreError:
+    return StoreError(f"the rollback guard beside the device's store cannot be used: {error}")

@@ -1,0 +1,517 @@
+"""What a device must remember, and the rules that hold between its parts.
+
+Consent, pinned ceilings, the secret behind pseudonyms, the accounts, the outbox and the plans that
+its chains follow: one SQLite file, or the same in memory. What is recorded is decided in
+:mod:`clientsdk.decisions` and what is sent in :mod:`clientsdk.sender`. Methods that take a
+connection belong in a transaction that the caller has opened. Memory is up to date within a
+transaction; between transactions another process may have changed the file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from contextlib import suppress
+from time import monotonic
+from typing import NamedTuple
+
+from clientsdk import ledger
+from clientsdk.ledger import Consent, Ledger
+from clientsdk.outcomes import Outcome, Refusal
+from clientsdk.settings import Quota, lowered
+from clientsdk.store import (
+    accounts,
+    claims,
+    damaged_files,
+    outbox,
+    panels,
+    permanent,
+    pseudonyms,
+    rollback_guard,
+    schema,
+)
+from clientsdk.store.accounts import Accounts
+from clientsdk.store.database import DURABLE, READ, WRITE, Access, Database, Transaction
+from clientsdk.store.erasure import Erasure
+from clientsdk.store.outbox import Chain, Outbox
+from clientsdk.store.plans import Plans
+from clientsdk.store.pseudonyms import Identity
+from clientsdk.store.rollback_guard import ForeignGuardError, GuardRecord, RollbackGuard
+from mechanisms.frozen import replace
+from mechanisms.randomness import Source
+from sotto.errors import StoreError
+from sotto.plan.compiled import Ceilings, CompiledPlan
+
+#: Seconds for which it may go unnoticed that another process was given consent, that one has noted
+#: a withdrawal beside a file that it could not write (nothing is sent before that is looked for),
+#: or that a clock was set back to before the plan expired.
+FORGET_AFTER = 0.05
+#: Recordings that a store in memory buffers: the tables need a tenth of the memory.
+BUFFERED = 256
+#: As names of a module they are found sooner than as those of an Enum.
+GIVEN, WITHDRAWN = Consent.GIVEN, Consent.WITHDRAWN
+
+
+class Recording(NamedTuple):
+    """A recording that a store in memory has not yet written into its tables."""
+
+    tally: str
+    #: How many there were under this tally in the period, with this one.
+    seen: int
+    #: Micro-epsilon reserved for the chain.
+    cost: int
+    chain: Chain
+
+    def __repr__(self) -> str:
+        """Return what it is about, without the payloads."""
+        return f"Recording({self.tally}, {self.seen}, {self.chain!r})"
+
+
+class Store:
+    """A device's store; :func:`clientsdk.store.recovery.open_store` makes one ready for use.
+
+    Attributes
+    ----------
+    consent : Consent
+        Withdrawn also where the guard beside the file notes it and the file does not yet.
+    consents : int
+        How often consent was given or taken back. What was read under one number must not leave the
+        device under another: it may have been wiped in between.
+    ceilings, own : Ceilings
+        As pinned for all processes, and what this client may spend at most whatever is pinned.
+    identity : Identity
+        Of the current period, for reports under the plan that was opened.
+    refusals : dict of str to Refusal
+        By metric; forgotten whenever they might no longer hold.
+    stop_number : int
+        The number of the latest request to stop, see :meth:`stop`.
+    lapsed : int
+        Chains of expired plans that were erased and not yet counted by a flush.
+    withdrew : bool
+        Whether a transaction that had something else to do found a withdrawal noted beside the file
+        and wrote it: then traces are to be erased, see :meth:`finish_erasure`.
+    """
+
+    def __init__(
+        self,
+        path: str | None,
+        plan: CompiledPlan,
+        own: Ceilings,
+        source: Source,
+        quota: Quota | None = None,
+    ) -> None:
+        self.database = Database(path)
+        self.path = self.database.path
+        self.accounts = Accounts()
+        self.outbox = Outbox((quota or Quota()).bytes)
+        self.erasure = Erasure(self.database)
+        budget = rollback_guard.budget_of(plan.collector, plan.period)
+        self.guard = RollbackGuard(self.path, budget)
+        self.plans = Plans(plan)
+        self.own = own
+        self.refusals: dict[str, Refusal] = {}
+        self.consent = Consent.NEVER_GIVEN
+        self.consents = 0
+        self.ceilings = own
+        self.identity = Identity(b"")
+        self.panel: panels.Panel
+        self.buffer: list[Recording] = []
+        self.lapsed = 0
+        self.withdrew = False
+        self.stop_number = self._done = 0
+        self._requests = itertools.count(1)
+        self._source = source
+        self._budget = plan.collector, plan.period
+        self._signed = plan.signed
+        self._expires = plan.expires
+        self._ready = False
+
+    def transaction(self, access: Access) -> Transaction:
+        """Return a context in which the store is locked and changes as a whole or not at all."""
+        return Transaction(self.database, access)
+
+    def close(self) -> None:
+        """Close the file; the store cannot be used any more."""
+        self.database.close()
+
+    @property
+    def period(self) -> int:
+        """The budget period of the ledger; never goes back."""
+        return self.accounts.period
+
+    @property
+    def consented(self) -> bool:
+        """Whether anything may be recorded or sent."""
+        return self.consent is GIVEN
+
+    # Stopping: at once and in memory, whatever becomes of the file.
+
+    def stop(self) -> int:
+        """Let nothing be recorded or sent until :meth:`withdrawn` is given the number returned."""
+        self.stop_number = number = next(self._requests)
+        return number
+
+    def withdrawn(self, number: int) -> None:
+        """Note that the withdrawal of that number, and any before it, is written."""
+        self._done = max(self._done, number)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a withdrawal is requested in this process and not yet written."""
+        return self.stop_number > self._done
+
+    # What the database calls at the edges of its transactions.
+
+    def refresh(self, connection: sqlite3.Connection) -> None:
+        """Read again what is kept in memory."""
+        if not self._ready:
+            return
+        try:
+            self._check_identity(connection)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
+                raise
+            # It has no such tables.
+            raise self.database.disown() from None
+        try:
+            self._read(connection)
+            newest = self.guard.refresh(connection)
+        except (TypeError, ValueError, AttributeError):
+            raise schema.DamagedError(schema.DAMAGED) from None
+        if not newest:
+            raise self.database.disown("an older copy of it")
+        self.refusals.clear()
+        self.outbox.room = 0
+
+    def write_buffered(self, connection: sqlite3.Connection) -> None:
+        """Move the buffered recordings, of one period that is in the ledger, into the tables.
+
+        What an interrupt left in the buffer although it was written is not written again: its
+        tally says so.
+        """
+        buffer = self.buffer
+        if not buffer:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        counted = [(each.tally, each.seen, each.cost) for each in buffer]
+        new = accounts.write_counted(connection, buffer[0].chain.period, counted)
+        outbox.insert(connection, list(itertools.compress([each.chain for each in buffer], new)))
+        connection.execute("COMMIT")
+        buffer.clear()
+
+    def drop_buffered(self) -> None:
+        """Forget the buffered recordings: they are the parent process's."""
+        self.buffer = []
+
+    def apply_noted_withdrawal(self, connection: sqlite3.Connection, access: Access) -> None:
+        """Withdraw consent where the guard notes a withdrawal that the file does not have yet.
+
+        A transaction that may not write only takes it as withdrawn; so do all that cannot, since
+        what they write is lost.
+        """
+        if not self._ready or self.consent is WITHDRAWN:
+            return
+        try:
+            noted = self.guard.withdrawal_noted()
+        except StoreError:
+            # Nothing can be sent while the guard cannot be written; a withdrawal is, all the same.
+            if access is DURABLE and not self.stopped:
+                raise
+            return
+        if not noted:
+            self.database.look_again = monotonic() + FORGET_AFTER
+        elif access is READ:
+            self.consent = WITHDRAWN
+            self.refusals.clear()
+            # Memory differs from the file: read it again next time.
+            self.database.version = None
+        else:
+            self.set_consent(connection, WITHDRAWN)
+            self.withdrew = True
+
+    def prepare_guard(self, connection: sqlite3.Connection) -> None:
+        """Add the next guard record to a transaction whose commit survives a loss of power."""
+        if self.path is not None:
+            self.guard.prepare(self.guard_record(connection))
+
+    def write_guard(self) -> None:
+        """Write that record beside the file, after the commit."""
+        try:
+            self.guard.write()
+        except ForeignGuardError:
+            raise self.database.disown() from None
+
+    def guard_record(self, connection: sqlite3.Connection) -> GuardRecord:
+        """Begin another generation; return its record."""
+        accounts = self.accounts
+        return self.guard.next_record(
+            connection,
+            accounts.period,
+            accounts.lifetime_reserved,
+            accounts.reserved,
+            self.ceilings,
+        )
+
+    # Reading and opening.
+
+    def adopt(self, connection: sqlite3.Connection) -> None:
+        """Learn what the file is pinned to, and register the plan that was opened."""
+        (self.guard.identity,) = connection.execute("SELECT store FROM device").fetchone()
+        self._ready = True
+        self.refresh(connection)
+
+    def blank_copy(self, source: Source) -> Store:
+        """Return an empty store in memory, for :meth:`fill_from`."""
+        copy = Store(None, self.plans.opened, self.own, source)
+        copy.database.open(copy)
+        return copy
+
+    def fill_from(self, original: Store, connection: sqlite3.Connection) -> None:
+        """Become what another store is at this moment, in a transaction on that."""
+        connection.backup(self.database.connected())
+        self.guard.identity, self.plans = original.guard.identity, original.plans.copy()
+        self._ready = True
+        # Its beginning reads all of it into memory.
+        with self.transaction(READ):
+            pass
+
+    def _check_identity(self, connection: sqlite3.Connection) -> None:
+        """Refuse a file that has taken the place of the one that was opened.
+
+        Chains, plans and pseudonyms that are in memory belong to that one; in another, the same
+        numbers may stand for other plans, and its consent is for something else.
+        """
+        pinned = connection.execute("SELECT store, collector, period_ms FROM device").fetchone()
+        agree = self.plans.agree(connection)
+        if pinned != (self.guard.identity, *self._budget) or not agree:
+            raise self.database.disown()
+
+    def _read(self, connection: sqlite3.Connection) -> None:
+        """Read what is kept in memory; of a damaged file something else than StoreError comes."""
+        consent, *numbers = connection.execute(
+            "SELECT consent, consents, ceiling_period, ceiling_lifetime, period,"
+            " erasures_owed, erasures_done FROM device"
+        ).fetchone()
+        consents, *ceilings, period, owed, done = map(int, numbers)
+        (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+        panel = panels.read(connection)
+        self.accounts.refresh(connection, period)
+        kept = outbox.identity(connection, period, signed=self._signed)
+        self.identity = kept or self._identity_in(period, secret)
+        self.outbox.named = kept is not None
+        self.consent, self.ceilings = Consent(consent), Ceilings(*ceilings)
+        self.consents, self.panel = consents, panel
+        self.erasure.owed, self.erasure.done = owed, done
+
+    def _identity_in(self, period: int, secret: bytes) -> Identity:
+        return pseudonyms.identity(self._budget[0], period, secret, signed=self._signed)
+
+    # Recording.
+
+    def add_chain(self, connection: sqlite3.Connection, chain: Chain) -> None:
+        """Store a chain of this period, which is charged in the same transaction.
+
+        Its plan may be one that a clock that leapt had seen expire: then it will expire once more.
+        """
+        plans = self.plans
+        if self._expires < plans.next_expiry:
+            plans.next_expiry = self._expires
+        self.outbox.add(connection, self.database.cursor, chain, self.identity)
+
+    @property
+    def buffering(self) -> bool:
+        """Whether a recording may be buffered, while the store is held: :meth:`add_buffered`.
+
+        Only in memory, where no other process reads it, and only where nothing else is to be
+        written: the first of a period goes into the tables.
+        """
+        return (
+            self.path is None
+            and self.database.version is not None
+            and self.outbox.named
+            and self.outbox.room > 0
+            and len(self.buffer) < BUFFERED
+        )
+
+    def add_buffered(self, tally: str, seen: int, cost: int, chain: Chain) -> bool:
+        """Buffer a recording in memory; False if that is not possible any more.
+
+        Charge and chain are one entry. What is counted in memory comes first: an interrupt in
+        between can only have counted too much.
+        """
+        recording = Recording(tally, seen, cost, chain)
+        self.outbox.count(chain)
+        self.accounts.count(tally, seen, cost)
+        plans = self.plans
+        if self._expires < plans.next_expiry:
+            plans.next_expiry = self._expires
+        if self.database.version is None:
+            # A signal handler has forked, and this is the child.
+            return False
+        self.buffer.append(recording)
+        return True
+
+    def incumbent_cost(self, connection: sqlite3.Connection, tally: str) -> int | None:
+        """Return what the chain in a reservoir has reserved, None if it was not used so far.
+
+        Zero once its chain was wiped: what that had reserved stays reserved.
+        """
+        row = connection.execute("SELECT cost FROM reservoir WHERE tally = ?", (tally,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def displace(self, connection: sqlite3.Connection, tally: str, chain: Chain, cost: int) -> None:
+        """Erase the chain in a reservoir, if any, and register ``chain`` there at ``cost``."""
+        erased = connection.execute(
+            "DELETE FROM chain WHERE (period, due, id) IN"
+            " (SELECT ?, due, chain FROM reservoir WHERE tally = ?)",
+            (chain.period, tally),
+        )
+        connection.execute(
+            "INSERT OR REPLACE INTO reservoir VALUES (?, ?, ?, ?)",
+            (tally, chain.due, chain.id, cost),
+        )
+        if erased.rowcount:
+            self.erasure.schedule(connection)
+
+    def deny(self, plan: CompiledPlan, outcome: Outcome) -> None:
+        """Remember for a moment what becomes of every value, so that not each one reads the file.
+
+        That is where there is no consent, and where the plan has expired. In a transaction, what
+        this process is given or deprived of later holds at once.
+        """
+        stale = monotonic() + FORGET_AFTER
+        for metric in plan.metrics:
+            self.refusals[metric.name] = Refusal(outcome, metric.plain, None, stale)
+
+    # Consent, ceilings, periods.
+
+    def set_consent(self, connection: sqlite3.Connection, consent: Consent) -> None:
+        """Write down what the person has said; if it is no, erase every chain and its traces."""
+        connection.execute("UPDATE device SET consent = ?, consents = consents + 1", (consent,))
+        self.consent = consent
+        self.consents += 1
+        self.refusals.clear()
+        if consent is not GIVEN:
+            for table in ("chain", "pseudonym", "signing"):
+                connection.execute(f"DELETE FROM {table}")
+            # That a reservoir or a count was used in this period is not forgotten.
+            connection.execute("UPDATE reservoir SET due = 0, chain = x'', cost = 0")
+            claims.abandon(connection)
+            permanent.erase(connection)
+            self.forget_periods(connection)
+            self.outbox.named = False
+            self.erasure.schedule(connection)
+
+    def pin(self, connection: sqlite3.Connection, ceilings: Ceilings) -> None:
+        """Pin other ceilings."""
+        if ceilings != self.ceilings:
+            connection.execute(
+                "UPDATE device SET ceiling_period = ?, ceiling_lifetime = ?",
+                (ceilings.period, ceilings.lifetime),
+            )
+            self.ceilings = ceilings
+            self.refusals.clear()
+
+    def lowest_ceilings(self) -> Ceilings:
+        """Return the lower of what is pinned and what this client may spend."""
+        return lowered(self.ceilings, self.own)
+
+    def advance(self, connection: sqlite3.Connection, period: int) -> bool:
+        """Move on to ``period`` unless the store is there already or beyond; return whether moved.
+
+        The secret is hashed forward, together with fresh randomness, over the old one; pseudonyms,
+        and the keys of those that have one, are kept only for the chains of past periods that are
+        still to be sent under them. Of several processes on a file one moves on, and the others
+        read what it has written.
+        """
+        if period <= self.accounts.period:
+            return False
+        (secret,) = connection.execute("SELECT value FROM secret").fetchone()
+        try:
+            secret = pseudonyms.advance(secret, self._source)
+        except (OSError, NotImplementedError) as error:
+            raise StoreError(f"the operating system gives no random bytes: {error}") from error
+        connection.execute("UPDATE secret SET value = ?", (secret,))
+        connection.execute("UPDATE device SET period = ?", (period,))
+        connection.execute("DELETE FROM reservoir")
+        claims.forget(connection, period)
+        self.accounts.begin_period(period)
+        self.identity = self._identity_in(period, secret)
+        self.outbox.named = False
+        self.refusals.clear()
+        self.forget_periods(connection)
+        self.erasure.schedule(connection)
+        self.erase_old_copies(connection, period * self._budget[1])
+        return True
+
+    def forget_periods(self, connection: sqlite3.Connection) -> bool:
+        """Erase the pseudonym, key and metrics of past periods that have no chain left.
+
+        How many values were recorded remains, as one sum, with what they cost. Returns whether
+        there was anything to be erased.
+        """
+        erased = outbox.forget(connection, self.accounts.period)
+        return self.accounts.fold_past_periods(connection) or erased
+
+    def moment(self, now: int) -> int:
+        """Return the time that counts: a clock that was set back does not take the period back."""
+        return max(now, self.accounts.period * self._budget[1])
+
+    def expire(self, connection: sqlite3.Connection, now: int) -> int:
+        """Erase all chains of plans that have expired; return how many there were.
+
+        That is what the sender does with each when it is due; here none waits for that. Permanent
+        responses stay: the plan's next version goes on with them, and would otherwise draw, and
+        charge for, others.
+        """
+        erased = self.plans.erase_expired(connection, self.moment(now))
+        if erased:
+            self.forget_periods(connection)
+            self.erasure.schedule(connection)
+        return erased
+
+    def keep_up(self, now: int) -> None:
+        """Begin periods and expire plans, outside a transaction and where nothing else is done."""
+        period = now // self._budget[1]
+        if period > self.period or now >= self.plans.next_expiry:
+            with self.transaction(WRITE) as connection:
+                owed = self.erasure.owed
+                self.advance(connection, period)
+                erased = self.expire(connection, now)
+            self.lapsed += erased
+            self.scrub_since(owed)
+
+    # Erasing.
+
+    def scrub_since(self, owed: int) -> None:
+        """Clean the log if more than ``owed`` was scheduled for erasure since."""
+        if self.erasure.owed > owed:
+            self.erasure.scrub(compact=False)
+
+    def finish_erasure(self) -> bool:
+        """Erase the traces that are owed, outside any transaction; return whether none is left."""
+        return self.erasure.finish(self._erase_copies)
+
+    def _erase_copies(self) -> bool:
+        """Erase damaged files that were set aside, with their chains, if consent is withdrawn."""
+        path = self.path if self.consent is WITHDRAWN else None
+        return path is None or damaged_files.erase_all(path)
+
+    def erase_old_copies(self, connection: sqlite3.Connection, now: int) -> None:
+        """Erase damaged files in which nothing can be that an aggregator would take."""
+        if self.path is None:
+            return
+        # Of a folder that cannot be listed now it is tried again.
+        with suppress(OSError):
+            if damaged_files.found(self.path):
+                age = self.plans.longest_horizon(connection, self._budget[1])
+                damaged_files.erase_older(self.path, now, age)
+
+    # The ledger.
+
+    def ledger(self) -> Ledger:
+        """Return what was reserved and spent, at one moment."""
+        with self.transaction(READ) as connection:
+            found = ledger.read(connection, self.plans.get)
+            withdrawn = self.guard.withdrawal_noted()
+        return replace(found, consent=WITHDRAWN) if withdrawn else found

@@ -1,0 +1,120 @@
+"""Flushes under way, and calls that run in a thread of their own with a timeout.
+
+The threads are daemons: the interpreter ends without them. Those of ``concurrent.futures`` are
+waited for at exit.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from clientsdk.outcomes import NO_LAPSES
+
+Result = TypeVar("Result")
+
+
+class FlushTask:
+    """What one flush may do, until when, and what it has done so far.
+
+    It may start messages for ``seconds``, and waits ``patience`` seconds at most for another
+    process that sends from the same file. With ``one_pseudonym`` it sends the reports of one
+    pseudonym alone, chosen at random; the next one follows at random within ``window``
+    milliseconds, and ``rest`` says in how many seconds. ``until`` is on the monotonic clock: bring
+    it forward to end the flush early.
+    """
+
+    __slots__ = ("lapses", "one_pseudonym", "patience", "rest", "sent", "until", "window")
+
+    def __init__(
+        self,
+        seconds: float = math.inf,
+        *,
+        one_pseudonym: bool = False,
+        window: int = 0,
+        patience: float = 0.0,
+    ) -> None:
+        self.until = time.monotonic() + seconds
+        self.one_pseudonym = one_pseudonym
+        self.window = window
+        self.patience = patience
+        self.rest = 0.0
+        self.sent = 0
+        self.lapses = NO_LAPSES
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, not below 0."""
+        return max(0.0, self.until - time.monotonic())
+
+    def end_by(self, moment: float) -> None:
+        """Do not go on beyond ``moment``, on the monotonic clock."""
+        self.until = min(self.until, moment)
+
+
+class BackgroundCall(Generic[Result]):
+    """A call that starts at once in a daemon thread.
+
+    Raises RuntimeError where no thread can be started, as while the interpreter ends.
+    """
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work = work
+        self._ended = threading.Event()
+        self._result: list[Result] = []
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="sotto-call", daemon=True).start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end, at most so long; return whether it has ended."""
+        return self._ended.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
+
+    def result(self) -> Result:
+        """Return its result or raise its error; it must have ended."""
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+    def _run(self) -> None:
+        try:
+            self._result.append(self._work())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ended.set()
+
+
+def start_call(work: Callable[[], Result]) -> BackgroundCall[Result] | None:
+    """Start ``work`` in a thread; return None if no thread can be started."""
+    try:
+        return BackgroundCall(work)
+    except RuntimeError:
+        return None
+
+
+async def run_in_thread(work: Callable[[], Result]) -> Result:
+    """Do ``work`` in a thread while the running event loop goes on.
+
+    If the waiting is cancelled the work goes on to its end.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def notifying() -> Result:
+        try:
+            return work()
+        finally:
+            # The loop may be closed by then, and nobody wait any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended.set)
+
+    call = BackgroundCall(notifying)
+    await ended.wait()
+    call.wait(threading.TIMEOUT_MAX)
+    return call.result()

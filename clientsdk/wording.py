@@ -1,0 +1,40 @@
+"""Amounts and times as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def epsilon(micro: int) -> str:
+    """Return micro-epsilon as people write epsilon, without zeros at the end.
+
+    >>> epsilon(1_500_000), epsilon(2_000_000), epsilon(1)
+    ('1.5', '2', '0.000001')
+    """
+    return f"{micro // 1_000_000}.{micro % 1_000_000:06d}".rstrip("0").rstrip(".")
+
+
+def day(time: int) -> str:
+    """Return the day of a time in milliseconds since the epoch, in UTC.
+
+    >>> day(0)
+    '1970-01-01'
+    """
+    return _written(time, "%Y-%m-%d")
+
+
+def minute(time: int) -> str:
+    """Return day, hour and minute.
+
+    >>> minute(3_600_000)
+    '1970-01-01 01:00'
+    """
+    return _written(time, "%Y-%m-%d %H:%M")
+
+
+def _written(time: int, form: str) -> str:
+    try:
+        return datetime.fromtimestamp(time // 1000, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        # A device whose clock is broken may be anywhere in time.
+        return f"{time} ms"

@@ -1,0 +1,233 @@
+"""The background thread that sends what is due while the app does something else.
+
+The thread starts when it is first needed, sleeps until the next report is due, and sends the
+reports of one pseudonym at a time. Each has a time of its own: the chains' jitters are
+independent, and after an outage, when many are due at once, a random pause separates them, of up
+to the plan's resolution as those jitters are. A restart and other processes respect the pause
+(:mod:`clientsdk.send_lock`). It is a daemon, and no process waits for it longer than
+:data:`clientsdk.lifecycle.SENDERS`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from clientsdk import backoff, diagnostics, lifecycle
+from clientsdk.outcomes import FlushResult
+from clientsdk.send_lock import SentElsewhereError
+from clientsdk.store.schema import NEVER
+from clientsdk.store.store import Store
+from clientsdk.tasks import FlushTask
+from sotto.errors import PublishError, SottoError
+
+#: Seconds at most: before the first round, and between two looks at the file, which other
+#: processes change and whose clock may be set.
+SETTLING = 5.0
+WATCH = 600.0
+#: Seconds during which a failure to send that was logged is not logged again.
+QUIET = 3600.0
+
+NAME = "sotto-sender"
+
+#: Those whose thread runs, in this process.
+_running: set[Worker] = set()
+
+
+class Pause(NamedTuple):
+    """How many seconds to sleep, and whether a recording may end the sleep."""
+
+    seconds: float
+    interruptible: bool = False
+
+
+class Worker(lifecycle.KeptByParent):
+    """The background thread of one client.
+
+    ``resolution`` is the plan's, in milliseconds; ``now`` and ``next_due`` return milliseconds
+    since the epoch. ``idle`` says whether :meth:`start` has something to do, and ``sent`` how many
+    reports the thread has sent.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        resolution: int,
+        now: Callable[[], int],
+        next_due: Callable[[], int | None],
+        flush: Callable[[FlushTask], FlushResult],
+    ) -> None:
+        self._store = store
+        self._resolution = resolution
+        self._now = now
+        self._next_due = next_due
+        self._flush = flush
+        self._renew()
+        lifecycle.watch_forks(self)
+
+    def _renew(self) -> None:
+        self.idle = True
+        self._process = os.getpid()
+        self._thread: threading.Thread | None = None
+        # One whose put may interrupt itself: a signal handler may record.
+        self._calls: SimpleQueue[None] = SimpleQueue()
+        self._asleep_until = -NEVER
+        self._failures = self.sent = 0
+        self._task = FlushTask()
+        self._until = math.inf
+        self._ending = False
+
+    def start(self) -> None:
+        """Start the thread unless it runs; where there is none to be had, a later call may."""
+        if self._process != os.getpid():
+            self._renew()
+        if not self.idle or self._ending or lifecycle.exiting():
+            return
+        lifecycle.attend_exit()
+        # No lock, which an interrupt could leave held: of two that are started at once, the one
+        # that is not noted last ends at once.
+        self._thread = thread = threading.Thread(target=self._run, name=NAME, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            diagnostics.warn("thread", "no thread can be started to send: what is recorded is kept")
+
+    def wake(self) -> None:
+        """Wake the thread if something was recorded that is due before it would wake."""
+        # The recording has just made the store check which process this is.
+        if self._process != self._store.database.process:
+            self.start()
+        elif self._store.outbox.soonest < self._asleep_until:
+            self._asleep_until = -NEVER
+            self._calls.put(None)
+
+    def end(self, until: float) -> None:
+        """Ask the thread to send what it can until then, on the monotonic clock, and to end."""
+        self._until = min(self._until, until)
+        self._ending = True
+        self._task.end_by(until)
+        self._calls.put(None)
+
+    def wait(self, until: float) -> bool:
+        """Wait for the thread to end, no longer than until then; return whether it has.
+
+        A thread that was asked to end earlier and has not is not waited for again, nor is a
+        publisher that ends the thread in which it is called.
+        """
+        thread = self._thread
+        if thread is None or self._process != os.getpid() or not thread.is_alive():
+            return True
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, min(until, self._until) - time.monotonic()))
+        return not thread.is_alive()
+
+    def after_fork_in_child(self) -> None:
+        """Be without a thread until one is needed."""
+        _running.discard(self)
+        self._renew()
+
+    def _run(self) -> None:
+        self.idle = False
+        _running.add(self)
+        try:
+            pause = Pause(self._scale(SETTLING) * backoff.chance())
+            while self._sleep(pause):
+                pause = self._step()
+            if self._mine and not self._failures and time.monotonic() < self._until and self._due():
+                self._round()
+        finally:
+            if self._mine:
+                _running.discard(self)
+                self.idle = not self._ending
+
+    @property
+    def _mine(self) -> bool:
+        """Whether this is the thread that sends."""
+        return self._thread is threading.current_thread()
+
+    def _sleep(self, pause: Pause) -> bool:
+        """Sleep for so long, or until there is a reason to wake; return whether to go on."""
+        end = time.monotonic() + pause.seconds
+        while self._mine and not self._ending:
+            try:
+                self._calls.get(timeout=max(0.0, end - time.monotonic()))
+            except Empty:
+                break
+            if pause.interruptible:
+                break
+        self._asleep_until = -NEVER
+        return self._mine and not self._ending
+
+    def _step(self) -> Pause:
+        """Send if something is due; return how long to wait then."""
+        try:
+            while True:
+                due = self._next_due()
+                now = self._now()
+                if due is not None and due <= now:
+                    return self._round()
+                self._asleep_until = due = NEVER if due is None else due
+                # Something may have been recorded while this thread was looking.
+                if self._store.outbox.soonest >= due:
+                    return Pause(min(WATCH, (due - now) / 1000), interruptible=True)
+        except SottoError as error:
+            return self._failed(error)
+
+    def _due(self) -> bool:
+        """Whether something is due, as far as can be seen."""
+        with suppress(SottoError):
+            due = self._next_due()
+            return due is not None and due <= self._now()
+        return False
+
+    def _round(self) -> Pause:
+        """Send the reports of one pseudonym; return how long to wait then."""
+        self._task = task = FlushTask(one_pseudonym=True, window=self._resolution)
+        # Whoever ended this meanwhile saw the task before.
+        task.end_by(self._until)
+        try:
+            result = self._flush(task)
+        except SottoError as error:
+            return self._failed(error)
+        except Exception as error:
+            # For example of the app's clock. Only the name of its type: it may hold a message.
+            return self._failed(PublishError(f"a flush raised {type(error).__name__}"))
+        self.sent += result.sent
+        if isinstance(result.error, SentElsewhereError):
+            return Pause(SETTLING * (1 + backoff.chance()))
+        if result.error is not None:
+            return self._failed(result.error)
+        self._failures = 0
+        if result.remaining and task.rest:
+            return Pause(min(WATCH, task.rest))
+        return Pause(0.0 if result.sent or result.lapsed else SETTLING * backoff.chance())
+
+    def _failed(self, error: SottoError) -> Pause:
+        self._failures += 1
+        if not self._ending:
+            quiet = QUIET if self._failures > 1 else diagnostics.QUIET
+            diagnostics.warn(
+                "sending", "reports are kept, to be sent later: %s", str(error), quiet=quiet
+            )
+        return Pause(backoff.delay(self._failures, getattr(error, "retry_after", None)))
+
+    def _scale(self, seconds: float) -> float:
+        """Return ``seconds``, or the plan's resolution if that is less."""
+        return min(seconds, self._resolution / 1000)
+
+
+def _end_all(until: float) -> None:
+    ending = list(_running)
+    for each in ending:
+        each.end(until)
+    for each in ending:
+        each.wait(until)
+
+
+lifecycle.at_exit(_end_all, lifecycle.SENDERS)

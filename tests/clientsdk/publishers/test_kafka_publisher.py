@@ -1,0 +1,492 @@
+"""Publishing to Kafka against a cluster that librdkafka plays in this process.
+
+It speaks an old protocol and forgets everything; what a real broker does is in ``tests/kafka``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from confluent_kafka import Producer
+from device_plans import reporter
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaTimeoutError
+from messages import SOMEBODY, message, pseudonym
+
+from clientsdk import Broker, KafkaPublisher, Publisher
+from clientsdk.publishers import Buffered, kafka, kafka_connections
+from sotto.errors import ParameterError, PublishError
+from sotto.wire.format import Row, encode_message
+
+#: The played cluster makes topics of four partitions.
+TOPIC = "reports-e1-p4"
+OLD = (2, 3)
+
+
+SIZE = len(message(bytes(60)))
+
+
+def producer_of(publisher, pseudonym=SOMEBODY):
+    """The producer through which messages of a pseudonym go."""
+    return publisher._connections._open[pseudonym].producer
+
+
+@pytest.fixture
+def cluster():
+    """A cluster as publishers reach it; it lives as long as its producer."""
+    played = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
+    (server,) = played.list_topics(TOPIC, timeout=10).brokers.values()
+    yield Broker(f"{server.host}:{server.port}", api_version=OLD)
+    played.purge()
+
+
+def taken(broker, expected):
+    """Partitions and messages of the topic, once there are as many as expected."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.servers, api_version=OLD)
+    consumer.assign([TopicPartition(TOPIC, partition) for partition in range(4)])
+    consumer.seek_to_beginning()
+    found: list[tuple[int, bytes]] = []
+    deadline = time.monotonic() + 10
+    while len(found) < expected and time.monotonic() < deadline:
+        for partition, records in consumer.poll(timeout_ms=200).items():
+            found += [(partition.partition, record.value) for record in records]
+    consumer.close()
+    return sorted(found)
+
+
+def test_the_contract_one_shard_a_message(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    checked: Publisher = publisher
+    assert isinstance(publisher, Buffered)
+    messages = [(shard, message(bytes([shard + 1]) * 40)) for shard in range(20)]
+    for shard, each in messages:
+        checked.publish(shard, each)
+    publisher.sync()
+    checked.close()
+    checked.close()
+    expected = sorted((shard % 4, each) for shard, each in messages)
+    assert taken(cluster, 20) == expected
+
+
+@pytest.mark.parametrize(("asked", "after"), [((), None), ((250.0, 7_000.0), 7.0)])
+def test_what_is_late_since_the_broker_asked_to_wait_is_left_alone_for_so_long(
+    cluster, monkeypatch, asked, after
+):
+    """The played cluster has no quotas: what one would answer is noted where the client does."""
+    publisher = KafkaPublisher(cluster, TOPIC)
+    publisher.publish(0, message(b"message"))
+    for milliseconds in asked:
+        producer_of(publisher)._metrics.get_sensor("throttle-time").record(milliseconds)
+    monkeypatch.setattr(
+        kafka,
+        "_wait_for",
+        lambda sent, deadline: (
+            kafka._Failure(KafkaTimeoutError(), sent[0].connection) if sent else None
+        ),
+    )
+    with pytest.raises(PublishError, match="in time") as told:
+        publisher.sync()
+    assert told.value.retry_after == after
+    publisher.close()
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip", None])
+def test_compression_changes_no_byte(cluster, compression):
+    publisher = KafkaPublisher(cluster, TOPIC, compression=compression)
+    sent = message(os.urandom(500) + bytes(10_000))
+    publisher.publish(3, sent)
+    publisher.close()
+    assert taken(cluster, 1) == [(3, sent)]
+
+
+def test_a_client_sends_through_it(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    client = reporter(publisher)
+    client.clock.advance(hours=3)
+    assert client.flush().sent == 1
+    publisher.close()
+    ((_, sent),) = taken(cluster, 1)
+    assert sent.startswith(b"SO")
+
+
+def test_nothing_is_connected_before_the_first_message():
+    before = threading.active_count()
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
+    publisher.sync()
+    publisher.close()
+    assert threading.active_count() == before
+
+
+def test_a_dead_broker_is_told_at_once_and_the_reports_stay():
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC, timeout=5)
+    client = reporter(publisher)
+    client.clock.advance(hours=3)
+    started = time.monotonic()
+    result = client.flush()
+    assert time.monotonic() - started < 2
+    assert (result.sent, result.remaining) == (0, 1)
+    assert isinstance(result.error, PublishError)
+    assert "refused" in str(result.error)
+
+
+def test_a_broker_that_takes_connections_and_says_nothing_costs_the_timeout_at_most():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        publisher = KafkaPublisher(f"127.0.0.1:{port}", TOPIC, timeout=1.5)
+        for _ in range(2):
+            started = time.monotonic()
+            with pytest.raises(PublishError, match="does not let us in"):
+                publisher.publish(0, message(b"x"))
+            assert time.monotonic() - started < 2.5
+        publisher.close()
+
+
+def test_names_that_resolve_for_ever_cost_the_timeout_at_most(monkeypatch):
+    going_on = threading.Event()
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: going_on.wait() or [])
+    publisher = KafkaPublisher("broker.example:9092", TOPIC, timeout=0.6)
+    threads = threading.active_count()
+    for _ in range(3):
+        started = time.monotonic()
+        with pytest.raises(PublishError, match="has not answered yet"):
+            publisher.publish(0, message(b"x"))
+        assert time.monotonic() - started < 1.5
+    assert threading.active_count() == threads + 1
+    going_on.set()
+    publisher.close()
+
+
+def test_a_wrong_number_of_partitions_is_refused(cluster):
+    played = Producer({"bootstrap.servers": cluster.servers, "log_level": 0})
+    played.list_topics("reports-e1-p8", timeout=10)
+    publisher = KafkaPublisher(cluster, "reports-e1-p8", timeout=3)
+    with pytest.raises(PublishError, match="has 4 partitions, not 8: create the next epoch"):
+        publisher.publish(0, message(b"x"))
+    publisher.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_of_a_fork_has_connections_of_its_own(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    publisher.publish(0, message(b"before"))
+    publisher.sync()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            publisher.publish(1, message(b"child"))
+            publisher.sync()
+            status = 0
+        finally:
+            os._exit(status)
+    publisher.publish(2, message(b"parent"))
+    publisher.sync()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    publisher.publish(3, message(b"after"))
+    publisher.close()
+    assert taken(cluster, 4) == [
+        (at, message(sent)) for at, sent in enumerate((b"before", b"child", b"parent", b"after"))
+    ]
+
+
+class _Stuck:
+    """Stands for the future of a message that is never acknowledged."""
+
+    def succeeded(self):
+        return False
+
+    def get(self, timeout):
+        from kafka.errors import KafkaTimeoutError
+
+        raise KafkaTimeoutError("nobody answers")
+
+
+def test_every_thread_whose_messages_may_be_lost_is_told(cluster):
+    """Not only the one that asks first."""
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=3)
+    publisher.publish(0, message(b"there"))
+    publisher.sync()
+    told = []
+    both_sent, first_asked = threading.Barrier(2, timeout=10), threading.Event()
+
+    def other():
+        publisher.publish(1, message(b"lost"))
+        both_sent.wait()
+        first_asked.wait(10)
+        try:
+            publisher.sync()
+        except PublishError as error:
+            told.append(error)
+        publisher.sync()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    both_sent.wait()
+    publisher._pending[0] = publisher._pending[0]._replace(future=_Stuck())
+    with pytest.raises(PublishError, match="did not acknowledge in time"):
+        publisher.sync()
+    publisher.sync()
+    first_asked.set()
+    thread.join(10)
+    assert len(told) == 1
+    publisher.publish(2, message(b"a new connection"))
+    publisher.close()
+
+
+def test_what_is_published_while_another_thread_closes_is_in_doubt(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=3)
+    publisher.publish(0, message(b"there"))
+    told = []
+
+    def other():
+        publisher.publish(1, message(b"never acknowledged"))
+        publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
+        published.set()
+        closed.wait(10)
+        with pytest.raises(PublishError, match="may not have reached it"):
+            publisher.sync()
+        told.append(True)
+
+    published, closed = threading.Event(), threading.Event()
+    thread = threading.Thread(target=other)
+    sync = publisher.sync
+
+    def sync_before_the_other_publishes():
+        sync()
+        thread.start()
+        assert published.wait(10)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publisher, "sync", sync_before_the_other_publishes)
+        publisher.close()
+    closed.set()
+    thread.join(10)
+    assert told == [True]
+    publisher.sync()
+
+
+def test_who_waits_for_a_connection_that_another_thread_gives_up_is_told():
+    made = threading.Event()
+    connecting = kafka_connections.Connecting(lambda: made.wait(10))
+    told = []
+
+    def wait():
+        with pytest.raises(PublishError, match="given up meanwhile"):
+            connecting.wait(10)
+        told.append(True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_connections, "discard", lambda producer: None)
+        thread = threading.Thread(target=wait)
+        thread.start()
+        connecting.cancel()
+        made.set()
+        thread.join(10)
+    assert told == [True]
+
+
+def test_a_child_leaves_a_connection_that_nobody_has_used_yet(monkeypatch):
+    """It would be closed in the child as soon as nothing refers to it."""
+    abandoned = []
+    monkeypatch.setattr(kafka_connections, "abandon", abandoned.append)
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
+    connection, _ = publisher._connections.take(SOMEBODY, time.monotonic())
+    connection._connecting = kafka_connections.Connecting(lambda: "a producer")
+    assert connection._connecting.wait(10) == "a producer"
+    publisher.after_fork_in_child()
+    assert abandoned == ["a producer"]
+
+
+def test_no_message_is_logged_whatever_the_level(cluster, caplog):
+    """And what kafka-python says is said once in a while."""
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "kafka.producer.kafka"):
+        publisher = KafkaPublisher(cluster, TOPIC, compression=None)
+        for _ in range(2):
+            publisher.publish(0, message(b"not to be logged"))
+            publisher.close()
+    said = [record for record in caplog.records if record.name.startswith("kafka.")]
+    assert said
+    assert not [record for record in said if "not to be logged" in record.getMessage()]
+    assert len({(record.name, record.lineno) for record in said}) == len(said)
+
+
+def test_threads_share_one_publisher(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+
+    def send(thread):
+        for number in range(100):
+            publisher.publish(number, message(bytes([thread, number])))
+            if number % 10 == 9:
+                publisher.sync()
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    publisher.close()
+    expected = sorted(
+        (n % 4, message(bytes([thread, n]))) for thread in range(4) for n in range(100)
+    )
+    assert taken(cluster, 400) == expected
+
+
+def test_too_much_in_flight_waits_and_then_fails(cluster, monkeypatch):
+    monkeypatch.setattr("clientsdk.publishers.kafka.IN_FLIGHT_BYTES", 2 * SIZE - 20)
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=1)
+    for number in range(20):
+        publisher.publish(number, message(bytes(60)))
+    assert publisher._held <= 2 * SIZE
+    publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
+    with pytest.raises(PublishError, match="did not acknowledge"):
+        publisher.publish(0, message(bytes(60)))
+    assert publisher._held == 0
+    with pytest.raises(PublishError, match="may not have reached it"):
+        publisher.sync()
+    publisher.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"timeout": 0.1}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"compression": "lz5"}, "compression"),
+        ({"topic": "reports"}, "full name"),
+        ({"broker": "nowhere"}, "host:port"),
+    ],
+)
+def test_bad_parameters_are_refused(arguments, message):
+    given = {"broker": "127.0.0.1:1", "topic": TOPIC, **arguments}
+    with pytest.raises(ParameterError, match=message):
+        KafkaPublisher(given.pop("broker"), given.pop("topic"), **given)
+
+
+def test_the_sdk_does_not_import_kafka_and_its_absence_is_told():
+    script = (
+        "import sys, clientsdk\n"
+        "assert not {'kafka', 'ssl'} & set(sys.modules)\n"
+        "sys.modules['kafka'] = None\n"
+        "try:\n    clientsdk.KafkaPublisher('a:1', 'reports-e1-p4')\n"
+        "except ModuleNotFoundError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "kafka-python is not installed: pip install 'sotto[kafka]' brings it\n"
+
+
+def test_every_pseudonym_has_a_producer_of_its_own_which_has_no_number(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    for each in (1, 2, 1):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    first, second = (producer_of(publisher, pseudonym(each)) for each in (1, 2))
+    assert first is not second
+    for producer in (first, second):
+        assert producer.config["enable_idempotence"] is False
+        assert producer.config["acks"] == -1
+        assert producer.config["client_id"] == "sotto"
+    publisher.close()
+    assert len(taken(cluster, 3)) == 3
+
+
+def test_beyond_a_few_pseudonyms_the_one_used_longest_ago_makes_room(cluster, monkeypatch):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    used, ended = [], []
+    end = kafka_connections.Connection.end
+    monkeypatch.setattr(
+        kafka_connections.Connection, "end", lambda self: (ended.append(self.producer), end(self))
+    )
+    for each in range(kafka_connections.LIMIT):
+        publisher.publish(each, message(pseudonym=pseudonym(each)))
+        used.append(producer_of(publisher, pseudonym(each)))
+    publisher.publish(0, message(pseudonym=pseudonym(0)))
+    # Its last message is acknowledged before it goes, without a sync.
+    publisher.publish(1, message(pseudonym=pseudonym(100)))
+    wait_until(lambda: ended == [used[1]])
+    assert len(publisher._connections._open) == kafka_connections.LIMIT
+    assert producer_of(publisher, pseudonym(0)) is used[0]
+    publisher.publish(1, message(b"again", pseudonym=pseudonym(1)))
+    assert producer_of(publisher, pseudonym(1)) is not used[1]
+    publisher.sync()
+    publisher.close()
+    assert len(taken(cluster, kafka_connections.LIMIT + 3)) == kafka_connections.LIMIT + 3
+
+
+def test_what_one_that_makes_room_has_not_had_acknowledged_is_in_doubt(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC, timeout=2)
+    for each in range(kafka_connections.LIMIT):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    publisher.sync()
+    publisher.publish(0, message(b"lost", pseudonym=pseudonym(0)))
+    publisher._pending[-1] = publisher._pending[-1]._replace(future=_Stuck())
+    for each in range(1, kafka_connections.LIMIT + 1):
+        publisher.publish(0, message(pseudonym=pseudonym(each)))
+    with pytest.raises(PublishError, match="may not have reached it"):
+        publisher.sync()
+    publisher.close()
+
+
+def test_threads_of_many_pseudonyms_share_one_publisher(cluster):
+    publisher = KafkaPublisher(cluster, TOPIC)
+    failed = []
+
+    def send(thread):
+        try:
+            for number in range(6):
+                publisher.publish(thread, message(bytes([number]), pseudonym(thread)))
+                publisher.sync()
+        except PublishError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(2 * kafka_connections.LIMIT)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    publisher.close()
+    assert failed == []
+    assert len(publisher._connections._open) == 0
+    assert len(taken(cluster, 12 * kafka_connections.LIMIT)) == 12 * kafka_connections.LIMIT
+
+
+def test_connections_that_come_to_nothing_are_few(monkeypatch):
+    going_on = threading.Event()
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: going_on.wait() or [])
+    publisher = KafkaPublisher("broker.example:9092", TOPIC, timeout=0.5)
+    threads = threading.active_count()
+    for each in range(kafka_connections.LIMIT + 3):
+        with pytest.raises(PublishError, match="has not answered"):
+            publisher.publish(0, message(pseudonym=pseudonym(each)))
+    assert threading.active_count() == threads + kafka_connections.LIMIT
+    going_on.set()
+    publisher.close()
+
+
+def two_pseudonyms():
+    rows = [Row(0, pseudonym(each), bytes(16), 0, b"x") for each in (1, 2)]
+    return encode_message(bytes(32), 0, [(0, rows)])
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [(b"anything", "at least 40 bytes"), (two_pseudonyms(), "one pseudonym, not 2")],
+)
+def test_what_is_no_message_of_one_pseudonym_is_refused_before_connecting(sent, said):
+    publisher = KafkaPublisher("127.0.0.1:1", TOPIC)
+    with pytest.raises(PublishError, match=said):
+        publisher.publish(0, sent)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,522 @@
+"""What must be gone is gone from every byte of every file."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import stat
+import subprocess
+import threading
+import time
+import traceback
+from contextlib import closing
+
+import pytest
+from device_plans import START, WEEK, metric, number, plan, string
+
+from clientsdk import Ceilings, Consent, MemoryPublisher, Outcome
+from clientsdk.ledger import ALL_METRICS
+from clientsdk.store import outbox
+from clientsdk.store.database import Access
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import PublishError, StoreError
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+
+
+def raw(path):
+    """All bytes of the device's files. Read by another process: this one would lose its locks."""
+    files = sorted(path.parent.glob(path.name + "*"))
+    return subprocess.run(["cat", *files], check=True, capture_output=True).stdout
+
+
+def device(path, *metrics, seed=1, **options):
+    options.setdefault("clock", FakeClock(START))
+    compiled = plan(*metrics, ceilings=VAST)
+    return SeededClient(compiled, seed=seed, state=path, **options)
+
+
+def secret_of(client):
+    with client._store.transaction(Access.READ) as connection:
+        return connection.execute("SELECT value FROM secret").fetchone()[0]
+
+
+def ids(client):
+    return {bytes.fromhex(chain.chain) for chain in client.ledger().pending}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def test_the_old_secret_is_gone_as_soon_as_a_period_begins(path):
+    client = device(path)
+    secrets = []
+    for _ in range(5):
+        client.record("colour", "a")
+        secrets.append(secret_of(client))
+        assert secrets[-1] in raw(path)
+        assert not any(old in raw(path) for old in secrets[:-1])
+        client.clock.advance(days=7)
+    assert len(set(secrets)) == 5
+
+
+def test_pseudonyms_go_with_their_last_chain(path):
+    client = device(path)
+    names = []
+    for _ in range(3):
+        client.record("colour", "a")
+        names.append(bytes.fromhex(client.ledger().periods[-1].pseudonym))
+        client.clock.advance(days=7)
+    # The first chain is late by now; the second sends its last level; the third waits for its.
+    client.flush()
+    assert [period.pseudonym is None for period in client.ledger().periods] == [True, True, False]
+    assert not any(name in raw(path) for name in names[:2])
+    assert names[2] in raw(path)
+    client.clock.advance(days=30)
+    client.flush()
+    assert not any(name in raw(path) for name in names)
+    assert client.ledger().pending == ()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM pseudonym").fetchone() == (0,)
+
+
+def test_a_period_without_a_chain_leaves_no_pseudonym(path):
+    client = device(path, consent=False)
+    client.clock.advance(days=70)
+    client.flush()
+    assert client.ledger().periods == ()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM pseudonym").fetchone() == (0,)
+
+
+def test_delivered_chains_are_gone_after_the_flush(path):
+    client = device(path, metric("colour", "every", 300))
+    for _ in range(300):
+        client.record("colour", "a")
+    chains = ids(client)
+    client.clock.advance(days=8)
+    assert client.flush().sent == 300
+    content = raw(path)
+    assert not any(chain in content for chain in chains)
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_withdrawal_wipes_at_once_and_keeps_what_was_reserved(path, sent):
+    client = device(path, metric("colour", "every", 900), metric("kept", "reservoir"))
+    for week in range(2):
+        client.clock.now = START + week * WEEK
+        for _ in range(400):
+            client.record("colour", "a")
+        client.record("kept", "b")
+    if sent:
+        client.clock.advance(days=1, hours=3)
+        client.flush()
+    before = client.ledger()
+    chains = ids(client)
+    names = {bytes.fromhex(period.pseudonym) for period in before.periods}
+    assert len(chains) > 400
+    assert client.withdraw_consent()
+    content = raw(path)
+    assert not any(chain in content for chain in chains)
+    assert not any(name in content for name in names)
+    after = client.ledger()
+    assert after.consent is Consent.WITHDRAWN
+    assert after.pending == ()
+    assert [(p.number, p.reserved, p.spent) for p in after.periods] == [
+        (p.number, p.reserved, p.spent) for p in before.periods
+    ]
+    # Of the period that is over, how many values there were in all.
+    assert [p.recordings for p in after.periods] == [
+        {ALL_METRICS: 401},
+        {"trial/colour": 400, "trial/kept": 1},
+    ]
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    client.clock.advance(days=2)
+    messages = len(client.publisher.messages)
+    assert client.flush().sent == 0
+    assert len(client.publisher.messages) == messages
+
+
+def test_agreeing_again_starts_where_the_ledger_stopped(path):
+    ceilings = Ceilings(4_000_000, 10**9)
+    client = device(path, metric("colour", "every", 9), ceilings=ceilings)
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    name = client.ledger().periods[0].pseudonym
+    client.withdraw_consent()
+    client.give_consent(again=True)
+    assert [client.record("colour", "a") for _ in range(2)] == [
+        Outcome.ACCEPTED,
+        Outcome.OVER_BUDGET,
+    ]
+    (period,) = client.ledger().periods
+    assert period.pseudonym == name
+    assert period.reserved <= ceilings.period
+    client.clock.advance(days=8)
+    assert client.flush().sent == 1
+
+
+def test_a_crash_in_the_middle_of_wiping_is_made_good_at_the_next_start(path, monkeypatch):
+    client = device(path, metric("colour", "every", 900))
+    for _ in range(400):
+        client.record("colour", "a")
+    chains = ids(client)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(client._store.erasure), "scrub", lambda erasure, compact: False)
+        assert not client.withdraw_consent()
+    assert any(chain in raw(path) for chain in chains)
+    # No close, as after a crash; the connection is let go by hand, to free the file.
+    client._store.database.disconnect()
+    with device(path, consent=False, seed=2) as again:
+        assert again.ledger().consent is Consent.WITHDRAWN
+        content = raw(path)
+        assert not any(chain in content for chain in chains)
+        assert not again._store.erasure.pending
+
+
+def test_a_reader_in_the_way_delays_erasure_and_flush_makes_it_good(path):
+    client = device(path)
+    client.record("colour", "a")
+    chains = ids(client)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chain").fetchone()
+        assert not client.withdraw_consent()
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+        reader.execute("COMMIT")
+    client.flush()
+    assert not any(chain in raw(path) for chain in chains)
+
+
+def test_a_withdrawal_that_cannot_be_written_still_stops_this_client(path, monkeypatch):
+    client = device(path)
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(client._store), "set_consent", _disk_full)
+        assert not client.withdraw_consent()
+        assert client.consent is Consent.WITHDRAWN
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+        with pytest.raises(StoreError, match="full"):
+            client.flush()
+    assert client.flush().sent == 0
+    assert client.ledger().consent is Consent.WITHDRAWN
+    assert client.publisher.messages == []
+
+
+def test_a_withdrawal_that_cannot_be_written_stops_a_flush_under_way(path, monkeypatch):
+    monkeypatch.setattr("clientsdk.sender.BATCH", 1)
+
+    class Withdrawing(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            with monkeypatch.context() as patch:
+                patch.setattr(type(client._store), "set_consent", _disk_full)
+                assert not client.withdraw_consent()
+
+    client = device(path, metric("colour", "every", 9), publisher=Withdrawing())
+    for _ in range(5):
+        client.record("colour", "a")
+    client.clock.advance(hours=3)
+    assert client.flush().sent == 1
+    assert len(client.publisher.messages) == 1
+    assert client.flush().sent == 0
+    assert client.ledger().consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_was_wiped_is_not_sent_under_a_later_consent(path, monkeypatch, same):
+    """The person takes consent back and gives it again while a batch is in hand."""
+    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 100)
+
+    class Changing(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            if len(self.messages) == 1:
+                who = client if same else other
+                who.withdraw_consent()
+                who.give_consent(again=True)
+
+    client = device(path, metric("colour", "every", 9), publisher=Changing())
+    other = device(path, metric("colour", "every", 9), seed=2, consent=False)
+    for _ in range(5):
+        client.record("colour", "a")
+    client.clock.advance(hours=3)
+    assert client.flush().sent == 1
+    assert len(client.publisher.messages) == 1
+    assert client.ledger().pending == ()
+
+
+def test_a_flush_beside_a_withdrawal_does_not_withdraw_what_was_given_again(path):
+    client = device(path)
+    store, agree = client._store, client._store.set_consent
+    flushing = threading.Thread(target=client.flush)
+
+    def slow(connection, consent):
+        if consent is Consent.WITHDRAWN and flushing.ident is None:
+            flushing.start()
+            time.sleep(0.1)
+        return agree(connection, consent)
+
+    store.set_consent = slow
+    client.withdraw_consent()
+    client.give_consent(again=True)
+    flushing.join()
+    assert client.ledger().consent is Consent.GIVEN
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+
+
+def test_what_another_comes_to_owe_while_one_erases_stays_owed(path):
+    one = device(path, metric("colour", "every", 50))
+    two = device(path, metric("colour", "every", 50), seed=2, consent=False)
+    for _ in range(20):
+        two.record("colour", "a")
+    chains = ids(two)
+    with one._store.transaction(Access.WRITE) as connection:
+        one._store.erasure.schedule(connection)
+    scrub = one._store.erasure.scrub
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+
+        def racing(*, compact):
+            done = scrub(compact=compact)
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM chain").fetchone()
+            assert not two.withdraw_consent()
+            return done
+
+        one._store.erasure.scrub = racing
+        assert not one._store.finish_erasure()
+        reader.execute("COMMIT")
+    one._store.erasure.scrub = scrub
+    two.flush()
+    assert not any(chain in raw(path) for chain in chains)
+    assert not two._store.erasure.pending
+
+
+def test_a_settlement_that_cannot_be_noted_is_no_error(path, monkeypatch):
+    monkeypatch.setattr("clientsdk.store.schema.PATIENCE", 0.05)
+    client = device(path)
+    client.record("colour", "a")
+    scrub = client._store.erasure.scrub
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+
+        def then_locked(*, compact):
+            done = scrub(compact=compact)
+            if not writer.in_transaction:
+                writer.execute("BEGIN IMMEDIATE")
+            return done
+
+        client._store.erasure.scrub = then_locked
+        assert not client.withdraw_consent()
+        client.close()
+        assert client._store.database.connection is None
+        writer.execute("ROLLBACK")
+
+
+def test_displaced_chains_are_gone_at_once(path):
+    client = device(path, metric("colour", "reservoir"), number("size", kind="reservoir"))
+    seen = set()
+    for _ in range(60):
+        client.record("colour", "a")
+        client.record("size", 3.0)
+        seen |= ids(client)
+    content = raw(path)
+    displaced = seen - ids(client)
+    assert len(displaced) > 2
+    assert not any(chain in content for chain in displaced)
+    client.flush()
+    assert not client._store.erasure.pending
+
+
+@pytest.mark.parametrize("kind", ["lapsed", "sent"])
+def test_a_reader_in_the_way_of_a_flush_delays_erasure_only(path, kind):
+    client = device(path, metric("colour", "every", 50, ladder=[(500_000, 0)]))
+    for _ in range(5):
+        client.record("colour", "a")
+    chains = ids(client)
+    client.clock.advance(hours=3)
+    if kind == "lapsed":
+        low = plan(ceilings=VAST, version=2)
+        client = SeededClient(
+            low, seed=2, state=path, clock=client.clock, ceilings=Ceilings(400_000, 400_000)
+        )
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chain").fetchone()
+        result = client.flush()
+        assert (result.sent, result.lapsed) == ((0, 5) if kind == "lapsed" else (5, 0))
+        assert client._store.erasure.pending
+        reader.execute("COMMIT")
+    client.clock.advance(hours=1)
+    client.flush()
+    assert not any(chain in raw(path) for chain in chains)
+
+
+def _late_steps():
+    return {
+        "withdraw": lambda client: client.withdraw_consent(),
+        "give": lambda client: client.give_consent(),
+        "give again": lambda client: client.give_consent(again=True),
+        "renew": lambda client: client.renew_consent(),
+        "record": lambda client: client.record("colour", "a"),
+        "flush": lambda client: client.flush(),
+    }
+
+
+@pytest.mark.parametrize("step", _late_steps())
+@pytest.mark.parametrize("state", ["given", "withdrawn", "expired"])
+def test_the_ratchet_moves_on_whatever_is_done(path, step, state):
+    compiled = plan(ceilings=VAST, expires=START + 2 * WEEK)
+    client = SeededClient(compiled, seed=1, state=path, clock=FakeClock(START))
+    if state == "withdrawn":
+        client.withdraw_consent()
+    old = secret_of(client)
+    client.clock.advance(days=70 if state == "expired" else 7)
+    _late_steps()[step](client)
+    assert client.ledger().period == client.clock() // WEEK
+    assert old not in raw(path)
+
+
+def test_opening_a_store_moves_the_ratchet_on(path):
+    with device(path) as client:
+        old = secret_of(client)
+    with device(path, seed=2, consent=False, clock=FakeClock(START + 5 * WEEK)) as client:
+        assert client.ledger().period == 2005
+        assert old not in raw(path)
+
+
+def _disk_full(store, connection, consent):
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_true_values_are_in_no_file_message_log_record_or_error(path, caplog):
+    """Marked values; the marks are longer than anything that could be there by chance."""
+    caplog.set_level(0)
+    mark = "Qzx7-marked-value"
+    publisher = MemoryPublisher()
+    client = device(
+        path,
+        metric("colour", "every", 9, domain=["plain", mark + "-category", "c"]),
+        number("size", kind="every", limit=9),
+        string("word", kind="every", limit=9),
+        metric("kept", "reservoir", domain=["x", "y", mark + "-kept"]),
+        publisher=publisher,
+    )
+    planned = raw(path).count(mark.encode())
+    figure = 7.123456789012345
+    raised = []
+    for _ in range(12):
+        client.record("word", mark)
+        client.record("word", mark * 50)
+        client.record("size", figure)
+        for name, value in (
+            ("size", mark),
+            ("colour", mark.encode()),
+            ("word", [mark]),
+            (mark, "word"),
+            ("kept", {mark: mark}),
+        ):
+            try:
+                client.record(name, value)
+            except Exception as error:
+                raised.append(f"{error!r} {error} {error.__cause__!r} {error.__context__!r}")
+        client.record("colour", mark)
+    client.clock.advance(days=2)
+    client.flush()
+    client.close()
+    content = raw(path)
+    assert len(raised) == 60
+    assert planned == content.count(mark.encode()) == 2
+    places = [*raised, caplog.text, repr(client), str(client.__dict__.keys())]
+    assert not any(mark in place or "7.12345" in place for place in places)
+    import struct
+
+    for number_form in ("<d", ">d"):
+        assert struct.pack(number_form, figure) not in content
+        assert struct.pack(number_form, figure / 10) not in content
+    sent = b"".join(body for _, body in publisher.messages)
+    assert mark.encode() not in sent
+    assert struct.pack("<d", figure / 10) not in sent
+
+
+def test_no_frame_or_error_that_the_client_hands_out_leads_to_a_value_or_payload(path):
+    mark = "Qzx7-marked-value"
+    handled = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            handled.append(record)
+
+    class Down(MemoryPublisher):
+        def publish(self, shard, message):
+            raise PublishError("no broker")
+
+    keep = Keep()
+    logging.getLogger("clientsdk").addHandler(keep)
+    try:
+        client = device(
+            path,
+            metric("colour", ladder=[(500_000, 0), (8_000_000, WEEK)]),
+            number("size"),
+            string("word", kind="every", limit=9),
+            publisher=Down(),
+        )
+        errors = []
+        for name, value in (("size", mark), (mark, "x"), ("colour", [mark])):
+            try:
+                client.record(name, value)
+            except Exception as error:
+                # The caller's own frame, where it calls, is the caller's.
+                errors.append(error.with_traceback(error.__traceback__.tb_next))
+        client.record("colour", "a")
+        with client._store.transaction(Access.READ) as connection:
+            ((payloads,),) = connection.execute("SELECT payloads FROM chain").fetchall()
+            (chain,) = outbox.due(connection, START + WEEK, 9)
+        client._store.database.connection.execute("PRAGMA query_only = ON")
+        assert client.record("word", mark) is Outcome.STORE_FULL
+        client._store.database.connection.execute("PRAGMA query_only = OFF")
+        client.clock.advance(hours=3)
+        errors.append(client.flush().error)
+    finally:
+        logging.getLogger("clientsdk").removeHandler(keep)
+    assert len(errors) == 4
+    assert isinstance(errors[-1], PublishError)
+    assert [type(argument) for record in handled for argument in record.args] == [str]
+    told = "".join(
+        line
+        for error in errors
+        for line in traceback.TracebackException(
+            type(error), error, error.__traceback__, capture_locals=True
+        ).format()
+    )
+    assert mark not in told
+    assert repr(payloads) not in told
+    assert errors[-1].__traceback__ is errors[-1].__context__ is errors[-1].__cause__ is None
+    assert repr(payloads) not in repr(chain)
+    assert chain.id.hex() not in repr(chain)
+
+
+def test_files_are_readable_by_their_owner_alone(path):
+    client = device(path)
+    client.record("colour", "a")
+    files = list(path.parent.glob(path.name + "*"))
+    assert len(files) == 4
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    client.close()
+    path.chmod(0o644)
+    with device(path, seed=2):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_no_file_grows_with_what_was_delivered(path):
+    client = device(path, metric("colour", "every", 50))
+    sizes = []
+    for _ in range(12):
+        for _ in range(50):
+            client.record("colour", "a")
+        client.clock.advance(days=7)
+        client.flush()
+        client.clock.advance(days=1)
+        sizes.append(path.stat().st_size)
+    assert max(sizes[6:]) <= max(sizes[:6])

@@ -1,0 +1,128 @@
+"""A bounded outbox: what is refused, what is erased, and that neither depends on a value."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from device_plans import DAY, START, WEEK, metric, plan, string
+
+from clientsdk import Lapses, MemoryPublisher, Outcome, Quota
+from clientsdk.outcomes import FlushResult
+from clientsdk.settings import SMALLEST_QUOTA
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import ParameterError, PublishError
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+
+
+@pytest.fixture(params=["file", "memory"])
+def state(request, tmp_path):
+    return tmp_path / "device.db" if request.param == "file" else None
+
+
+class Down(MemoryPublisher):
+    def __init__(self):
+        super().__init__()
+        self.down = True
+
+    def publish(self, shard, message):
+        if self.down:
+            raise PublishError("no broker")
+        super().publish(shard, message)
+
+
+def device(state, *metrics, quota=None, **options):
+    options.setdefault("publisher", Down())
+    return SeededClient(
+        plan(*(metrics or (string("word", kind="every", limit=100_000),)), ceilings=VAST),
+        seed=options.pop("seed", 1),
+        state=state,
+        clock=options.pop("clock", FakeClock(START)),
+        quota=quota,
+        **options,
+    )
+
+
+def test_a_full_outbox_refuses_and_drops_nothing(state, caplog):
+    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
+    outcomes = [client.record("word", "dark") for _ in range(3000)]
+    taken = outcomes.count(Outcome.ACCEPTED)
+    assert 300 < taken < 3000
+    assert set(outcomes[taken:]) == {Outcome.STORE_FULL}
+    ledger = client.ledger()
+    assert len(ledger.pending) == taken
+    assert ledger.reserved == taken * client.plan.metrics[0].mechanism.certified(2)
+    (told,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert told.getMessage() == "values are being dropped: the quota is used up"
+    if state is not None:
+        assert state.stat().st_size <= SMALLEST_QUOTA + 8192
+    # What is sent makes room again.
+    client.publisher.down = False
+    client.clock.advance(days=8)
+    assert client.flush().sent == taken
+    assert client.record("word", "dark") is Outcome.ACCEPTED
+
+
+def test_a_full_outbox_still_says_that_a_type_is_wrong(tmp_path):
+    client = device(tmp_path / "device.db", quota=Quota(bytes=SMALLEST_QUOTA))
+    while client.record("word", "dark") is Outcome.ACCEPTED:
+        pass
+    with pytest.raises(TypeError, match="word"):
+        client.record("word", 5)
+
+
+def test_periods_go_on_in_a_full_outbox(state):
+    client = device(state, quota=Quota(bytes=SMALLEST_QUOTA))
+    while client.record("word", "dark") is Outcome.ACCEPTED:
+        pass
+    client.clock.advance(days=7)
+    assert client.record("word", "dark") is Outcome.STORE_FULL
+    assert client._store.period == START // WEEK + 1
+
+
+def test_another_client_on_the_file_sees_what_is_used(tmp_path):
+    path = tmp_path / "device.db"
+    first = device(path, quota=Quota(bytes=SMALLEST_QUOTA))
+    second = device(path, quota=Quota(bytes=SMALLEST_QUOTA), seed=2)
+    while first.record("word", "dark") is Outcome.ACCEPTED:
+        pass
+    assert second.record("word", "dark") is Outcome.STORE_FULL
+
+
+def test_what_has_been_due_too_long_is_erased_and_stays_reserved(state):
+    client = device(state, metric("colour", "every", 9), quota=Quota(age=3 * DAY))
+    client.record("colour", "a")
+    client.clock.advance(days=1, hours=3)
+    result = client.flush()
+    assert (result.sent, result.remaining, result.lapsed) == (0, 1, 0)
+    charged = client.ledger().spent
+    assert charged > 0
+    client.clock.advance(days=3)
+    client.record("colour", "b")
+    result = client.flush()
+    assert result.lapses == Lapses(overdue=1)
+    ledger = client.ledger()
+    assert len(ledger.pending) == 1
+    assert ledger.spent == charged
+    assert ledger.reserved == 2 * client.plan.metrics[0].mechanism.certified(2)
+
+
+def test_lapses_by_reason():
+    client = device(None, metric("colour", "every", 9), publisher=MemoryPublisher())
+    client.record("colour", "a")
+    client.clock.advance(days=40)
+    client.record("colour", "a")
+    result = client.flush()
+    assert result.lapses == Lapses(late=1)
+    assert result.lapsed == 1
+    client.clock.now = client.plan.expires
+    assert client.flush().lapses == Lapses(expired=1)
+    assert FlushResult(1, 2) == FlushResult(1, 2, Lapses(), None)
+    assert Lapses(late=1) + Lapses(late=2, ceiling=3) == Lapses(late=3, ceiling=3)
+
+
+@pytest.mark.parametrize("wrong", [{"bytes": 1000}, {"bytes": -1}, {"age": 0}, {"age": -5}])
+def test_bad_quotas_are_refused(wrong):
+    with pytest.raises(ParameterError, match="quota"):
+        Quota(**wrong)

@@ -1,0 +1,253 @@
+"""Panels over many periods: what is estimated, how precisely, and what turns give away.
+
+Devices are the SDK's own, with the operating system's randomness; only their clocks are played.
+An attacker is given every message that was sent, and the truth about half of the devices to learn
+from.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from device_plans import HOUR, START, WEEK, metric, plan, reports
+from statistical import check_at_least, check_binomial, check_counts, check_variance
+
+from clientsdk import NO_LIFETIME_BOUND, Client, MemoryPublisher, Outcome
+from clientsdk.store import panels
+from clientsdk.testing import FakeClock
+from mechanisms.planner.precision import precision
+from mechanisms.planner.targets import Assumed
+from mechanisms.randomness import SystemSource
+from sotto.design.metric import Terms, in_panels
+from sotto.design.questions import question_of
+
+N = 5
+CYCLES = 6
+FLEET = 240
+#: Of a yes; a week's share is near it.
+SHARE = 0.3
+LATE = metric(
+    "late",
+    type="boolean",
+    mechanism={"name": "grr", "domain_size": 2},
+    panel=N,
+    window=WEEK,
+    ladder=[(500_000, 0), (2_000_000, HOUR)],
+)
+PLAN = plan({key: value for key, value in LATE.items() if key not in ("domain", "outside")})
+
+
+class Life(NamedTuple):
+    """A device over all periods: its pseudonyms and true answers, by period of its turns."""
+
+    turns: dict[int, bytes]
+    answers: dict[int, bool]
+    outcomes: Counter[Outcome]
+    says: dict[int, bool]
+
+
+def lived(number: int) -> Life:
+    """Let a device answer in every period, with values that follow from its number."""
+    clock, publisher = FakeClock(START), MemoryPublisher()
+    rng = np.random.default_rng(number)
+    outcomes: Counter[Outcome] = Counter()
+    answers = {}
+    with Client(
+        PLAN, state=NO_LIFETIME_BOUND, publisher=publisher, clock=clock, background=False
+    ) as client:
+        client.give_consent()
+        for period in range(N * CYCLES):
+            clock.now = START + period * WEEK
+            answers[period] = bool(rng.random() < SHARE)
+            outcomes[client.record("late", answers[period])] += 1
+            clock.advance(hours=4)
+            assert client.flush().error is None
+    sent = reports(publisher.messages)
+    last = [report for report in sent if report.level == 1]
+    period = {report: (report.event - START) // WEEK for report in last}
+    turns = {period[report]: report.pseudonym for report in last}
+    says = {period[report]: report.payload == b"\1" for report in last}
+    return Life(turns, answers, outcomes, says)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> list[Life]:
+    # Cycles are counted from the epoch: they begin with the test's first period.
+    assert (START // WEEK) % N == 0
+    return [lived(number) for number in range(FLEET)]
+
+
+def test_every_device_answers_once_in_each_cycle(fleet: list[Life]) -> None:
+    for life in fleet:
+        assert sorted(period // N for period in life.turns) == list(range(CYCLES))
+        assert life.outcomes == {
+            Outcome.ACCEPTED: CYCLES,
+            Outcome.NOT_IN_PANEL: (N - 1) * CYCLES,
+        }
+
+
+def test_turns_come_equally_often_in_every_period(fleet: list[Life]) -> None:
+    for cycle in range(CYCLES):
+        seen = Counter(p % N for life in fleet for p in life.turns if p // N == cycle)
+        check_counts([seen[place] for place in range(N)], [1 / N] * N, label=f"cycle {cycle}")
+
+
+def test_the_fleet_s_estimates_are_as_precise_as_predicted(fleet: list[Life]) -> None:
+    """A week's share beside the truth of those who had their turn, and beside that of all."""
+    mechanism = PLAN.metrics[0].mechanism
+    ((p, q),) = set(mechanism.exact(1))
+    beside, of_all = [], []
+    for period in range(N * CYCLES):
+        turn = [life for life in fleet if period in life.turns]
+        n = len(turn)
+        estimate = (sum(life.says[period] for life in turn) / n - q) / (p - q)
+        true = sum(life.answers[period] for life in turn) / n
+        everyone = sum(life.answers[period] for life in fleet) / FLEET
+        error = precision(mechanism, 1, Assumed(share=true)).standard_error(n)
+        chance = everyone * (1 - everyone) / n * (1 - n / FLEET) * FLEET / (FLEET - 1)
+        beside.append((estimate - true) / error)
+        of_all.append((estimate - everyone) / math.hypot(error, math.sqrt(chance)))
+    check_variance(beside, 1.0, label="beside those who answered")
+    check_variance(of_all, 1.0, label="beside all")
+    # Without what those who answered add by chance it would be too little: the check sees that.
+    assert np.std(of_all) < 2
+
+
+# The same with many windows, each value drawn as a chain, without a store.
+
+
+def windows(
+    secrets: Sequence[bytes], share: float, panel: int, cycles: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield, period by period, who has his turn, all true answers, and what is reported."""
+    mechanism, source = PLAN.metrics[0].mechanism, SystemSource()
+    rng = np.random.default_rng(11)
+    slots = np.array(
+        [[panels.slot(each, panel, cycle) for cycle in range(cycles)] for each in secrets]
+    )
+    for period in range(panel * cycles):
+        turn = slots[:, period // panel] == period % panel
+        true = rng.random(len(secrets)) < share
+        says = np.array(
+            [
+                mechanism.draw(int(each), bytes(16), bytes(16), source)[-1] == b"\1"
+                for each in true[turn]
+            ]
+        )
+        yield turn, true, says
+
+
+@pytest.mark.parametrize("panel", [1, 4, 13])
+def test_coverage_and_errors_are_those_of_the_design(panel: int) -> None:
+    """``sotto design --panels`` predicts them; the truth is that of all users for ``of_all``."""
+    source = SystemSource()
+    users, cycles = 1300, {1: 208, 4: 130, 13: 40}[panel]
+    secrets = [source.bits(256).to_bytes(32, "little") for _ in range(users)]
+    asked = question_of(
+        "boolean", [500_000, 2_000_000], {}, mechanism="grr", assumed=Assumed(share=SHARE)
+    )
+    row = predicted(asked, users, panel)
+    errors, of_all, covered = [], [], 0
+    for turn, true, says in windows(secrets, SHARE, panel, cycles):
+        counts = np.zeros((2, 2), np.int64)
+        counts[1] = np.bincount(says.astype(np.int64), minlength=2)
+        estimate = PLAN.metrics[0].mechanism.frequencies(counts)[1]
+        truth = float(true[turn].mean())
+        low, high = estimate.interval(0.95)
+        covered += low <= truth <= high
+        # The design is for users/N reports; as many as there are vary about that.
+        scale = math.sqrt(len(says) / row.reports)
+        errors.append((estimate.value - truth) * scale)
+        of_all.append((estimate.value - float(true.mean())) * scale)
+    total = panel * cycles
+    check_at_least(covered, total, 0.94, label=f"coverage, panel {panel}")
+    check_variance(errors, row.error**2, label=f"error, panel {panel}")
+    check_variance(of_all, row.of_all**2, label=f"error of all, panel {panel}")
+    if panel > 1:
+        with pytest.raises(AssertionError):
+            check_variance(errors, row.error**2 / panel, label="as if all had answered")
+
+
+def predicted(asked, users: int, panel: int):
+    from sotto.design.metric import Goal, design
+
+    (row,) = in_panels(design(asked, Goal(), users), (panel,), Terms(WEEK, 2_000_000, None))
+    return row
+
+
+# What an attacker makes of it who has every message.
+
+
+def right_guesses(fleet: list[Life]) -> tuple[int, int]:
+    """Return how often the next turn is guessed, and how often that was tried.
+
+    For every turn the attacker guesses the place of the next one: whatever came most often after
+    this place among the devices that he knows, and of all gaps the one that came most often.
+    """
+    known, asked = fleet[::2], fleet[1::2]
+    after: dict[int, Counter[int]] = {place: Counter() for place in range(N)}
+    for life in known:
+        for now, then in steps(life):
+            after[now][then] += 1
+    guess = {place: max(range(N), key=seen.__getitem__) for place, seen in after.items()}
+    found = [guess[now] == then for life in asked for now, then in steps(life)]
+    return sum(found), len(found)
+
+
+def steps(life: Life) -> list[tuple[int, int]]:
+    """The places of a device's turns in one cycle and the next."""
+    places = [period % N for period in sorted(life.turns)]
+    return list(itertools.pairwise(places))
+
+
+def right_joins(fleet: list[Life]) -> int:
+    """Return how many pseudonyms of the last cycle are given the one of the first that is theirs.
+
+    By the messages alone all are alike but for their turn; the attacker pairs them in the order of
+    turn and pseudonym, which makes as many pairs within one place as can be.
+    """
+    first, last = (
+        sorted(
+            (period % N, pseudonym, number)
+            for number, life in enumerate(fleet)
+            for period, pseudonym in life.turns.items()
+            if period // N == cycle
+        )
+        for cycle in (0, CYCLES - 1)
+    )
+    return sum(one[2] == other[2] for one, other in zip(first, last, strict=True))
+
+
+def check_joins(right: int) -> None:
+    """Of a random pairing k or more are right with probability at most 1 / k!."""
+    assert right < 13, f"{right} of {FLEET} pseudonyms joined"
+    assert 1 / math.factorial(13) < 1e-9
+
+
+def test_no_turn_tells_of_the_next_one(fleet: list[Life]) -> None:
+    right, tried = right_guesses(fleet)
+    assert tried == FLEET // 2 * (CYCLES - 1)
+    # Of a guess that does not depend on the device's secret exactly one in N is right.
+    check_binomial(right, tried, 1 / N, label="next turns")
+
+
+def test_turns_do_not_join_pseudonyms(fleet: list[Life]) -> None:
+    assert len({name for life in fleet for name in life.turns.values()}) == FLEET * CYCLES
+    check_joins(right_joins(fleet))
+
+
+def test_a_turn_that_stays_in_its_place_would_be_noticed(monkeypatch) -> None:
+    """With slots that do not move, of which a secret alone decides, each check fails."""
+    moving = panels.slot
+    monkeypatch.setattr(panels, "slot", lambda secret, n, cycle: moving(secret, n, 0))
+    still = [lived(number) for number in range(40)]
+    right, tried = right_guesses(still)
+    assert right == tried
+    with pytest.raises(AssertionError):
+        check_binomial(right, tried, 1 / N)

@@ -1,0 +1,142 @@
+"""Pseudonyms: how they are derived, and that a secret or a copied file says nothing of others."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+
+import pytest
+from device_plans import START, WEEK, metric, plan, reports
+from scripts import PRELUDE, run
+
+from clientsdk import Client, MemoryPublisher
+from clientsdk.store import pseudonyms
+from clientsdk.store.database import Access
+from clientsdk.testing import FakeClock
+from mechanisms.randomness import SystemSource
+from mechanisms.testing import SeededSource
+
+LADDER = [(500_000, 0)]
+
+
+def test_the_derivation_is_the_agreed_one():
+    secret = bytes(range(32))
+    fresh = pseudonyms.draw_secret(SeededSource(5))
+    expected = hashlib.sha256(b"sotto.ratchet\0" + secret + fresh).digest()
+    assert pseudonyms.advance(secret, SeededSource(5)) == expected
+    number = (-3).to_bytes(8, "little", signed=True)
+    expected = hashlib.sha256(b"sotto.pseudonym\0fleet.example\0" + number + secret).digest()
+    assert pseudonyms.pseudonym("fleet.example", -3, secret) == expected[:16]
+
+
+def test_pseudonyms_differ_by_collector_period_and_device():
+    one, two = pseudonyms.draw_secret(SeededSource(1)), pseudonyms.draw_secret(SeededSource(2))
+    names = {
+        pseudonyms.pseudonym(collector, period, secret)
+        for collector in ("a.example", "b.example")
+        for period in (-1, 0, 1)
+        for secret in (one, two)
+    }
+    assert len(names) == 12
+    assert all(len(name) == 16 for name in names)
+
+
+def test_two_that_begin_with_one_secret_part_at_the_first_step():
+    secret = bytes(range(32))
+    after = {pseudonyms.advance(secret, SystemSource()) for _ in range(100)}
+    assert len(after) == 100
+    assert {len(each) for each in after} == {32}
+
+
+def test_a_step_depends_on_the_secret_before_it_too():
+    """A generator that repeats itself does not make two devices one."""
+    one, two = bytes(32), bytes(31) + b"\1"
+    assert pseudonyms.advance(one, SeededSource(3)) != pseudonyms.advance(two, SeededSource(3))
+
+
+class Device:
+    """A client with the system's randomness, a clock to move, and what it has sent."""
+
+    def __init__(self, folder, weeks=0):
+        self.clock, self.publisher = FakeClock(START + weeks * WEEK), MemoryPublisher()
+        self.client = Client(
+            plan(metric("colour", ladder=LADDER)),
+            state=folder / "device.db",
+            publisher=self.publisher,
+            clock=self.clock,
+            background=False,
+        )
+
+    def pseudonym(self):
+        """Record and send in the period in which it is; return the name that went out."""
+        self.client.give_consent()
+        assert self.client.record("colour", "a") == "accepted"
+        self.clock.advance(days=1)
+        assert self.client.flush().sent == 1
+        (*_, last) = reports(self.publisher.messages)
+        return last.pseudonym
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """Two folders with one device's files, as of some moment."""
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    original.mkdir()
+    Device(original).client.close()
+    shutil.copytree(original, copy)
+    return original, copy
+
+
+def test_a_copy_has_the_same_pseudonym_until_the_period_ends(copies):
+    assert len({Device(folder).pseudonym() for folder in copies}) == 1
+
+
+@pytest.mark.parametrize("weeks", [1, 2, 40])
+def test_a_copy_predicts_no_pseudonym_of_a_later_period(copies, weeks):
+    assert len({Device(folder, weeks).pseudonym() for folder in copies}) == 2
+
+
+def test_periods_that_were_seen_tell_nothing_of_those_that_are_skipped(copies):
+    """One copy walks through every period, the other leaps: they are two devices."""
+    walking, leaping = (Device(folder) for folder in copies)
+    walked = []
+    for _ in range(4):
+        walked.append(walking.pseudonym())
+        walking.clock.now = START + len(walked) * WEEK
+    leaping.clock.now += 3 * WEEK
+    assert len({*walked, leaping.pseudonym()}) == 5
+
+
+TWO = """
+folder = Path(sys.argv[1])
+client = device(metric("colour", ladder=[(500_000, 0)]), state=folder / "device.db", consent=False)
+client.clock.now = START + 3 * WEEK
+print("ready", flush=True)
+sys.stdin.readline()
+client.give_consent()
+print(client._store.identity.pseudonym.hex())
+"""
+
+
+def test_processes_that_turn_a_period_over_at_once_agree(tmp_path):
+    both = """
+import subprocess
+children = [subprocess.Popen([sys.executable, "-c", sys.argv[2], str(path)], stdin=-1, stdout=-1,
+                             text=True) for _ in range(4)]
+for child in children:
+    assert child.stdout.readline() == "ready\\n"
+for child in children:
+    child.stdin.write("go\\n")
+    child.stdin.flush()
+print(*{child.communicate()[0] for child in children}, sep="")
+"""
+    assert len(run(both, tmp_path, PRELUDE + TWO).split()) == 1
+
+
+def test_after_the_period_the_file_holds_what_no_older_copy_does(copies):
+    devices = [Device(folder, 1) for folder in copies]
+    secrets = set()
+    for device in devices:
+        with device.client._store.transaction(Access.READ) as connection:
+            secrets |= set(connection.execute("SELECT value FROM secret").fetchall())
+    assert len(secrets) == 2

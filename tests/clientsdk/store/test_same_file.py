@@ -1,0 +1,175 @@
+"""A client that opens its file again makes sure that it is the file it knows."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from device_plans import DAY, HOUR, START, counted, metric, plan, reports
+from scripts import run
+
+from clientsdk import MemoryPublisher, Outcome
+from clientsdk.ledger import read_file
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import StoreError
+
+VAST = {"period": 10**12, "lifetime": 10**12}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def device(path, *metrics, seed=1, **changes):
+    compiled = plan(*metrics, ceilings=VAST, **changes)
+    return SeededClient(compiled, seed=seed, state=path, clock=FakeClock(START))
+
+
+def connect_again(client):
+    """As every fork and every failed rollback does."""
+    client._store.database.disconnect()
+
+
+def remove(path):
+    for file in path.parent.glob(path.name + "*"):
+        file.unlink()
+
+
+def test_a_relative_path_means_the_file_it_meant_at_first(tmp_path):
+    """A daemon changes its directory and forks."""
+    code = """
+os.mkdir(path / "one"), os.mkdir(path / "two")
+os.chdir(path / "two")
+other = plan(metric("other", ladder=[(100_000, 0)]), collector="someone.else", ceilings=VAST)
+there = Device(other, START, MemoryPublisher(), state="device.db")
+there.give_consent()
+there.close()
+os.chdir(path / "one")
+here = device(metric("colour"), state="device.db")
+os.chdir(path / "two")
+wait(child(lambda: here.record("colour", "a")))
+here.close()
+"""
+    run(code, tmp_path)
+    assert len(read_file(tmp_path / "one" / "device.db").pending) == 1
+    assert read_file(tmp_path / "two" / "device.db").pending == ()
+
+
+def test_another_store_in_its_place_is_left_alone(path):
+    client = device(path, metric("colour"))
+    client.record("colour", "a")
+    connect_again(client)
+    remove(path)
+    with device(path, metric("colour"), seed=2, plan="beta"):
+        pass
+    content = path.read_bytes()
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    for use in (client.flush, client.ledger, client.next_due, client.give_consent):
+        with pytest.raises(StoreError, match="another file has taken its place"):
+            use()
+    assert not client._store.erasure.scrub(compact=True)
+    client.close()
+    assert path.read_bytes() == content
+
+
+def test_an_older_copy_without_the_plan_is_noticed(path):
+    """Else the next plan gets its number, and chains follow a plan they were not drawn under."""
+    device(path, metric("colour")).close()
+    copy = path.read_bytes()
+    client = device(path, metric("colour"), metric("extra"), seed=2, version=2)
+    connect_again(client)
+    remove(path)
+    path.write_bytes(copy)
+    assert client.record("extra", "a") is Outcome.STORE_FULL
+    client.close()
+    third = device(path, metric("price"), seed=3, version=3)
+    assert third.ledger().pending == ()
+
+
+def test_a_file_that_is_gone_is_not_made_anew(path):
+    client = device(path)
+    connect_again(client)
+    remove(path)
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_longer_a_store_is_left_alone(path):
+    client = device(path)
+    connect_again(client)
+    remove(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    content = path.read_bytes()
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    client.close()
+    assert sqlite3.connect(path).execute("SELECT * FROM theirs").fetchall() == []
+    assert path.read_bytes()[100:] == content[100:]
+
+
+@pytest.mark.parametrize("change", ["metric = 1", "metric = -1", "payloads = x'0000'"])
+def test_a_chain_that_does_not_fit_its_plan_lapses_alone(path, change):
+    client = device(path, metric("colour", "every", 9))
+    for _ in range(3):
+        client.record("colour", "a")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE chain SET {change} WHERE id = (SELECT min(id) FROM chain)")
+    client.clock.advance(hours=3)
+    result = client.flush()
+    assert (result.sent, result.lapsed, result.remaining, result.error) == (2, 1, 0, None)
+
+
+def test_a_plan_that_cannot_be_read_holds_up_its_own_chains_only(path, monkeypatch):
+    monkeypatch.setattr("clientsdk.sender.BATCH", 2)
+    old = device(path, metric("old", "every", 9))
+    for _ in range(5):
+        old.record("old", "a")
+    old.close()
+    new = device(path, metric("colour", "every", 9), seed=2, version=2)
+    for _ in range(5):
+        new.record("colour", "a")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE plan SET body = x'7b7d' WHERE id = 1")
+    new.clock.advance(hours=3)
+    result = new.flush()
+    assert (result.sent, result.remaining) == (5, 5)
+    assert isinstance(result.error, StoreError)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE plan SET body = ? WHERE id = 1", (old.plan.to_json(),))
+    assert new.flush().sent == 5
+    assert sum(counted(reports(new.publisher.messages), [old.plan, new.plan]).values()) == (
+        new.ledger().spent
+    )
+
+
+def test_a_kept_value_and_a_reservoir_do_not_share_a_period(path):
+    """Version 2 samples what version 1 kept the first of."""
+    with device(path, metric("colour")) as first:
+        assert first.record("colour", "a") is Outcome.ACCEPTED
+    second = device(path, metric("colour", "reservoir"), seed=2, version=2)
+    assert {second.record("colour", "a") for _ in range(50)} == {Outcome.PERIOD_FULL}
+    assert len(second.ledger().pending) == 1
+    second.clock.advance(days=7)
+    assert {second.record("colour", "a") for _ in range(50)} == {Outcome.ACCEPTED}
+
+
+def test_a_reservoir_goes_on_after_consent_was_taken_back_and_given(path):
+    client = device(path, metric("colour", "reservoir"))
+    client.record("colour", "a")
+    client.withdraw_consent()
+    client.give_consent(again=True)
+    assert {client.record("colour", "a") for _ in range(50)} == {Outcome.ACCEPTED}
+    assert len(client.ledger().pending) <= 1
+
+
+def test_a_clock_that_counts_in_fractions():
+    client = SeededClient(
+        plan(metric("colour")), seed=1, clock=FakeClock(START + 0.25), publisher=MemoryPublisher()
+    )
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    client.clock.now += 1.0 * DAY + 3 * HOUR
+    assert client.flush().sent == 1
+    (report,) = reports(client.publisher.messages)
+    assert report.event == START

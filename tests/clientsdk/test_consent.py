@@ -1,0 +1,730 @@
+"""A withdrawal holds whatever the disk says, and only the person undoes it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from contextlib import closing
+
+import pytest
+from device_plans import DAY, START, metric, plan
+from scripts import run
+
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Ceilings,
+    Client,
+    Consent,
+    MemoryPublisher,
+    Outcome,
+    diagnostics,
+)
+from clientsdk.consent import ConsentKeeper
+from clientsdk.ledger import read_file
+from clientsdk.settings import Settings
+from clientsdk.store import rollback_guard
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import PlanError, StoreError
+
+needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="no limits of file sizes here")
+
+#: A device with a report that is due, and a disk that takes no byte beyond the first ``size`` of
+#: each file. So a new page is refused, and so is an old one; the guard is 384 bytes long.
+FULL = """
+import resource, sqlite3
+from contextlib import closing, suppress
+from sotto.errors import StoreError
+LADDER_OF_ONE = [(500_000, 0)]
+COLOUR = metric("colour", "every", 9, ladder=LADDER_OF_ONE)
+
+def full(size=384):
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+
+def space():
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+def written():
+    with closing(sqlite3.connect(path)) as connection:
+        chains, = connection.execute("SELECT count(*) FROM chain").fetchone()
+        consent, = connection.execute("SELECT consent FROM device").fetchone()
+        return consent, chains
+
+def loaded():
+    client = device(COLOUR, state=path)
+    for _ in range(3):
+        client.record("colour", "a")
+    client.clock.advance(hours=3)
+    return client
+"""
+
+WITHDRAWN = (
+    FULL
+    + """
+client = loaded()
+before = written()
+assert before[0] == "given" and before[1] > 0
+full()
+with suppress(StoreError):
+    assert not client.withdraw_consent()
+assert client.record("colour", "a") is Outcome.NO_CONSENT
+with suppress(StoreError):
+    client.flush()
+assert client.publisher.messages == []
+assert written() == before
+os._exit(0)
+"""
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def device(path, *, consent=True, **options):
+    """A device with a value recorded if it may be."""
+    client = SeededClient(
+        plan(metric("colour", "every", 9, ladder=[(500_000, 0)])),
+        seed=1,
+        state=path,
+        clock=FakeClock(START),
+        consent=consent,
+        **options,
+    )
+    client.record("colour", "a")
+    client.clock.advance(hours=3)
+    return client
+
+
+def stored(path):
+    with closing(sqlite3.connect(path)) as connection:
+        (chains,) = connection.execute("SELECT count(*) FROM chain").fetchone()
+        (consent,) = connection.execute("SELECT consent FROM device").fetchone()
+    return consent, chains
+
+
+@needs_limits
+def test_on_a_full_disk_a_withdrawal_holds_at_the_next_start(path):
+    run(WITHDRAWN, path)
+    assert read_file(path).consent is Consent.WITHDRAWN
+    with Client(plan(), state=path, publisher=MemoryPublisher(), background=False) as client:
+        assert client.consent is Consent.WITHDRAWN
+        assert client.ledger().pending == ()
+        # As an app does that has forgotten what its user said.
+        assert not client.give_consent()
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+        assert client.flush().sent == 0
+    assert stored(path) == ("withdrawn", 0)
+
+
+@needs_limits
+def test_on_a_full_disk_another_process_notices(path):
+    """It has the file open, is in the middle of its work, and has space."""
+    here = device(path)
+    run(WITHDRAWN, path)
+    assert here.ledger().consent is Consent.WITHDRAWN
+    assert here.preview().messages == ()
+    assert (here.flush().sent, here.publisher.messages) == (0, [])
+    assert stored(path) == ("withdrawn", 0)
+
+
+@needs_limits
+def test_a_flush_under_way_in_another_process_sends_no_further_message(path, monkeypatch):
+    monkeypatch.setattr("clientsdk.sender.MAX_MESSAGE", 100)
+
+    class Meanwhile(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            if len(self.messages) == 1:
+                run(WITHDRAWN, path)
+
+    here = device(path, publisher=Meanwhile())
+    for _ in range(3):
+        here.record("colour", "a")
+    here.clock.advance(hours=3)
+    assert here.flush().sent == 1
+    assert here.flush().sent == 0
+    assert len(here.publisher.messages) == 1
+
+
+@needs_limits
+def test_a_recording_alone_writes_a_withdrawal_that_was_noted_elsewhere(path):
+    here = device(path)
+    run(WITHDRAWN, path)
+    here._store.database.look_again = 0.0
+    assert here.record("colour", "a") is Outcome.NO_CONSENT
+    assert stored(path) == ("withdrawn", 0)
+    assert not here._store.erasure.pending
+
+
+@needs_limits
+def test_where_nothing_can_be_written_it_is_said_and_this_process_stops(path):
+    code = (
+        FULL
+        + """
+client = loaded()
+full(0)
+for _ in range(2):
+    try:
+        client.withdraw_consent()
+    except StoreError as error:
+        print(type(error).__name__)
+    try:
+        client.flush()
+    except StoreError as error:
+        print(type(error).__name__)
+    assert client.consent is Consent.WITHDRAWN
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+assert client.publisher.messages == []
+space()
+# With space again it is written before anything else is done.
+assert client.flush().sent == 0
+print(written(), client.publisher.messages)
+"""
+    )
+    assert run(code, path).splitlines() == ["StoreError"] * 4 + ["('withdrawn', 0) []"]
+
+
+@needs_limits
+def test_switched_off_a_withdrawal_holds_on_a_full_disk_too(path):
+    """Where no client can be made that is not switched off."""
+    code = (
+        FULL
+        + """
+loaded().close()
+full()
+try:
+    device(COLOUR, consent=False)
+except StoreError as error:
+    print(type(error).__name__)
+off = device(COLOUR, consent=False, settings=Settings(disabled=True))
+assert not off.withdraw_consent()
+space()
+print(written())
+device(COLOUR, consent=False)
+print(written())
+"""
+    )
+    assert run(code, path).splitlines() == ["StoreError", "('given', 3)", "('withdrawn', 0)"]
+
+
+@needs_limits
+@pytest.mark.parametrize("size", [256, 300])
+def test_a_guard_of_an_older_version_gets_its_room_at_the_next_start(path, size):
+    device(path).close()
+    beside = path.with_name("device.db-mark")
+    beside.write_bytes(beside.read_bytes()[:size])
+    run(WITHDRAWN, path)
+    assert beside.stat().st_size == 384
+    assert device(path).consent is Consent.WITHDRAWN
+
+
+def test_a_guard_that_is_gone_is_made_for_the_note(path, monkeypatch):
+    client = device(path)
+    path.with_name("device.db-mark").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(client._store), "set_consent", _disk_full)
+        assert not client.withdraw_consent()
+    assert rollback_guard.withdrawal(os.fspath(path))
+    again = device(path)
+    assert (again.consent, again.ledger().pending) == (Consent.WITHDRAWN, ())
+
+
+def test_a_file_that_is_lost_or_damaged_does_not_lose_the_withdrawal(path):
+    client = device(path)
+    client.withdraw_consent()
+    client.close()
+    for spoil in (path.unlink, lambda: path.write_bytes(b"\xa5" * 4096)):
+        spoil()
+        with device(path) as again:
+            assert again.consent is Consent.WITHDRAWN
+            assert again.ledger().damaged
+
+
+def test_a_withdrawal_under_an_older_version_is_noted_at_the_next_start(path):
+    with device(path) as client:
+        client.withdraw_consent()
+    beside = path.with_name("device.db-mark")
+    beside.write_bytes(beside.read_bytes()[:256])
+    device(path).close()
+    assert rollback_guard.withdrawal(os.fspath(path))
+
+
+@pytest.mark.parametrize("note", [b"\x01", b"SOTTOW", b"\0" * 100 + b"x"])
+def test_a_note_that_is_written_or_erased_in_part_is_a_note(path, note):
+    device(path).close()
+    with open(path.with_name("device.db-mark"), "r+b") as beside:
+        beside.seek(256)
+        beside.write(note)
+    with device(path, consent=False) as client:
+        assert client.consent is Consent.WITHDRAWN
+        assert client.give_consent(again=True)
+        assert client.consent is Consent.GIVEN
+    with device(path, consent=False) as client:
+        assert client.consent is Consent.GIVEN
+
+
+# What undoes it.
+
+
+@pytest.fixture
+def told(monkeypatch):
+    told = []
+    monkeypatch.setattr(diagnostics, "warn", lambda cause, *_, **__: told.append(cause))
+    return told
+
+
+@pytest.mark.parametrize("state", ["device.db", None])
+@pytest.mark.parametrize("method", ["give_consent", "renew_consent"])
+def test_only_an_explicit_word_undoes_a_withdrawal(tmp_path, told, state, method):
+    client = device(state and tmp_path / state, ceilings=None)
+    give = getattr(client, method)
+    assert client.consent is Consent.GIVEN
+    assert give()
+    client.withdraw_consent()
+    ceilings = client.ledger().ceilings
+    assert not give()
+    assert told == ["consent"]
+    assert (client.consent, client.ledger().ceilings) == (Consent.WITHDRAWN, ceilings)
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    assert give(again=True)
+    assert client.consent is Consent.GIVEN
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    # It is lifted for good, and a later one holds again.
+    client.withdraw_consent()
+    assert not give()
+
+
+def test_the_first_consent_needs_no_second_word(path):
+    client = device(path, consent=False)
+    assert client.consent is Consent.NEVER_GIVEN
+    assert client.give_consent()
+    assert client.give_consent()
+    assert client.consent is Consent.GIVEN
+
+
+def test_consent_that_is_given_again_stands_in_other_processes(path):
+    here, there = device(path), device(path)
+    there.withdraw_consent()
+    assert here.record("colour", "a") is Outcome.NO_CONSENT
+    assert there.give_consent(again=True)
+    assert here.consent is Consent.GIVEN
+    assert here.record("colour", "a") in (Outcome.ACCEPTED, Outcome.NO_CONSENT)
+    assert here.flush().error is None
+    assert (here.consent, stored(path)[0]) == (Consent.GIVEN, "given")
+
+
+def test_a_withdrawal_beside_a_consent_that_is_being_given_again_stands(path, monkeypatch):
+    """Noted by another process after this one has read the note that it is about to erase."""
+    client = device(path)
+    client.withdraw_consent()
+    lift = rollback_guard.lift_withdrawal
+
+    def late(where, note):
+        rollback_guard.note_withdrawal(where)
+        lift(where, note)
+
+    monkeypatch.setattr(rollback_guard, "lift_withdrawal", late)
+    assert not client.give_consent(again=True)
+    assert client.consent is Consent.WITHDRAWN
+    assert device(path).consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("state", ["device.db", None])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("method", ["give_consent", "renew_consent"])
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_withdrawal_that_completes_while_consent_is_being_given_stands(
+    tmp_path, monkeypatch, state, again, method, noted
+):
+    """After it was looked for, and before consent is written; also where it cannot be noted."""
+    client = device(state and tmp_path / state)
+    if again:
+        client.withdraw_consent()
+    other = device(tmp_path / state, consent=False) if state else client
+    ceilings = client.ledger().ceilings
+    write = ConsentKeeper._write_agreement
+
+    def late(self, *arguments):
+        with monkeypatch.context() as patched:
+            if not noted:
+                patched.setattr(rollback_guard, "note_withdrawal", _not_noted)
+            assert other.withdraw_consent()
+        return write(self, *arguments)
+
+    monkeypatch.setattr(ConsentKeeper, "_write_agreement", late)
+    lower = {} if method == "give_consent" else {"ceilings": Ceilings(1_000_000, 2_000_000)}
+    assert not getattr(client, method)(again=again, **lower)
+    assert client.consent is Consent.WITHDRAWN
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    assert client.ledger().ceilings == ceilings
+    if state:
+        assert stored(tmp_path / state) == ("withdrawn", 0)
+
+
+def test_it_stands_also_where_the_guard_cannot_be_written(path, monkeypatch):
+    client, other = device(path), device(path)
+    write = ConsentKeeper._write_agreement
+
+    def fail(where, found):
+        raise StoreError("no")
+
+    def late(self, *arguments):
+        other.withdraw_consent()
+        return write(self, *arguments)
+
+    monkeypatch.setattr(rollback_guard, "advance", fail)
+    assert client.give_consent()
+    monkeypatch.setattr(ConsentKeeper, "_write_agreement", late)
+    assert not client.give_consent()
+    assert stored(path) == ("withdrawn", 0)
+
+
+def _not_noted(where):
+    raise StoreError("no")
+
+
+def test_a_note_that_cannot_be_erased_keeps_consent_withdrawn(path, monkeypatch):
+    client = device(path)
+    client.withdraw_consent()
+
+    def fail(where, note):
+        raise StoreError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rollback_guard, "lift_withdrawal", fail)
+        with pytest.raises(StoreError):
+            client.give_consent(again=True)
+    assert client.consent is Consent.WITHDRAWN
+    assert stored(path)[0] == "withdrawn"
+
+
+def test_switched_off_nothing_is_given_and_the_app_goes_on(path, told):
+    off = device(path, settings=Settings(disabled=True))
+    assert not off.give_consent()
+    assert not off.renew_consent(again=True)
+    assert off.consent is Consent.NEVER_GIVEN
+    assert set(told) == {"switched off"}
+    assert not path.exists()
+
+
+# Nothing that a withdrawal does not need stands in its way.
+
+
+@pytest.fixture
+def no_randomness(monkeypatch):
+    """A function after whose call the operating system gives no random bytes."""
+
+    def fail(size):
+        raise OSError(24, "no random bytes")
+
+    def begin():
+        monkeypatch.setattr(os, "urandom", fail)
+        monkeypatch.setattr("clientsdk.draws.urandom", fail)
+
+    yield begin
+    monkeypatch.undo()
+
+
+def real_device(path, clock):
+    """A device that draws from the operating system, with a value recorded."""
+    state = NO_LIFETIME_BOUND if path is None else path
+    client = Client(
+        plan(metric("colour", "every", 9, ladder=[(500_000, 0)])),
+        state=state,
+        publisher=MemoryPublisher(),
+        clock=clock,
+        background=False,
+    )
+    client.give_consent()
+    client.record("colour", "a")
+    return client
+
+
+@pytest.mark.parametrize("state", ["device.db", None])
+def test_without_randomness_a_withdrawal_is_written_in_a_new_period_too(
+    tmp_path, no_randomness, monkeypatch, state
+):
+    clock = FakeClock(START)
+    client = real_device(state and tmp_path / state, clock)
+    clock.advance(days=7)
+    no_randomness()
+    assert client.withdraw_consent()
+    assert client.consent is Consent.WITHDRAWN
+    assert not client._store.stopped
+    if state:
+        assert stored(tmp_path / state) == ("withdrawn", 0)
+        assert rollback_guard.withdrawal(os.fspath(tmp_path / state))
+    # With randomness the old secret goes.
+    monkeypatch.undo()
+    before = client._store.period
+    client.flush()
+    assert client._store.period == before + 1
+
+
+def test_without_randomness_a_withdrawal_is_noted_where_the_file_cannot_be_written(
+    path, no_randomness, monkeypatch
+):
+    client = real_device(path, FakeClock(START))
+    monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
+    no_randomness()
+    assert not client.withdraw_consent()
+    monkeypatch.undo()
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
+
+
+def test_switched_off_and_without_randomness_a_withdrawal_is_noted(
+    path, no_randomness, monkeypatch
+):
+    clock = FakeClock(START)
+    real_device(path, clock).close()
+    clock.advance(days=7)
+    off = Client(
+        plan(),
+        state=path,
+        publisher=MemoryPublisher(),
+        clock=clock,
+        settings=Settings(disabled=True),
+    )
+    no_randomness()
+    off.withdraw_consent()
+    monkeypatch.undo()
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
+
+
+@pytest.mark.parametrize("changed", [{"collector": "other.example"}, {"period": 14 * DAY}])
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_switched_off_with_the_plan_of_another_collector_nothing_is_noted(path, changed, spoiled):
+    device(path).close()
+    content = path.read_bytes()
+    if spoiled:
+        path.write_bytes(b"\xa5" * 4096)
+    off = Client(
+        plan(**changed),
+        state=path,
+        publisher=MemoryPublisher(),
+        settings=Settings(disabled=True),
+    )
+    with pytest.raises(PlanError, match="another collector or period"):
+        off.withdraw_consent()
+    assert not rollback_guard.withdrawal(os.fspath(path))
+    path.write_bytes(content)
+    assert device(path, consent=False).consent is Consent.GIVEN
+
+
+def test_a_clock_that_fails_does_not_keep_a_withdrawal_from_the_file(path):
+    works = [1]
+    client = real_device(path, lambda: START // works[0])
+    works[0] = 0
+    assert client.withdraw_consent()
+    assert stored(path) == ("withdrawn", 0)
+
+
+def test_without_locks_of_files_a_withdrawal_is_noted(path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def no_locks(descriptor, operation):
+        raise OSError(37, "no locks available")
+
+    client = device(path)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(type(client._store), "set_consent", _disk_full)
+    assert not client.withdraw_consent()
+    monkeypatch.undo()
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
+
+
+def test_a_folder_that_cannot_be_listed_does_not_keep_a_withdrawal_from_the_file(path, monkeypatch):
+    def fail(folder):
+        raise PermissionError(13, "it may not be listed")
+
+    client = device(path)
+    client.clock.advance(days=7)
+    monkeypatch.setattr(os, "listdir", fail)
+    client.withdraw_consent()
+    assert stored(path) == ("withdrawn", 0)
+
+
+def test_no_two_notes_are_the_same(path):
+    device(path)
+    notes = set()
+    for _ in range(50):
+        rollback_guard.note_withdrawal(os.fspath(path))
+        notes.add(rollback_guard.withdrawal(os.fspath(path)))
+    assert len(notes) == 50
+
+
+def _disk_full(store, connection, consent):
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+# Killed before each single step: a statement, a write to the rollback guard, a sync of it.
+
+INSTANTS = (
+    FULL
+    + """
+import signal
+
+class Killer:
+    def __init__(self, instant):
+        self.left = instant
+    def step(self, *_):
+        self.left -= 1
+        if self.left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def watched(client, instant):
+    killer = Killer(instant)
+    client._store.database.connection.set_trace_callback(killer.step)
+    for name in ("write", "fsync"):
+        real = getattr(os, name)
+        def step(*arguments, real=real):
+            killer.step()
+            result = real(*arguments)
+            killer.step()
+            return result
+        setattr(os, name, step)
+
+def opened():
+    return device(COLOUR, state=path, consent=False)
+
+found, instant = [], 0
+while True:
+    path = Path(sys.argv[1]) / str(instant)
+    path.mkdir()
+    path = path / "device.db"
+    begin()
+    def one():
+        client = opened()
+        watched(client, instant)
+        if sys.argv[2] == "full":
+            full()
+        live(client)
+    status = os.waitpid(child(one), 0)[1]
+    assert status in (0, signal.SIGKILL), status
+    client = opened()
+    consent, pending = client.consent, client.ledger().pending
+    client.clock.advance(days=1)
+    assert client.flush().error is None
+    sent = len(reports(client.publisher.messages))
+    assert client.consent is consent
+    # What was recorded before a withdrawal is gone for good, also where consent is given again.
+    assert consent is not Consent.NEVER_GIVEN
+    assert sent == len(pending) == (3 if consent is LOADED else 0)
+    found.append(consent)
+    client.close()
+    instant += 1
+    if status == 0:
+        break
+# From some step on it is done, whatever comes after, and not before.
+changes = sum(one is not other for one, other in zip(found, found[1:]))
+assert changes == 1 and found[0] is not found[-1], found
+print(found.index(found[-1]), len(found))
+"""
+)
+
+WITHDRAW = """
+LOADED = Consent.GIVEN
+
+def begin():
+    client = loaded()
+    client.close()
+
+def live(client):
+    client.withdraw_consent()
+"""
+
+GIVE_AGAIN = """
+LOADED = None
+
+def begin():
+    client = loaded()
+    client.withdraw_consent()
+    client.close()
+
+def live(client):
+    assert client.give_consent(again=True)
+"""
+
+#: What the note alone says, since the file could not be written.
+GIVE_AFTER_A_FULL_DISK = """
+from clientsdk.store import rollback_guard
+LOADED = None
+
+def begin():
+    loaded().close()
+    rollback_guard.note_withdrawal(str(path))
+
+def live(client):
+    assert client.give_consent(again=True)
+"""
+
+
+@pytest.mark.slow
+@needs_limits
+@pytest.mark.parametrize(
+    ("life", "disk", "last"),
+    [
+        (WITHDRAW, "space", Consent.WITHDRAWN),
+        (WITHDRAW, "full", Consent.WITHDRAWN),
+        (GIVE_AGAIN, "space", Consent.GIVEN),
+        (GIVE_AFTER_A_FULL_DISK, "space", Consent.GIVEN),
+    ],
+)
+def test_killed_before_every_step(tmp_path, life, disk, last):
+    first, steps = map(int, run(life + INSTANTS, tmp_path, disk).split())
+    if last is Consent.WITHDRAWN:
+        # It holds as soon as the note is written: before it is synced, and before the file knows.
+        assert first == 1
+    assert steps > (2 if disk == "full" else 20)
+
+
+def test_a_note_that_another_process_lifts_is_noted_again_where_the_file_is_full(path, monkeypatch):
+    """A consent that was being given again lifts the note that it finds, late."""
+    client = device(path)
+
+    def lifted_and_full(store, connection, consent):
+        rollback_guard.lift_withdrawal(store.path, rollback_guard.withdrawal(store.path))
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(client._store), "set_consent", lifted_and_full)
+        assert not client.withdraw_consent()
+    assert rollback_guard.withdrawal(str(path))
+    assert device(path, consent=False).consent is Consent.WITHDRAWN
+
+
+def test_a_guard_that_cannot_be_opened_keeps_no_withdrawal_from_the_file(tmp_path, monkeypatch):
+    """As where the process may open no more files."""
+    path = tmp_path / "device.db"
+    client = device(path)
+
+    def closed(*_):
+        raise StoreError("the mark cannot be opened")
+
+    with monkeypatch.context() as patched:
+        for name in ("withdrawal", "note_withdrawal", "advance"):
+            patched.setattr(f"clientsdk.store.rollback_guard.{name}", closed)
+        client.withdraw_consent()
+    assert read_file(path).consent is Consent.WITHDRAWN
+    again = device(path, consent=False)
+    assert again.consent is Consent.WITHDRAWN
+    again.clock.advance(days=9)
+    assert again.flush().sent == 0
+    client.close()
+
+
+def test_the_name_of_the_guard_is_on_the_disk_once_consent_is(tmp_path, monkeypatch):
+    """Else a loss of power could leave the file without it, and a person without consent."""
+    forced, real = set(), os.fsync
+
+    def fsync(descriptor):
+        forced.add(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    device(tmp_path / "device.db").close()
+    assert {tmp_path.stat().st_ino, (tmp_path / "device.db-mark").stat().st_ino} <= forced

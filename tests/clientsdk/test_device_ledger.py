@@ -1,0 +1,162 @@
+"""The ledger as people read it: from the client, and from the file beside a running app."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from device_plans import HOUR, START, WEEK, metric, plan
+from scripts import run
+
+from clientsdk import Ceilings, Consent
+from clientsdk.ledger import read_file
+from clientsdk.testing import FakeClock, SeededClient, small_plan
+from sotto.errors import StoreError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+def device(path, **options):
+    return SeededClient(plan(), seed=1, state=path, clock=FakeClock(START), **options)
+
+
+def test_what_the_ledger_says(path):
+    client = device(path)
+    certified = client.plan.metric("colour").mechanism.certified
+    client.record("colour", "a")
+    client.record("colour", "a")
+    client.clock.advance(hours=2)
+    client.flush()
+    ledger = client.ledger()
+    assert (ledger.collector, ledger.consent, ledger.period) == (
+        "fleet.example",
+        Consent.GIVEN,
+        2000,
+    )
+    assert ledger.ceilings == Ceilings(12_000_000, 640_000_000)
+    (period,) = ledger.periods
+    assert (period.number, period.start, period.end) == (2000, START, START + WEEK)
+    assert (period.reserved, period.spent) == (certified(2), certified(0))
+    assert (ledger.reserved, ledger.spent) == (certified(2), certified(0))
+    assert period.recordings == {"trial/colour": 1}
+    assert len(period.pseudonym) == 32
+    (chain,) = ledger.pending
+    assert (chain.metric, chain.event, chain.charged, chain.delivered, chain.levels) == (
+        "trial/colour",
+        START,
+        1,
+        1,
+        3,
+    )
+    assert (chain.spent, chain.reserved) == (certified(0), certified(2))
+    assert START + 25 * HOUR <= chain.due < START + 26 * HOUR
+
+
+def test_the_file_says_the_same_while_it_is_in_use_and_after(path):
+    client = device(path)
+    client.record("colour", "a")
+    assert read_file(path) == client.ledger()
+    ledger = client.ledger()
+    client.close()
+    content = path.read_bytes()
+    assert read_file(path) == ledger
+    assert path.read_bytes() == content
+    assert {file.name for file in path.parent.iterdir()} == {path.name, path.name + "-mark"}
+
+
+def test_chains_of_a_plan_that_the_reader_has_not_loaded(path):
+    client = device(path)
+    client.record("colour", "a")
+    client.close()
+    other = SeededClient(
+        plan(metric("other"), version=2), seed=2, state=path, clock=FakeClock(START)
+    )
+    assert [chain.metric for chain in other.ledger().pending] == ["trial/colour"]
+
+
+def test_what_is_no_device_s_file(path, tmp_path):
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_file(path)
+    assert not path.exists()
+    path.write_bytes(b"x" * 10_000)
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_file(path)
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(StoreError, match="another application"):
+        read_file(other)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{}", "a plan in the device's store cannot be read"),
+        (plan(version=7).to_json(), "not the one"),
+    ],
+)
+def test_a_plan_in_the_file_that_is_none_or_another_s(path, body, message):
+    client = device(path)
+    client.record("colour", "a")
+    client.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE plan SET body = ?", (body,))
+    with pytest.raises(StoreError, match=message):
+        read_file(path)
+
+
+def test_a_chain_whose_plan_cannot_be_read_is_not_sent_and_says_so(path):
+    client = device(path)
+    client.record("colour", "a")
+    client.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE plan SET body = x'7b7d'")
+    new = SeededClient(plan(version=2), seed=2, state=path, clock=FakeClock(START))
+    new.clock.advance(hours=3)
+    result = new.flush()
+    assert (result.sent, result.remaining) == (0, 1)
+    assert isinstance(result.error, StoreError)
+
+
+def test_the_small_plan_is_one():
+    client = SeededClient(small_plan(), seed=1)
+    client.record("colour", "red")
+    assert client.ledger().reserved <= small_plan().ceilings.period
+
+
+def test_a_file_that_was_left_by_a_crash_says_the_same_before_and_after(path):
+    run("device(metric('colour')).record('colour', 'a'); os._exit(0)", path)
+    assert path.with_name("device.db-wal").exists()
+    ledger = read_file(path)
+    assert len(ledger.pending) == 1
+    assert read_file(path) == ledger
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE chain SET metric = 9")
+    with pytest.raises(StoreError, match="does not fit its plan"):
+        read_file(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM plan")
+    with pytest.raises(StoreError, match="is not in the device's store"):
+        read_file(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM device",
+        "UPDATE device SET consent = 'perhaps'",
+        "UPDATE ledger SET tallies = '{'",
+        "UPDATE chain SET due = 'x', charged = 'x'",
+    ],
+)
+def test_a_damaged_file_cannot_be_read(path, damage):
+    with device(path) as client:
+        client.record("colour", "a")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(damage)
+    with pytest.raises(StoreError, match="damaged"):
+        read_file(path)

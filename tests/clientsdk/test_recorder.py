@@ -1,0 +1,342 @@
+"""What becomes of a value: consent, time, counts, budget, types."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+
+import pytest
+from device_plans import DAY, HOUR, LADDER, START, WEEK, metric, number, plan, reports, string
+
+from clientsdk import NO_LIFETIME_BOUND, Ceilings, Client, MemoryPublisher, Outcome, draws
+from clientsdk.store import store
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import PlanError, StoreError, UnknownMetricError, ValueTypeError
+
+COST = 2_000_000
+
+
+def device(*metrics, **options):
+    changes = options.pop("plan", {})
+    options.setdefault("clock", FakeClock(START))
+    return SeededClient(plan(*metrics, **changes), seed=options.pop("seed", 1), **options)
+
+
+def reserved(client):
+    return client.ledger().reserved
+
+
+def test_nothing_without_consent():
+    client = device(consent=False)
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    assert client.ledger().periods == ()
+    client.give_consent()
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("state", [None, "device.db"])
+def test_without_consent_a_value_asks_no_file_for_a_moment(monkeypatch, tmp_path, state):
+    monkeypatch.setattr(store, "FORGET_AFTER", 1e9)
+    path = None if state is None else tmp_path / state
+    client = device(consent=False, state=path)
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    seen = []
+    client._store.database.connection.set_trace_callback(seen.append)
+    assert {client.record("colour", "a") for _ in range(9)} == {Outcome.NO_CONSENT}
+    assert seen == []
+    with pytest.raises(ValueTypeError):
+        client.record("colour", 3)
+    # What this client is given holds at once, and so does what it is deprived of.
+    client.give_consent()
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    client.withdraw_consent()
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    client.renew_consent(again=True)
+    assert client.record("colour", "a") is Outcome.PERIOD_FULL
+    assert client.stats().refused == {Outcome.NO_CONSENT: 11, Outcome.PERIOD_FULL: 1}
+
+
+def test_consent_given_by_another_client_is_noticed_after_a_moment(tmp_path):
+    here, there = (device(consent=False, state=tmp_path / "device.db") for _ in range(2))
+    assert here.record("colour", "a") is Outcome.NO_CONSENT
+    there.give_consent()
+    given = time.monotonic()
+    while (outcome := here.record("colour", "a")) is Outcome.NO_CONSENT:
+        assert time.monotonic() < given + 20
+    assert outcome is Outcome.ACCEPTED
+    there.withdraw_consent()
+    assert here.record("colour", "a") is Outcome.NO_CONSENT
+
+
+def test_first_keeps_one_value_a_period():
+    client = device()
+    assert [client.record("colour", "a") for _ in range(3)] == [
+        Outcome.ACCEPTED,
+        Outcome.PERIOD_FULL,
+        Outcome.PERIOD_FULL,
+    ]
+    client.clock.advance(days=7)
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    assert client.record("colour", "a") is Outcome.PERIOD_FULL
+
+
+def test_every_keeps_the_first_so_many():
+    client = device(metric("colour", "every", 3))
+    outcomes = [client.record("colour", "a") for _ in range(5)]
+    assert outcomes == [Outcome.ACCEPTED] * 3 + [Outcome.PERIOD_FULL] * 2
+    assert reserved(client) == 3 * client.plan.metric("colour").mechanism.certified(2)
+
+
+def test_a_refusal_ends_with_the_period_not_with_the_clock_set_back():
+    client = device()
+    client.record("colour", "a")
+    assert client.record("colour", "a") is Outcome.PERIOD_FULL
+    client.clock.advance(days=-30)
+    assert client.record("colour", "a") is Outcome.PERIOD_FULL
+    client.clock.now = START + WEEK
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+
+
+def test_the_ceiling_of_a_period():
+    client = device(metric("one"), metric("two"), ceilings=Ceilings(3_000_000, 100_000_000))
+    assert client.record("one", "a") is Outcome.ACCEPTED
+    assert client.record("two", "a") is Outcome.OVER_BUDGET
+    assert client.record("two", "a") is Outcome.OVER_BUDGET
+    assert reserved(client) <= 3_000_000
+    client.clock.advance(days=7)
+    assert client.record("two", "a") is Outcome.ACCEPTED
+
+
+def test_the_ceiling_of_a_lifetime_counts_all_periods():
+    client = device(ceilings=Ceilings(2_000_000, 5_000_000))
+    outcomes = []
+    for _ in range(4):
+        outcomes.append(client.record("colour", "a"))
+        client.clock.advance(days=7)
+    assert outcomes == [Outcome.ACCEPTED] * 2 + [Outcome.OVER_BUDGET] * 2
+    assert reserved(client) <= 5_000_000
+
+
+def test_expiry():
+    client = device(plan={"expires": START + DAY})
+    client.clock.advance(days=1, ms=-1)
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    client.clock.advance(ms=1)
+    assert client.record("colour", "a") is Outcome.EXPIRED
+    client.clock.advance(days=3)
+    result = client.flush()
+    assert (result.sent, result.lapsed, client.ledger().pending) == (0, 1, ())
+    assert client.ledger().spent == 0
+
+
+@pytest.mark.parametrize("moment", [0, 1e9])
+def test_that_a_plan_has_expired_is_remembered_for_a_moment(monkeypatch, moment):
+    monkeypatch.setattr(store, "FORGET_AFTER", moment)
+    client = device(plan={"expires": START + DAY})
+    client.clock.advance(days=1)
+    assert {client.record("colour", "a") for _ in range(3)} == {Outcome.EXPIRED}
+    client.clock.now = START
+    assert client.record("colour", "a") is (Outcome.EXPIRED if moment else Outcome.ACCEPTED)
+    client.withdraw_consent()
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+
+
+def test_a_clock_set_back_before_expiry_does_not_record_before_the_ledger():
+    client = device(plan={"expires": START + WEEK + DAY})
+    client.clock.advance(days=8)
+    client.clock.advance(ms=-1)
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    client.clock.now = START
+    client.record("colour", "a")
+    assert {chain.event for chain in client.ledger().pending} == {START + WEEK + 23 * HOUR}
+
+
+def test_a_clock_set_back_is_clamped_to_the_start_of_the_period():
+    client = device(metric("colour", "every", 5))
+    client.clock.now = START + 3 * WEEK
+    client.record("colour", "a")
+    client.clock.now = START - 50 * WEEK
+    client.record("colour", "b")
+    events = [chain.event for chain in client.ledger().pending]
+    assert events == [START + 3 * WEEK] * 2
+    assert [period.number for period in client.ledger().periods] == [2003]
+
+
+def test_times_before_the_epoch():
+    client = device(clock=FakeClock(-WEEK - 1))
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    (chain,) = client.ledger().pending
+    assert (chain.period, chain.event) == (-2, -WEEK - HOUR)
+    client.clock.advance(days=9)
+    assert client.flush().sent == 1
+    (report,) = reports(client.publisher.messages)
+    assert report.event == -WEEK - HOUR
+
+
+@pytest.mark.parametrize("now", [2**63, 2**80, -(2**63) - 1, -(2**80)])
+def test_a_clock_beyond_all_times(tmp_path, now):
+    client = device(state=tmp_path / "device.db")
+    client.record("colour", "a")
+    client.clock.now = now
+    refused = Outcome.PERIOD_FULL if now < 0 else Outcome.EXPIRED
+    assert client.record("colour", "a") is refused
+    result = client.flush()
+    assert (result.sent, result.lapsed, result.error) == (0, int(now > 0), None)
+    assert (client.next_due() is None) == (now > 0)
+    client.withdraw_consent()
+    client.give_consent(again=True)
+    assert client.ledger().reserved == COST
+
+
+def test_events_are_truncated_and_due_after_a_step_with_jitter():
+    client = device(metric("colour", "every", 200), plan={"ceilings": _vast()})
+    client.clock.now = START + 5 * HOUR + 123
+    for _ in range(200):
+        client.record("colour", "a")
+    chains = client.ledger().pending
+    assert {chain.event for chain in chains} == {START + 5 * HOUR}
+    jitters = [chain.due - (START + 5 * HOUR) - HOUR for chain in chains]
+    assert 0 <= min(jitters) < HOUR / 20
+    assert HOUR * 19 / 20 < max(jitters) < HOUR
+
+
+def _vast():
+    return {"period": 10**12, "lifetime": 10**12}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("colour", 3),
+        ("colour", None),
+        ("size", "7"),
+        ("size", True),
+        ("word", b"bytes"),
+        ("word", None),
+    ],
+)
+@pytest.mark.parametrize("state", ["open", "full", "no consent", "expired", "closed"])
+def test_a_wrong_type_raises_whatever_would_become_of_the_value(name, value, state):
+    client = device(metric("colour"), number("size"), string("word"), consent=state != "no consent")
+    if state == "full":
+        for each, good in (("colour", "a"), ("size", 1.0), ("word", "w")):
+            client.record(each, good)
+    if state == "expired":
+        client.clock.advance(days=10_000)
+    if state == "closed":
+        client.close()
+    before = None if state == "closed" else client.ledger()
+    for _ in range(2):
+        with pytest.raises(ValueTypeError):
+            client.record(name, value)
+    assert state == "closed" or client.ledger() == before
+
+
+def test_every_value_of_a_type_is_accepted():
+    client = device(
+        metric("colour", "every", 9),
+        number("size", kind="every", limit=9),
+        string("word", kind="every", limit=9),
+        plan={"ceilings": _vast()},
+    )
+    values = {
+        "colour": ["a", "nowhere", ""],
+        "size": [-math.inf, math.nan, None, 3, 1e300],
+        "word": ["", "é\0", "x" * 10_000, "\ud800"],
+    }
+    for name, each in values.items():
+        assert {client.record(name, value) for value in each} == {Outcome.ACCEPTED}
+
+
+def test_an_unknown_metric_is_named_by_what_there_is_not_by_what_was_said():
+    client = device(metric("one"), metric("two"))
+    with pytest.raises(UnknownMetricError, match="no such metric; it has one, two") as caught:
+        client.record("a secret in the wrong place", "one")
+    assert "secret" not in str(caught.value)
+
+
+def test_decisions_and_chain_ids_come_before_the_value():
+    """Equal seeds and other values: equal ids, times, jitter and decisions."""
+
+    def life(values):
+        client = device(metric("colour", "reservoir"), seed=7)
+        decided = []
+        for value in values:
+            client.record("colour", value)
+            decided.append([(c.chain, c.event, c.due) for c in client.ledger().pending])
+            client.clock.advance(hours=1)
+        return decided
+
+    assert life(["a"] * 30) == life(["a", "b", "c", "other", "zebra"] * 6)
+
+
+def test_a_plan_may_come_as_object_bytes_or_file(tmp_path):
+    compiled = plan()
+    path = tmp_path / "plan.json"
+    path.write_bytes(compiled.to_json())
+    for given in (compiled, compiled.to_json(), path, str(path)):
+        with Client(given, state=NO_LIFETIME_BOUND, publisher=MemoryPublisher()) as client:
+            assert client.plan == compiled
+    with pytest.raises(PlanError, match="cannot be read"):
+        Client(tmp_path / "none.json", state=NO_LIFETIME_BOUND, publisher=MemoryPublisher())
+
+
+def test_a_closed_client_refuses_and_says_so():
+    client = device()
+    client.close()
+    client.close()
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    for call in (client.flush, client.ledger, client.next_due, client.give_consent):
+        with pytest.raises(StoreError, match="closed"):
+            call()
+
+
+def test_outcomes_are_what_the_documents_say():
+    assert [str(outcome) for outcome in Outcome] == [
+        "accepted",
+        "over_budget",
+        "period_full",
+        "not_in_panel",
+        "no_consent",
+        "store_full",
+        "expired",
+        "disabled",
+    ]
+
+
+def test_a_ladder_of_one_level_that_is_due_at_once():
+    client = device(metric("colour", ladder=LADDER[:1]))
+    client.record("colour", "a")
+    client.clock.advance(hours=2)
+    assert client.flush().sent == 1
+    assert client.ledger().pending == ()
+    assert client.next_due() is None
+
+
+def test_what_a_recording_asks_of_the_file_and_of_the_system(monkeypatch, tmp_path):
+    """Five statements in one transaction, and random bits once: what it takes follows from that."""
+    asked, seen = [], []
+    system = os.urandom
+    for module in (draws, os):
+        monkeypatch.setattr(module, "urandom", lambda size: asked.append(size) or system(size))
+    client = Client(
+        plan(metric("colour", "every", 9), ceilings={"period": 10**9, "lifetime": 10**9}),
+        state=tmp_path / "device.db",
+        publisher=MemoryPublisher(),
+        clock=FakeClock(START),
+        background=False,
+    )
+    client.give_consent()
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    client._store.database.connection.set_trace_callback(lambda text: seen.append(text.split()[:3]))
+    asked.clear()
+    assert client.record("colour", "a") is Outcome.ACCEPTED
+    assert seen == [
+        ["BEGIN", "IMMEDIATE"],
+        ["PRAGMA", "data_version"],
+        ["INSERT", "INTO", "chain"],
+        ["INSERT", "INTO", "ledger"],
+        ["COMMIT"],
+    ]
+    assert asked == [96]

@@ -1,0 +1,650 @@
+"""The sender in the background: when it starts, what it sends, and what it never holds up."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+
+import pytest
+from device_plans import DAY, HOUR, START, WEEK, counted, metric, plan, reports
+from scripts import FORK, run
+from slow_publishers import (
+    PATIENCE,
+    RESOLUTION,
+    VAST,
+    Failing,
+    Noting,
+    Stuck,
+    StuckSyncing,
+    quick_plan,
+)
+
+from clientsdk import (
+    NO_LIFETIME_BOUND,
+    Client,
+    MemoryPublisher,
+    Outcome,
+    Quota,
+    backoff,
+    worker,
+)
+from clientsdk.tasks import FlushTask
+from clientsdk.testing import FakeClock, SeededClient
+from sotto.errors import ParameterError, PublishError, StoreError
+from sotto.plan.compiled import CompiledPlan, canonical
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "device.db"
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Let no attempt be waited for."""
+    monkeypatch.setattr(backoff, "FIRST", 0.005)
+    monkeypatch.setattr(backoff, "LONGEST", 0.01)
+
+
+def device(publisher, *, state=NO_LIFETIME_BOUND, compiled=None, **options):
+    client = Client(compiled or quick_plan(), state=state, publisher=publisher, **options)
+    client.give_consent()
+    return client
+
+
+def senders():
+    return [thread for thread in threading.enumerate() if thread.name == "sotto-sender"]
+
+
+def test_making_a_client_opens_no_socket_and_starts_no_thread(path):
+    code = """
+import warnings
+warnings.simplefilter("ignore")
+seen = []
+sys.addaudithook(lambda event, _: seen.append(event))
+publisher = KafkaPublisher("127.0.0.1:1", "reports-e1-p4")
+with Client(plan(), state=path, publisher=publisher) as client:
+    assert client.record("colour", "a") is Outcome.NO_CONSENT
+    client.give_consent()
+assert "sqlite3.connect" in seen
+assert not [event for event in seen if event.startswith(("socket.", "_thread.start"))], seen
+assert threading.active_count() == 1
+"""
+    run(code, path)
+
+
+def test_three_lines_send_by_themselves(path):
+    publisher = Noting()
+    with device(publisher, state=path) as client:
+        assert senders() == []
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+        assert len(senders()) == 1
+        assert senders()[0].daemon
+        publisher.wait_for(2)
+    assert senders() == []
+    assert [report.level for report in reports(publisher.messages)] == [0, 1]
+
+
+def test_what_is_recorded_later_and_due_sooner_wakes_the_thread():
+    publisher = Noting()
+    late = metric("late", ladder=[(500_000, DAY)])
+    soon = metric("soon", ladder=[(500_000, 0)])
+    with device(publisher, compiled=quick_plan(late, soon)) as client:
+        client.record("late", "a")
+        deadline = time.monotonic() + PATIENCE
+        while client._worker._asleep_until < 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        client.record("soon", "a")
+        publisher.wait_for(1)
+    assert [report.metric for report in reports(publisher.messages)] == [1]
+
+
+def test_a_recording_that_is_refused_starts_what_an_earlier_process_left(path):
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
+    with device(MemoryPublisher(), state=path, compiled=compiled, background=False) as client:
+        client.record("colour", "a")
+    publisher = Noting()
+    with device(publisher, state=path, compiled=compiled) as client:
+        assert client.record("colour", "a") is Outcome.PERIOD_FULL
+        publisher.wait_for(1)
+
+
+def test_nothing_is_started_without_consent_nor_where_nothing_is_to_be_sent_by_itself():
+    client = Client(quick_plan(), state=NO_LIFETIME_BOUND, publisher=Noting())
+    client.record("colour", "a")
+    assert senders() == []
+    client.close()
+    client = device(Noting(), background=False)
+    client.record("colour", "a")
+    assert senders() == []
+    client.close()
+
+
+def due_twice(publisher, **options):
+    """A client with a report due of each of two pseudonyms."""
+    clock = FakeClock(START)
+    client = SeededClient(
+        plan(metric("one"), metric("two"), ceilings=VAST),
+        seed=1,
+        clock=clock,
+        publisher=publisher,
+        **options,
+    )
+    client.record("one", "a")
+    clock.advance(days=7)
+    client.record("two", "a")
+    clock.advance(hours=3)
+    return client
+
+
+def test_a_round_sends_the_reports_of_one_pseudonym():
+    chosen = set()
+    for _ in range(40):
+        with due_twice(MemoryPublisher()) as client:
+            result = client._flush(FlushTask(one_pseudonym=True, window=HOUR))
+            assert (result.sent, result.remaining, result.error) == (1, 1, None)
+            chosen |= {report.metric for report in reports(client.publisher.messages)}
+            client.clock.advance(hours=1)
+            assert client._flush(FlushTask(one_pseudonym=True, window=HOUR)).remaining == 0
+            sent = {report.pseudonym for report in reports(client.publisher.messages)}
+            assert len(sent) == 2
+    assert chosen == {0, 1}
+
+
+def test_a_random_while_passes_between_two_pseudonyms(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.25)
+    client = due_twice(MemoryPublisher(), background=True)
+    sender = client._worker
+    hour = client.plan.resolution
+    assert sender._step() == worker.Pause(min(worker.WATCH, hour / 4000))
+    assert len(client.publisher.messages) == 1
+    # A quarter of the window has to pass; a look in between sends nothing.
+    client.clock.advance(ms=hour // 4 - 60_000)
+    assert sender._step() == worker.Pause(60.0)
+    assert len(client.publisher.messages) == 1
+    client.clock.advance(minutes=1)
+    assert sender._step() == worker.Pause(0.0)
+    assert len(client.publisher.messages) == 2
+    pause = sender._step()
+    assert pause == worker.Pause(worker.WATCH, interruptible=True)
+    client.close()
+
+
+def alone(client, window=HOUR):
+    """Send as the background does; return how many reports went, and the rest in seconds."""
+    errand = FlushTask(one_pseudonym=True, window=window)
+    result = client._flush(errand)
+    return result.sent, errand.rest
+
+
+def test_neither_a_restart_nor_another_client_of_the_file_ends_the_rest(path, monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    with due_twice(MemoryPublisher(), state=path) as client:
+        assert alone(client) == (1, HOUR / 2000)
+        moment = client.clock.now
+        compiled = client.plan
+
+    def another_client():
+        return SeededClient(compiled, seed=2, clock=FakeClock(moment), state=path)
+
+    for passed in (0, HOUR // 2 - 1):
+        with another_client() as another:
+            another.clock.advance(ms=passed)
+            assert alone(another) == (0, (HOUR / 2 - passed) / 1000)
+    with another_client() as another:
+        another.clock.advance(ms=HOUR // 2)
+        assert alone(another) == (1, 0.0)
+
+
+def test_what_is_sent_at_the_end_is_no_other_pseudonym_s(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    client = due_twice(MemoryPublisher(), background=True)
+    client._worker._step()
+    client._worker._round()
+    assert client.close().remaining == 1
+    assert len(client.publisher.messages) == 1
+
+
+def test_an_attempt_that_failed_is_repeated_before_another_pseudonym_s():
+    """Its messages may have arrived."""
+    publisher = Failing(*[PublishError("no answer")] * 20)
+    with due_twice(publisher) as client:
+        assert [alone(client)[0] for _ in range(20)] == [0] * 20
+        attempted = {report.pseudonym for report in reports(publisher.messages)}
+        assert len(attempted) == 1
+        assert alone(client)[0] == 1
+        assert {report.pseudonym for report in reports(publisher.messages)} == attempted
+
+
+def test_a_rest_ends_long_before_what_waits_would_be_too_late(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 1.0)
+    with due_twice(MemoryPublisher()) as client:
+        first = client.plan.metrics[0].horizon + START
+        client.clock.now = first - 4 * HOUR
+        # A quarter of the time that is left for the one that rests.
+        assert alone(client, window=100 * DAY) == (1, (WEEK + 4 * HOUR) / 4000)
+        assert [report.metric for report in reports(client.publisher.messages)] == [0]
+    with due_twice(MemoryPublisher()) as client:
+        client.clock.now = client.plan.metrics[0].horizon + START + WEEK
+        client.record("two", "a")
+        assert alone(client) == (1, 0.0)
+
+
+def due_of_three(*times, **options):
+    """A client with a report of each of three periods, recorded at these times after START."""
+    clock, publisher = FakeClock(START), MemoryPublisher()
+    compiled = plan(metric("colour", "every", 3), ceilings=VAST)
+    client = SeededClient(compiled, seed=1, clock=clock, publisher=publisher, **options)
+    for moment in times:
+        clock.now = START + moment
+        assert client.record("colour", "a") is Outcome.ACCEPTED
+    return client
+
+
+@pytest.mark.parametrize(
+    ("first", "age", "reason"), [(0, None, "late"), (5 * WEEK - DAY, 2 * DAY, "overdue")]
+)
+def test_what_is_too_late_takes_the_rest_from_nobody(monkeypatch, first, age, reason):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    with due_of_three(first, 6 * WEEK - DAY, 6 * WEEK, quota=Quota(age=age)) as client:
+        client.clock.now = START + 6 * WEEK + 4 * HOUR
+        errand = FlushTask(one_pseudonym=True, window=HOUR)
+        result = client._flush(errand)
+        assert (result.sent, result.remaining, errand.rest) == (1, 1, 1800.0)
+        assert getattr(result.lapses, reason) == 1
+        assert alone(client) == (0, 1800.0)
+        client.clock.advance(minutes=30)
+        assert alone(client) == (1, 0.0)
+        assert len({report.pseudonym for report in reports(client.publisher.messages)}) == 2
+
+
+def test_what_is_urgent_goes_first_and_shortens_no_other_s_rest(monkeypatch):
+    monkeypatch.setattr(backoff, "chance", lambda: 0.5)
+    for _ in range(10):
+        with due_of_three(0, WEEK, 2 * WEEK) as client:
+            client.clock.now = START + client.plan.metrics[0].horizon - 2 * HOUR
+            for rest in (1800.0, 1800.0, 0.0):
+                assert alone(client) == (1, rest)
+                client.clock.advance(minutes=30)
+            sent = reports(client.publisher.messages)
+            assert (sent[0].event, len({report.pseudonym for report in sent})) == (START, 3)
+
+
+def test_a_clock_that_was_set_back_does_not_prolong_a_rest():
+    with due_twice(MemoryPublisher()) as client:
+        assert alone(client)[0] == 1
+        client.clock.advance(hours=-1)
+        assert alone(client) == (1, 0.0)
+
+
+def test_a_client_of_a_finer_plan_keeps_to_the_rest(tmp_path):
+    """Two clients on one file, whose plans have resolutions of an hour and of a minute."""
+    document = json.loads(plan(metric("colour")).to_json())
+    fine = CompiledPlan.from_json(canonical({**document, "plan": "fine", "resolution": 60_000}))
+    path, clock, publisher = tmp_path / "device.db", FakeClock(START), MemoryPublisher()
+    options = {"state": path, "clock": clock, "publisher": publisher}
+    with SeededClient(plan(metric("colour")), seed=1, **options) as client:
+        for _ in range(2):
+            client.record("colour", "a")
+            clock.advance(days=7)
+        waits = alone(client)
+        assert waits[0] == 1
+        with SeededClient(fine, seed=2, **options) as other:
+            assert alone(other, window=60_000) == (0, pytest.approx(waits[1]))
+
+
+def test_a_flush_of_the_app_waits_for_no_rest():
+    with due_twice(MemoryPublisher()) as client:
+        assert alone(client)[0] == 1
+        assert client.flush().sent == 1
+
+
+@pytest.mark.usefixtures("hasty")
+def test_attempts_are_the_same_bytes_and_charged_once():
+    publisher = Failing(*(PublishError("no broker") for _ in range(4)))
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0), (1_000_000, DAY)]))
+    with device(publisher, compiled=compiled) as client:
+        client.record("colour", "a")
+        attempts = publisher.wait_for(5)
+    assert len(set(attempts)) == 1
+    assert len(counted(reports(publisher.messages), [compiled])) == 1
+
+
+def test_a_hint_of_the_receiver_is_heeded(monkeypatch):
+    asked = []
+    monkeypatch.setattr(backoff, "delay", lambda *of: asked.append(of) or 0.0)
+    errors = [PublishError("later", retry_after=7.5), PublishError("down"), RuntimeError("bug")]
+    publisher = Failing(*errors)
+    with device(publisher) as client:
+        client.record("colour", "a")
+        publisher.wait_for(4)
+    assert asked == [(1, 7.5), (2, None), (3, None)]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_one_warning_however_often_it_fails_and_nothing_of_a_foreign_error(path, caplog):
+    publisher = Failing(*(RuntimeError("Qzx7 a message") for _ in range(20)))
+    with device(publisher, state=path) as client:
+        client.record("colour", "a")
+        publisher.wait_for(21)
+    (told,) = [record for record in caplog.records if record.name == "clientsdk"]
+    assert told.levelno == logging.WARNING
+    assert (
+        told.getMessage() == "reports are kept, to be sent later: the publisher raised RuntimeError"
+    )
+    assert told.exc_info is None
+
+
+def test_the_logger_has_no_handlers():
+    logger = logging.getLogger("clientsdk")
+    assert (logger.handlers, logger.level, logger.propagate) == ([], logging.NOTSET, True)
+
+
+@pytest.mark.parametrize("publisher", [Stuck(), StuckSyncing()], ids=["publish", "sync"])
+def test_recording_never_waits_for_the_network(path, publisher):
+    client = device(publisher, state=path)
+    client.record("colour", "a")
+    assert publisher.entered.wait(PATIENCE)
+    assert {client.record("colour", "b") for _ in range(200)} == {Outcome.ACCEPTED}
+    assert client.ledger().reserved == 201 * client.plan.metrics[0].mechanism.certified(1)
+    assert client.withdraw_consent()
+    assert client.record("colour", "b") is Outcome.NO_CONSENT
+    assert client.next_due() is None
+    assert not publisher.let_go.is_set()
+    publisher.let_go.set()
+    assert client.close(PATIENCE).remaining == 0
+
+
+def test_close_returns_in_time_and_what_remains_is_sent_by_the_next(path):
+    publisher = Stuck()
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
+    client = device(publisher, state=path, compiled=compiled)
+    client.record("colour", "a")
+    assert publisher.entered.wait(PATIENCE)
+    (stuck,) = senders()
+    started = time.monotonic()
+    result = client.close(0.05)
+    assert time.monotonic() - started < PATIENCE / 2
+    assert (result.sent, result.remaining) == (0, 1)
+    assert "time was up" in str(result.error)
+    assert client.close().remaining == 0
+    assert client.record("colour", "a") is Outcome.STORE_FULL
+    publisher.let_go.set()
+    stuck.join(PATIENCE)
+    assert not stuck.is_alive()
+    with device(MemoryPublisher(), state=path, compiled=compiled, background=False) as client:
+        assert client.flush().sent == 1
+        assert client._sender._publisher.messages == publisher.messages
+
+
+def test_close_ends_a_long_wait_at_once(monkeypatch):
+    monkeypatch.setattr(backoff, "FIRST", 1e9)
+    monkeypatch.setattr(backoff, "LONGEST", 1e9)
+    publisher = Failing(PublishError("no broker"))
+    client = device(publisher)
+    client.record("colour", "a")
+    publisher.wait_for(1)
+    result = client.close(PATIENCE)
+    assert senders() == []
+    # The last attempt has failed, and there was no other.
+    assert (result.sent, result.remaining, len(publisher.messages)) == (0, 1, 1)
+
+
+def test_close_sends_what_is_due_first(monkeypatch, path):
+    monkeypatch.setattr(worker.Worker, "_scale", lambda *_: 1e9)
+    publisher = Noting()
+    compiled = quick_plan(metric("colour", ladder=[(500_000, 0)]))
+    client = device(publisher, state=path, compiled=compiled)
+    client.record("colour", "a")
+    while (due := client.next_due()) > time.time() * 1000:
+        time.sleep(due / 1000 - time.time() + 0.001)
+    result = client.close(PATIENCE)
+    assert (result.sent, result.remaining) == (1, 0)
+
+
+def test_flush_returns_in_time_whatever_the_publisher_does():
+    publisher = Stuck()
+    client = device(publisher, background=False)
+    client.record("colour", "a")
+    while client.next_due() > time.time() * 1000:
+        time.sleep(RESOLUTION / 1000)
+    result = client.flush(timeout=0.05)
+    assert (result.sent, result.remaining) == (0, 1)
+    assert "time was up" in str(result.error)
+    # The one that is stuck has the turn.
+    assert client.flush(timeout=0).remaining == 1
+    publisher.let_go.set()
+    publisher.wait_for(1)
+    assert client.flush(timeout=PATIENCE).error is None
+    client.close()
+
+
+def test_no_message_is_begun_once_the_time_is_up():
+    publisher = MemoryPublisher()
+    client = due_twice(publisher)
+    late = FlushTask(0.0)
+    result = client._flush(late)
+    assert (result.sent, result.remaining, publisher.messages) == (0, 2, [])
+    assert client.flush(timeout=PATIENCE).sent == 2
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ParameterError, match="timeout"):
+            client.flush(timeout=wrong)
+        with pytest.raises(ParameterError, match="timeout"):
+            client.close(timeout=wrong)
+    client.close()
+
+
+def test_a_publisher_may_record_flush_and_close():
+    """In the thread itself, which must not wait for itself."""
+    done = threading.Event()
+    outcomes = []
+
+    class Hooked(MemoryPublisher):
+        def publish(self, shard, message):
+            super().publish(shard, message)
+            outcomes.append(client.record("colour", "a"))
+            with pytest.raises(StoreError, match="same thread"):
+                client.flush()
+            outcomes.append(client.flush(timeout=0.01).remaining)
+            client.close()
+            done.set()
+
+    client = device(Hooked())
+    client.record("colour", "a")
+    assert done.wait(PATIENCE)
+    assert outcomes == [Outcome.ACCEPTED, 1]
+
+
+def test_without_a_thread_to_be_had_values_are_kept(path, monkeypatch, caplog):
+    publisher = Noting()
+    client = device(publisher, state=path)
+
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert {client.record("colour", "a") for _ in range(3)} == {Outcome.ACCEPTED}
+        assert "time was up" in str(client.flush(timeout=0.01).error)
+    assert [record.getMessage() for record in caplog.records] == [
+        "no thread can be started to send: what is recorded is kept"
+    ]
+    client.record("colour", "a")
+    publisher.wait_for(1)
+    client.close()
+
+
+def test_threads_record_while_the_background_sends_and_one_closes(path):
+    publisher = Noting()
+    compiled = quick_plan(metric("colour", "every", 100_000, ladder=[(500_000, 0)]))
+    client = device(publisher, state=path, compiled=compiled)
+    outcomes: list[Outcome] = []
+    going = threading.Event()
+
+    def work():
+        for _ in range(300):
+            outcomes.append(client.record("colour", "a"))
+        while not going.is_set():
+            outcomes.append(client.record("colour", "a"))
+            time.sleep(0.001)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    publisher.wait_for(3)
+    client.flush(timeout=PATIENCE)
+    client.close(PATIENCE)
+    going.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert set(outcomes) <= {Outcome.ACCEPTED, Outcome.STORE_FULL}
+    with device(publisher, state=path, compiled=compiled, background=False) as client:
+        while client.next_due() is not None:
+            client.flush()
+            time.sleep(RESOLUTION / 1000)
+        ledger = client.ledger()
+    sent = reports(publisher.messages)
+    assert len(sent) == len({report.chain for report in sent}) == outcomes.count(Outcome.ACCEPTED)
+    assert ledger.spent == ledger.reserved == sum(counted(sent, [compiled]).values())
+
+
+def test_threads_that_record_first_at_once_start_one_sender():
+    publisher = Noting()
+    client = device(publisher)
+    together = threading.Barrier(8, timeout=PATIENCE)
+
+    def work():
+        together.wait()
+        client.record("colour", "a")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    publisher.wait_for(1)
+    assert len(senders()) == 1
+    client.close(PATIENCE)
+    assert senders() == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_sender_that_died_is_replaced():
+    class Deadly(Noting):
+        def publish(self, shard, message):
+            if not self.messages:
+                super().publish(shard, message)
+                raise SystemExit
+            super().publish(shard, message)
+
+    publisher = Deadly()
+    with device(publisher) as client:
+        client.record("colour", "a")
+        publisher.wait_for(1)
+        client._worker._thread.join(PATIENCE)
+        client.record("colour", "a")
+        publisher.wait_for(2)
+    first, *later = publisher.messages
+    assert set(reports([first])) <= set(reports(later))
+
+
+def test_withdrawal_while_the_background_sleeps():
+    publisher = Noting()
+    with device(publisher) as client:
+        client.record("colour", "a")
+        publisher.wait_for(1)
+        client.withdraw_consent()
+        sent = len(publisher.messages)
+        assert client.record("colour", "a") is Outcome.NO_CONSENT
+        assert client.next_due() is None
+    assert len(publisher.messages) - sent <= 1
+
+
+QUICK = """
+from slow_publishers import *
+def quick(publisher, **options):
+    client = Client(quick_plan(), state=path, publisher=publisher, **options)
+    client.give_consent()
+    return client
+"""
+
+
+@pytest.mark.parametrize("kind", ["hooks", "no hooks"])
+@pytest.mark.parametrize("moment", ["before", "amid", "after"])
+def test_parent_and_child_have_a_thread_each(path, kind, moment):
+    """A server that loads the app before it forks its workers, among others."""
+    code = """
+publisher = Stuck() if sys.argv[3] == "amid" else Noting()
+client = quick(publisher)
+if sys.argv[3] != "before":
+    client.record("colour", "a")
+    if sys.argv[3] == "amid":
+        assert publisher.entered.wait(PATIENCE)
+    else:
+        publisher.wait_for(2)
+        # A fork without hooks amid a transaction leaves the child without a store.
+        while client._worker._asleep_until <= 0:
+            time.sleep(0.001)
+def work():
+    mine = client._sender._publisher = Noting()
+    assert threading.active_count() == 1 or sys.argv[2] == "no hooks"
+    assert client.record("colour", "b") is Outcome.ACCEPTED
+    if sys.argv[3] == "amid":
+        # The parent has the turn; nothing goes twice.
+        assert client.flush(timeout=0.05).sent == 0
+    else:
+        mine.wait_for(1)
+    assert client.close(PATIENCE).error is None
+    assert not client._worker._thread.is_alive()
+pid = fork(work)
+wait(pid)
+if sys.argv[3] == "amid":
+    publisher.let_go.set()
+client.record("colour", "c")
+publisher.wait_for(1)
+client.close(PATIENCE)
+"""
+    run(QUICK + FORK + code, path, kind, moment)
+
+
+def test_signal_handlers_record_flush_and_close(path):
+    code = """
+import signal
+publisher = Noting()
+client = quick(publisher)
+handled = []
+def handle(*_):
+    handled.append(client.record("colour", "a"))
+    if len(handled) % 10 == 0:
+        try:
+            client.flush(timeout=0.001)
+        except Exception as error:
+            assert "in use by the same thread" in str(error)
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+end = time.monotonic() + PATIENCE
+while len(handled) < 300 and time.monotonic() < end:
+    client.record("colour", "b")
+signal.setitimer(signal.ITIMER_REAL, 0)
+closed = []
+def close(*_):
+    try:
+        closed.append(client.close(0.1))
+    except Exception as error:
+        # In the middle of a recording.
+        assert "in use by the same thread" in str(error)
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+signal.signal(signal.SIGALRM, close)
+signal.setitimer(signal.ITIMER_REAL, 0.002)
+while not closed:
+    client.record("colour", "b")
+    assert time.monotonic() < end
+assert client.record("colour", "b") is Outcome.STORE_FULL
+assert set(handled) <= {Outcome.ACCEPTED, Outcome.STORE_FULL, Outcome.PERIOD_FULL}
+os._exit(0)
+"""
+    run(QUICK + code, path)

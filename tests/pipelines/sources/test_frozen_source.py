@@ -1,0 +1,281 @@
+"""What a run takes: all lanes merged by append time, each record once, cut to size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.sources import frozen as source
+from pipelines.sources.frozen import FrozenLog
+from pipelines.sources.log import EmbeddedLog
+from pipelines.storage import files
+from pipelines.storage.intent import Intent
+from pipelines.storage.manifest import Manifest
+from sotto.errors import AggregationError
+from sotto.log.reader import Corrupt, LogReader, Record
+from sotto.log.writer import LogWriter
+from sotto.wire.format import Row, encode_message
+
+ROW = bytes(40 + 8 + 42)
+MANIFEST = Manifest(state="", key=bytes(16))
+
+
+def write(log: Path, lanes: list[list[int]], body: bytes = ROW, **options: int) -> None:
+    """Append one-row messages with these append times, a list a lane."""
+    for number, times in enumerate(lanes):
+        with LogWriter(log, f"{number:03}", fsync="never", **options) as writer:
+            for at, time in enumerate(times):
+                writer.append(body + at.to_bytes(8, "little"), time)
+
+
+def read(log: Path, intent: Intent) -> list[tuple[str, int, int]]:
+    """Return lane, position and append time of every record that an intent takes."""
+    return [
+        (item.partition, found.position, found.append)
+        for item in intent.items
+        for found in LogReader(log / item.partition).records(item.start, item.end, item.floor)
+        if isinstance(found, Record)
+    ]
+
+
+def take_all(log: Path, limit: int, manifest: Manifest = MANIFEST) -> list[Intent]:
+    """Take a log to its end from one frozen view of it."""
+    frozen, intents = FrozenLog(log, manifest), []
+    while (intent := frozen.take(limit)) is not None:
+        intents.append(intent)
+    # The header of a segment without records is not worth a run.
+    assert frozen.size in {16 * number for number in range(8)}
+    return intents
+
+
+def after(manifest: Manifest, intent: Intent) -> Manifest:
+    return Manifest(
+        state="",
+        key=bytes(16),
+        generation=intent.generation,
+        clock=intent.clock,
+        positions={**manifest.positions, **intent.ends},
+        last={**manifest.last, **intent.last},
+    )
+
+
+def take_one_by_one(log: Path, limit: int) -> list[Intent]:
+    """Take a log to its end as runs in processes of their own would."""
+    manifest, intents = MANIFEST, []
+    while (intent := FrozenLog(log, manifest).take(limit)) is not None:
+        intents.append(intent)
+        manifest = after(manifest, intent)
+    return intents
+
+
+lanes = st.lists(st.lists(st.integers(-5, 20), max_size=12), min_size=1, max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lanes, st.integers(1, 12), st.integers(60, 500), st.integers(100, 400))
+def test_everything_is_taken_once_in_the_order_of_time(
+    times: list[list[int]], limit: int, segment_bytes: int, item_bytes: int
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "ITEM_BYTES", item_bytes)
+        log = Path(folder)
+        write(log, times, segment_bytes=segment_bytes)
+        intents = take_all(log, limit)
+        assert intents == take_one_by_one(log, limit)
+        everything = [
+            (lane.path.name, found.position, found.append)
+            for lane in map(LogReader, sorted(log.iterdir()))
+            for found in lane.records()
+        ]
+        taken = [read(log, intent) for intent in intents]
+        assert sorted(record for part in taken for record in part) == sorted(everything)
+        clock = -(10**9)
+        for intent, part in zip(intents, taken, strict=True):
+            assert 1 <= len(part) <= limit
+            assert min(append for _, _, append in part) >= clock
+            clock = intent.clock
+            assert max(append for _, _, append in part) == clock
+            for item in intent.items:
+                assert item.end - item.start <= max(item_bytes, len(ROW) + 8 + 16 + 16)
+
+
+def test_a_late_lane_never_falls_behind_the_committed_clock(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20]])
+    (first,) = take_all(tmp_path, 100)
+    write(tmp_path, [[], [5, 15, 30]])
+    (second,) = take_all(tmp_path, 100, after(MANIFEST, first))
+    assert [append for _, _, append in read(tmp_path, second)] == [20, 20, 30]
+    assert (first.clock, second.clock, second.generation) == (20, 30, 2)
+
+
+def test_as_of_takes_nothing_later(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20, 30], [15, 12, 40]])
+    frozen = FrozenLog(tmp_path, MANIFEST, as_of=20)
+    intent = frozen.take(100)
+    assert intent is not None
+    assert sorted(append for _, _, append in read(tmp_path, intent)) == [10, 15, 15, 20]
+    assert frozen.take(100) is None
+    (rest,) = take_all(tmp_path, 100, after(MANIFEST, intent))
+    assert sorted(append for _, _, append in read(tmp_path, rest)) == [30, 40]
+    assert FrozenLog(tmp_path, MANIFEST, as_of=9).take(100) is None
+
+
+def test_as_of_a_time_before_what_is_committed_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20]])
+    (intent,) = take_all(tmp_path, 100)
+    with pytest.raises(AggregationError, match="before 20 ms"):
+        FrozenLog(tmp_path, after(MANIFEST, intent), as_of=19)
+
+
+def test_what_is_appended_later_is_left(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20]])
+    frozen = FrozenLog(tmp_path, MANIFEST)
+    with LogWriter(tmp_path, "000", fsync="never") as writer:
+        writer.append(ROW, 25)
+        intent = frozen.take(100)
+        assert intent is not None
+        assert len(read(tmp_path, intent)) == 2
+        assert frozen.take(100) is None
+
+
+def test_a_large_message_is_taken_whatever_the_limit(tmp_path: Path) -> None:
+    write(tmp_path, [[1, 2]], body=bytes(10_000))
+    assert [len(read(tmp_path, intent)) for intent in take_all(tmp_path, 1)] == [1, 1]
+
+
+def test_reports_are_never_fewer_than_a_message_can_have(tmp_path: Path) -> None:
+    """However many runs and rows, and however short: a limit is kept, and tightly."""
+    row = Row(0, bytes(16), bytes(16), 0, b"\0")
+    messages = [
+        encode_message(bytes(32), 0, [(0, [row] * rows)] * runs)
+        for runs, rows in [(1, 1), (1, 9), (5, 1), (3, 4), (40, 1)]
+    ]
+    with LogWriter(tmp_path, "a", fsync="never") as writer:
+        for time, body in enumerate([*messages, b"x", messages[0][:-1], b"SO" * 30]):
+            writer.append(body, time)
+    frozen = FrozenLog(tmp_path, MANIFEST)
+    numbers = []
+    while (intent := frozen.take(1)) is not None:
+        numbers.append(intent.clock)
+    assert numbers == list(range(8))
+    for limit, clock in ((9, 0), (10, 1), (15, 2), (26, 2), (27, 3), (66, 3), (67, 4), (68, 5)):
+        intent = FrozenLog(tmp_path, MANIFEST).take(limit)
+        assert intent is not None
+        assert intent.clock == clock
+
+
+def test_no_log_and_empty_lanes_give_nothing(tmp_path: Path) -> None:
+    assert take_all(tmp_path / "none", 5) == []
+    write(tmp_path, [[], []])
+    assert take_all(tmp_path, 5) == []
+
+
+def test_a_shorter_lane_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20]])
+    (intent,) = take_all(tmp_path, 100)
+    (segment,) = (tmp_path / "000").glob("*.seg")
+    segment.write_bytes(segment.read_bytes()[:-1])
+    with pytest.raises(AggregationError, match="partition '000' ends at"):
+        FrozenLog(tmp_path, after(MANIFEST, intent))
+
+
+def test_a_missing_lane_is_refused_and_missing_old_segments_are_not(tmp_path: Path) -> None:
+    write(tmp_path / "log", [[10, 20, 30]], segment_bytes=150)
+    (intent,) = take_all(tmp_path / "log", 100)
+    manifest = after(MANIFEST, intent)
+    first, *_ = sorted((tmp_path / "log" / "000").glob("*.seg"))
+    first.unlink()
+    assert take_all(tmp_path / "log", 100, manifest) == []
+    with pytest.raises(AggregationError, match="another log"):
+        FrozenLog(tmp_path / "none", manifest)
+
+
+def test_damage_is_taken_once_and_cannot_move_the_clock(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20, 30], [12, 22]], segment_bytes=150)
+    first, second, *_ = sorted((tmp_path / "000").glob("*.seg"))
+    broken = bytearray(first.read_bytes())
+    # The append time of the only record in it becomes one of the far future.
+    broken[16 + 8 + 7] = 0x7F
+    first.write_bytes(broken)
+    second.unlink()
+    intents = take_all(tmp_path, 1)
+    assert intents == take_one_by_one(tmp_path, 1)
+    assert [intent.clock for intent in intents] == [12, 22, 30]
+    stretches = [
+        found
+        for intent in intents
+        for item in intent.items
+        for found in LogReader(tmp_path / item.partition).records(item.start, item.end, item.floor)
+        if isinstance(found, Corrupt)
+    ]
+    assert [len(stretch.body) > 0 for stretch in stretches] == [True, False]
+
+
+def test_a_damaged_end_of_a_lane_is_taken(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20]], segment_bytes=150)
+    last = sorted((tmp_path / "000").glob("*.seg"))[-1]
+    last.write_bytes(last.read_bytes()[:-1] + b"\xff")
+    # Writing goes on in a new segment, so that the damage is no longer the end.
+    write(tmp_path, [[]])
+    (intent,) = take_all(tmp_path, 100)
+    assert intent.clock == 10
+    assert intent == take_one_by_one(tmp_path, 100)[0]
+
+
+@pytest.mark.parametrize("times", [[11, 20, 30], [10, 21, 30]])
+def test_a_lane_that_was_cut_and_written_again_is_refused(tmp_path: Path, times: list[int]) -> None:
+    write(tmp_path / "log", [[10, 20]])
+    (intent,) = take_all(tmp_path / "log", 100)
+    manifest = after(MANIFEST, intent)
+    write(tmp_path / "same", [[10, 20, 30]])
+    assert take_all(tmp_path / "same", 100, manifest)
+    write(tmp_path / "other", [times], body=ROW[:-1] + b"x")
+    with pytest.raises(AggregationError, match="partition '000' has another record"):
+        FrozenLog(tmp_path / "other", manifest)
+
+
+def test_what_is_taken_is_forced_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, [[10, 20, 30], [5]], segment_bytes=150)
+    first = FrozenLog(tmp_path, MANIFEST, as_of=20).take(100)
+    assert first is not None
+    forced: list[str] = []
+    fsync = files.os.fsync
+
+    def note(descriptor: int) -> None:
+        forced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(tmp_path)))
+        fsync(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", note)
+    EmbeddedLog(tmp_path).make_durable(first)
+    segments = {
+        lane: sorted(path.relative_to(tmp_path) for path in (tmp_path / lane).glob("*.seg"))
+        for lane in ("000", "001")
+    }
+    taken = [*segments["000"][:2], *segments["001"]]
+    assert sorted(forced) == sorted([".", "000", "001", *map(str, taken)])
+
+
+def test_records_from_the_future_are_left_and_told(tmp_path: Path) -> None:
+    write(tmp_path, [[10, 20], [15, 4_000, 16]])
+    frozen = FrozenLog(tmp_path, MANIFEST, trusted=100)
+    intent = frozen.take(100)
+    assert intent is not None
+    assert (intent.clock, frozen.take(100), frozen.ahead) == (20, None, ("001",))
+    assert len(read(tmp_path, intent)) == 3
+    later = FrozenLog(tmp_path, after(MANIFEST, intent), trusted=5)
+    assert later.take(100) is None
+
+
+def test_damage_before_any_record_has_no_clock(tmp_path: Path) -> None:
+    (tmp_path / "000").mkdir()
+    (tmp_path / "000" / f"{0:020d}.seg").write_bytes(bytes([90]) * 100)
+    write(tmp_path, [[]])
+    (intent,) = take_all(tmp_path, 100)
+    assert (intent.clock, intent.last) == (None, {})
+    write(tmp_path, [[10]])
+    (following,) = take_all(tmp_path, 100, after(MANIFEST, intent))
+    assert following.clock == 10
