@@ -49,11 +49,6 @@ def aggregate_apart(
     """Aggregate a log, or a topic, in a process of its own.
 
     The plan is that of the benchmarks, or :func:`signed_plan` if ``signed`` is given.
-
-    Raises
-    ------
-    RuntimeError
-        Reports were rejected.
     """
     where = {"log": str(log)} if log else {"servers": servers, "topic": topic}
     return Aggregated(*harness.apart("benchmarks.apart", state=str(state), signed=signed, **where))

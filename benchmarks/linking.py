@@ -67,8 +67,6 @@ def guessed(
         When the messages of each period arrived, in no order that says anything.
     right : ndarray, shape (n,)
         Where in ``new`` the device of each of ``old`` is.
-    window : float
-    returns : str
     """
     gap = new[None, :] - old[:, None]
     likely = density(old, returns)[:, None] * ((gap >= 0) & (gap < window))

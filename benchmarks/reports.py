@@ -101,14 +101,11 @@ def messages(
 
     Parameters
     ----------
-    plan : CompiledPlan
     pseudonyms : (n, 2) uint64
         Of each chain; those of one message have one shard.
     events : (n,) int64
-    source : SeededSource
     metrics : sequence of CompiledMetric
         Which of the plan's; all if empty.
-    group : int
     """
     metrics = metrics or plan.metrics
     n, levels = len(pseudonyms), plan.metrics[0].mechanism.levels

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mechanisms.number.sampled_bit import SampledBitLadder
-    from mechanisms.string.rappor import RapporLadder
     from sotto.plan.compiled import CompiledMetric
     from sotto.wire.format import Row
 
@@ -74,13 +73,6 @@ def _sampled_bit(metric: CompiledMetric, row: Row) -> str:
     return f"bit {place} of {ladder.bits}, the highest first, is {_output(row)}"
 
 
-def _rappor(metric: CompiledMetric, row: Row) -> str:
-    ladder = cast("RapporLadder", metric.mechanism)
-    count = _output(row).bit_count()
-    cohort = ladder.cohort(row.pseudonym) + 1
-    return f"{count} of {ladder.bits} bits, in cohort {cohort} of {ladder.cohorts}"
-
-
 def _card(metric: CompiledMetric, row: Row) -> str:
     return f"card {_output(row) + 1}"
 
@@ -93,6 +85,5 @@ _BY_MECHANISM: dict[str, Callable[[CompiledMetric, Row], str]] = {
     "threshold": _threshold,
     "duchi": _duchi,
     "sampled_bit": _sampled_bit,
-    "rappor": _rappor,
     "christofides": _card,
 }

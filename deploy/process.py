@@ -27,7 +27,6 @@ class Process:
     ----------
     folder : Path
         Where ``<name>.log`` and ``<name>.pid`` are.
-    name : str
     mark : str
         What is in the command line of this program and of no other.
     """
@@ -70,7 +69,6 @@ class Process:
 
         Parameters
         ----------
-        command : sequence of str
         environment : mapping
             Added to that of this process.
         """

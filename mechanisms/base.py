@@ -116,6 +116,11 @@ class Mechanism(ABC):
         return made
 
     @classmethod
+    def coinless(cls, spec: Mapping[str, object]) -> bool:
+        """Return whether reports of a plan's ``mechanism`` object are read without any coin."""
+        return cls.coins == "none"
+
+    @classmethod
     def defaults(cls, micro: int, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters that a plan may leave out, chosen for the strongest level sent.
 
@@ -216,6 +221,16 @@ class Mechanism(ABC):
         By the standard library alone: plans are checked and mechanisms chosen with it.
         """
 
+    def shared_noise(self, level: int) -> float:
+        """Return the part of the noise of reports of the level below that one of ``level`` has.
+
+        Reports of one device that are all drawn from the same permanent response share it.
+        """
+        last, sent = self.noise(level), self.noise(level - 1)
+        if last is None or sent is None:
+            return 1.0
+        return min(max(last.no / sent.no, last.yes / sent.yes), 1.0)
+
     @abstractmethod
     def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
         """Return what a payload says, in words that its own device can show to its user."""
@@ -314,7 +329,7 @@ class Mechanism(ABC):
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
         """Draw the payload of the last level alone: a permanent response to a value.
 
-        See :meth:`weaker`, and :mod:`mechanisms.constant` for when this is of use.
+        See :meth:`weaker`, and :mod:`mechanisms.base` for when this is of use.
         """
         return self.draw(symbol, chain, pseudonym, source)[-1]
 

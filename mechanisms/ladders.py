@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mechanisms.planner.targets import Assumed, Precision
+
 
 #: Encodings take fewer arguments here than those of the base.
 _Base: Any = Mechanism
@@ -55,9 +57,11 @@ class Ladder(_Base):  # type: ignore[misc]
         """Not asked for."""
         raise NotImplementedError
 
-    def precision(self, level: int, assumed: Any, scale: float) -> Any:
-        """Not asked for."""
-        raise NotImplementedError
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return how precise the main estimate will be if all reports are of one level."""
+        from mechanisms.planner import ladders
+
+        return ladders.precision(self, level, assumed, scale)
 
     def noise(self, level: int) -> Any:
         """Not asked for."""
@@ -68,12 +72,34 @@ class Ladder(_Base):  # type: ignore[misc]
         raise NotImplementedError
 
     def worst_inputs(self, level: int) -> tuple[Any, Any]:
-        """Not asked for."""
-        raise NotImplementedError
+        """Return two values with the loss for which a level is certified."""
+        from mechanisms.audit import ladders
+
+        return ladders.worst_inputs(self, level)
 
     def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
-        """Not asked for."""
-        raise NotImplementedError
+        """Return different values."""
+        from mechanisms.audit import ladders
+
+        return ladders.some_inputs(self, count, source)
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio of a level, from the sampler's integers alone."""
+        from mechanisms.audit import ladders
+
+        return ladders.realised_ratio(self, level)
+
+    def log_ratios(
+        self,
+        values: tuple[Any, Any],
+        reports: NDArray[np.uint8],
+        chains: NDArray[np.uint64],
+        level: int,
+    ) -> NDArray[np.float64]:
+        """Return how much likelier, as a logarithm, reports are from the second of two values."""
+        from mechanisms.audit import ladders
+
+        return ladders.log_ratios(self, values, reports, chains, level)
 
     @property
     @abstractmethod
@@ -112,7 +138,7 @@ class Ladder(_Base):  # type: ignore[misc]
     def draw_last(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> bytes:
         """Draw the payload of the last rung alone: a permanent response to a value.
 
-        See :meth:`weaker`, and :mod:`mechanisms.constant` for when this is of use.
+        See :meth:`weaker`, and :mod:`mechanisms.base` for when this is of use.
         """
         return self.draw(symbol, chain, pseudonym, source)[-1]
 

@@ -30,13 +30,7 @@ _AUDITS = 20
 
 
 class Fleet:
-    """Processes on one device's file.
-
-    Parameters
-    ----------
-    folder : Path
-    rng : random.Random
-    """
+    """Processes on one device's file."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         folder.mkdir(exist_ok=True)

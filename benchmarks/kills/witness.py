@@ -28,7 +28,6 @@ class Witness:
 
     Attributes
     ----------
-    messages : int
     again : int
         Reports that were published a second time, with the same bytes.
     """
@@ -51,13 +50,7 @@ class Witness:
         return len(self._payloads)
 
     def look(self) -> Ledger:
-        """Compare everything at one moment, while processes go on; return the ledger then.
-
-        Raises
-        ------
-        BrokenPromiseError
-            Something does not hold.
-        """
+        """Compare everything at one moment, while processes go on; return the ledger then."""
         # In this order: what came first is in what is read later.
         self._read_published()
         acknowledged = _size(self._folder / "acks")

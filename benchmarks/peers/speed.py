@@ -46,12 +46,10 @@ def show(work: str, seconds: Mapping[str, float], unit: tuple[str, float], targe
 
     Parameters
     ----------
-    work : str
     seconds : mapping
         By contender, for one unit of work; Sotto is the first.
     unit : (str, float)
         Its name, and how many of it a second has.
-    target : Target
     """
     (_, ours), *others = seconds.items()
     taken = [each for name, each in others if target.peer in ("fastest", name)]

@@ -115,7 +115,6 @@ def spread(windows: Windows, fleet: Fleet, devices: int) -> tuple[NDArray[np.int
     ----------
     windows : iterable of (WindowKey, (LEVELS, SYMBOLS) int64)
         What is counted, of whatever metric.
-    fleet : Fleet
     devices : int
         How many have begun.
     """
@@ -154,11 +153,6 @@ def published_windows(
     An estimated share is (Σ g_l · (c_l − n_l · q_l)) / n over levels l, with n_l reports of a
     level, c_l of them with the symbol, and g_l = 1 / (p_l − q_l). Since the numbers of reports are
     published too and the g_l differ, a share determines the few c_l that a bucket can have.
-
-    Raises
-    ------
-    UnexplainedError
-        No counts of at most ``_MOST`` reports a bucket give these shares and these numbers.
     """
     metrics = {metric.name: metric for metric in fleet.metrics}
     for document in documents:
@@ -231,7 +225,6 @@ def audit_of_fleet(fleet: Fleet, counted: NDArray[np.int64]) -> dict[bytes, Spen
 
     Parameters
     ----------
-    fleet : Fleet
     counted : (METRICS, n, LEVELS) int64
     """
     certified = np.array(

@@ -36,13 +36,7 @@ class Play(Protocol):
         """What can be chosen in a kind, if anything."""
 
     def inject(self, fault: Injection) -> bool:
-        """Bring a fault about; return whether it has hit.
-
-        Raises
-        ------
-        FaultError
-            Something did what it must not do, whatever happens to it.
-        """
+        """Bring a fault about; return whether it has hit."""
 
     def counted(self, settled: Callable[[Windows], bool]) -> Windows:
         """Return all counts once they are settled, or when they should have been."""

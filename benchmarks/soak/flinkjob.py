@@ -41,7 +41,6 @@ class FlinkJob:
     ----------
     folder : Path
         For both.
-    plan : CompiledPlan
     client_file : Path
         How to reach the broker.
     topic : ReportTopic
@@ -129,13 +128,7 @@ class FlinkJob:
         return []
 
     def newest_checkpoint(self) -> str:
-        """Return where the last whole checkpoint of the job is.
-
-        Raises
-        ------
-        FaultError
-            There is none.
-        """
+        """Return where the last whole checkpoint of the job is."""
         made = (self.session.folder / "checkpoints" / self.id).glob("chk-*/_metadata")
         numbers = [int(each.parent.name.removeprefix("chk-")) for each in made]
         if not numbers:
@@ -157,13 +150,7 @@ class FlinkJob:
         return JobManager(self.session.address)
 
     def wait_until_well(self) -> None:
-        """Return once all of the job runs.
-
-        Raises
-        ------
-        FaultError
-            It does not, within ``PATIENCE``; why it failed last.
-        """
+        """Return once all of the job runs."""
         if not wait_until(self._well, PATIENCE):
             raise FaultError(f"the job does not run again: {self._failure()}")
 
@@ -187,13 +174,7 @@ class FlinkJob:
             return 0
 
     def wait_for_checkpoint(self) -> None:
-        """Return once it has made another checkpoint.
-
-        Raises
-        ------
-        FaultError
-            It does not, within ``PATIENCE``; why it failed last.
-        """
+        """Return once it has made another checkpoint."""
         before = self.checkpoints()
         if not wait_until(lambda: self.checkpoints() > before, PATIENCE):
             raise FaultError(f"no checkpoint within {PATIENCE} s: {self._failure()}")
@@ -254,7 +235,6 @@ class Follower:
     ----------
     broker : Broker
         Which may be gone at times.
-    topic : SinkTopic
     """
 
     def __init__(self, broker: Broker, topic: SinkTopic) -> None:

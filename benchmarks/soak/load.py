@@ -72,8 +72,6 @@ class Load:
 
     Parameters
     ----------
-    broker : Broker
-    topic : ReportTopic
     rate : float
         Reports a second.
     shards : int

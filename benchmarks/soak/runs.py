@@ -57,7 +57,6 @@ class Orders(NamedTuple):
     Attributes
     ----------
     client_file, topic, state, log : str
-    max_reports : int
     step, occurrence
         Where the system kills it: one of ``STEPS``; nowhere if the step is empty.
     file_bytes : int
@@ -213,13 +212,7 @@ class Runs:
         return process
 
     def end(self, process: ForkServerProcess, *allowed: int) -> int:
-        """Wait for a run's end and return its exit status.
-
-        Raises
-        ------
-        FaultError
-            It does not end, or with another status than ``allowed``, if any is given.
-        """
+        """Wait for a run's end and return its exit status."""
         process.join(PATIENCE)
         status = process.exitcode
         if status is None:

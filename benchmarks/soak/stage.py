@@ -37,7 +37,6 @@ class Injection(NamedTuple):
 
     Attributes
     ----------
-    kind : str
     what : str
         Which step, network or process; empty where there is no choice.
     occurrence : int
@@ -109,7 +108,6 @@ class Stage:
     ----------
     folder : Path
         Empty, or to be made.
-    seed : int
     rate : float
         Messages of the fleet a second.
     disk : str
@@ -179,13 +177,7 @@ class Stage:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def finish_senders(self) -> None:
-        """Let them send all that is left, and end.
-
-        Raises
-        ------
-        FaultError
-            One does not, or fails.
-        """
+        """Let them send all that is left, and end."""
         for process in self._senders.values():
             process.terminate()
         for name, process in self._senders.items():

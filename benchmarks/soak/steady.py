@@ -69,10 +69,8 @@ class Steady:
 
     Parameters
     ----------
-    folder : Path
     rate : float
         Reports a second.
-    parallelism : int
     """
 
     def __init__(self, folder: Path, rate: float, parallelism: int) -> None:

@@ -44,7 +44,6 @@ def trend(seconds: Sequence[float], values: Sequence[float], cycle: float) -> Tr
     ----------
     seconds : sequence of float
         When each was measured, ascending.
-    values : sequence of float
     cycle : float
         Seconds after which what is measured falls and rises again; means over a cycle are what
         the line is drawn through, so that neither a cycle's slope nor its waves are taken for the

@@ -37,7 +37,6 @@ class Job:
         As Flink names it: ``RUNNING``, ``RESTARTING``, ``FAILED``, ...
     running : int
         How many of its tasks run; all of them do while records are taken.
-    tasks : int
     """
 
     id: str
@@ -119,7 +118,6 @@ class JobManager:
 
         Parameters
         ----------
-        job : str
         folder : str
             URI.
         stop : bool

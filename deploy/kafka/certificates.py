@@ -52,7 +52,6 @@ def make(
 
     Parameters
     ----------
-    folder : Path
     name : str
         The broker's.
     hosts : sequence of str

@@ -87,11 +87,6 @@ class Metrics:
     ----------
     client : Client
         Made with PLAN.
-
-    Raises
-    ------
-    PlanError
-        The client has another plan.
     """
 
     def __init__(self, client: Client) -> None:

@@ -60,8 +60,6 @@ def send(
 
     Parameters
     ----------
-    plan : CompiledPlan
-    publisher : Publisher
     number : int
         How many devices.
     clock : callable

@@ -35,7 +35,6 @@ class Collected:
 
     Attributes
     ----------
-    truth : Truth
     rows : sequence of dict
         Of the table of estimates.
     """

@@ -98,13 +98,7 @@ class Demo:
         self.timings.append(Timing(name, time.perf_counter() - began))
 
     def start_afresh(self) -> None:
-        """Empty the demo's directory.
-
-        Raises
-        ------
-        ParameterError
-            It holds something else than a former run.
-        """
+        """Empty the demo's directory."""
         mark = self.out / ".sotto-demo"
         if self.out.exists() and any(self.out.iterdir()) and not mark.exists():
             raise ParameterError(f"{self.out} is not empty and not a former demo's directory")
@@ -192,13 +186,7 @@ class Aggregated:
 
 
 def run(demo: Demo) -> Findings:
-    """Run the demo; return what the report says.
-
-    Raises
-    ------
-    SottoError
-        Something could not be done; the message says what.
-    """
+    """Run the demo; return what the report says."""
     story.title()
     demo.start_afresh()
     with demo.stage("read"):

@@ -93,7 +93,6 @@ class FaultyNetwork:
 
     Parameters
     ----------
-    target : Target
     seed : int
         Which messages are tampered with; what they contain is random all the same.
     periods : frozenset of int
@@ -107,7 +106,6 @@ class FaultyNetwork:
     ----------
     planted : Counter of str
         How often each fault, and each :attr:`Reason.label` of garbage, was planted.
-    misbehaved : list of Misbehaviour
     """
 
     target: Target

@@ -66,8 +66,6 @@ def read_reports(
 
     Parameters
     ----------
-    log : Path
-    plan : CompiledPlan
     pseudonyms : (m, 2) uint64
         Those whose reports count; all others in the log are strangers or were revoked.
     """

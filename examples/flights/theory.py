@@ -46,7 +46,6 @@ class Layout:
     ----------
     groups : (n,) int64
         Group of each report of the truth: a week, a part, or all in one.
-    n_groups : int
     truth : (groups, cells)
         True value of each cell; NaN where there are no reports.
     estimate : callable

@@ -134,8 +134,6 @@ class Result:
 
     Attributes
     ----------
-    sender : Sender
-    label_epsilon : float
     errors : list of float
         Mean squared error of the mean of a feature over the clients.
     centroids, logistic : list of float

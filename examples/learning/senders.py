@@ -45,7 +45,6 @@ class Sender:
 
     Attributes
     ----------
-    name : str
     nominal : float
         The epsilon of the features as its paper or its user calls it.
     certified : float or None

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mechanisms.audit.bounds import Attack, Guesses
-from mechanisms.audit.guessing import PART, best_rule, fair_bits
-from mechanisms.audit.pairs import NAME, Pair, column_of, some_inputs, worst_pair
+from mechanisms.audit.guessing import PART, best_rule, column_of, fair_bits
+from mechanisms.audit.ladders import answers, truths
 from mechanisms.audit.seen import Seen, views_of
-from mechanisms.audit.views import Reader, answers, truths
-from mechanisms.base import Mechanism
+from mechanisms.base import NO_ID, Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.randomness import Source
 from mechanisms.sampling import uniform_below
@@ -62,10 +61,10 @@ def attack(
     trials: int = 200_000,
     confidence: float = 0.95,
     levels: int | None = None,
-    pair: Pair | None = None,
+    pair: tuple[Any, Any] | None = None,
     sampler: Sampler | None = None,
 ) -> Attack:
-    """Tell inputs apart from whole chains, as somebody would who sees every level.
+    """Distinguish inputs by whole chains, as somebody would who sees every level.
 
     Three pairs of inputs are attacked: the one with the largest certified loss, one that a search
     among inputs drawn at random found suspicious, and one at random.
@@ -84,8 +83,8 @@ def attack(
         In (0, 1), of the bound.
     levels : int, optional
         The levels that are released, from the weakest on; all by default.
-    pair : Pair, optional
-        The inputs that alone are told apart; by default the three pairs.
+    pair : pair of values, optional
+        The only inputs to distinguish; by default the three pairs.
     sampler : callable, optional
         What is attacked in the place of ``mechanism.randomize``.
 
@@ -115,7 +114,7 @@ def attack(
         found = [target.guesses(pair, trials, 1.0)]
     else:
         others = _other_pairs(target, int(_SEARCH * trials))
-        worst = worst_pair(mechanism, shown - 1)
+        worst = mechanism.worst_inputs(shown - 1)
         found = [target.guesses(worst, trials, _WORST if others else 1.0)]
         for other, part in zip(others, _OTHERS, strict=False):
             share = (1 - _WORST) / len(others)
@@ -133,7 +132,7 @@ class _Target:
     source: Source
     drawn: int = 0
 
-    def guesses(self, pair: Pair, trials: int, share: float) -> Guesses:
+    def guesses(self, pair: tuple[Any, Any], trials: int, share: float) -> Guesses:
         """Guess which of two inputs chains hide, ``trials`` of either on average.
 
         A fifth of the chains, less where they are very wide, teaches the rule; the others, drawn
@@ -141,10 +140,9 @@ class _Target:
         """
         import numpy as np
 
-        reader = Reader(self.mechanism, pair)
         part = min(2 * trials // PART, max(_FEWEST, _LEARNT // self._row))
         secrets = fair_bits(2 * part, self.source)
-        first, second = (self._seen(reader, half) for half in np.split(secrets, 2))
+        first, second = (self._seen(pair, half) for half in np.split(secrets, 2))
         views = views_of(first, secrets[:part])
         keys = {name: np.concatenate([view(first), view(second)]) for name, view in views.items()}
         name, rule = best_rule(keys, secrets)
@@ -153,7 +151,7 @@ class _Target:
         left = 2 * trials - 2 * part
         for start in range(0, left, self._block):
             secrets = fair_bits(min(self._block, left - start), self.source)
-            counts = rule.score(views[name](self._seen(reader, secrets)), secrets)
+            counts = rule.score(views[name](self._seen(pair, secrets)), secrets)
             right, guesses = right + counts[0], guesses + counts[1]
         return Guesses(right, guesses, name, share)
 
@@ -167,7 +165,7 @@ class _Target:
         for start in range(0, turns, each):
             places = np.tile(np.arange(len(values)), min(each, turns - start))
             column = column_of(values, places)
-            yield column, *self._drawn(column, len(places), NAME)
+            yield column, *self._drawn(column, len(places))
 
     @property
     def _block(self) -> int:
@@ -178,22 +176,20 @@ class _Target:
     def _row(self) -> int:
         return self.mechanism.levels * self.mechanism.payload_width
 
-    def _seen(self, reader: Reader, secrets: NDArray[np.bool_]) -> Seen:
-        column = reader.pair.column(secrets)
-        return Seen(reader, *self._drawn(column, len(secrets), reader.pair.name))
+    def _seen(self, pair: tuple[Any, Any], secrets: NDArray[np.bool_]) -> Seen:
+        column = column_of(pair, secrets.astype(int))
+        return Seen(self.mechanism, pair, *self._drawn(column, len(secrets)))
 
-    def _drawn(
-        self, column: Any, n: int, name: bytes
-    ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+    def _drawn(self, column: Any, n: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
         import numpy as np
 
         chains = self.source.words(2 * n).reshape(n, 2)
-        names = np.tile(np.frombuffer(name, dtype="<u8").astype(np.uint64), (n, 1))
+        names = np.tile(np.frombuffer(NO_ID, dtype="<u8").astype(np.uint64), (n, 1))
         self.drawn += n
         return self.draw(column, chains, names, self.source)[:, : self.levels], chains
 
 
-def _other_pairs(target: _Target, chains: int) -> list[Pair]:
+def _other_pairs(target: _Target, chains: int) -> list[tuple[Any, Any]]:
     """Return a suspicious pair of inputs, and one at random; nothing where there are but two.
 
     A fault can depend on the input. Chains of many inputs, drawn at random, are compared level by
@@ -206,12 +202,12 @@ def _other_pairs(target: _Target, chains: int) -> list[Pair]:
 
     width = target.mechanism.levels * target.mechanism.payload_width
     count = max(4, min(_INPUTS, _SHARES // (16 * width)))
-    inputs = some_inputs(target.mechanism, count, target.source)
+    inputs = list(target.mechanism.some_inputs(count, target.source))
     if len(inputs) < 3:
         return []
     first = uniform_below(len(inputs), target.source)
     second = (first + 1 + uniform_below(len(inputs) - 1, target.source)) % len(inputs)
-    random = Pair((inputs[first], inputs[second]))
+    random = inputs[first], inputs[second]
     if len(inputs) > _AGAIN:
         chains //= 2
         far = _differences(*_logs(target, inputs, chains))
@@ -219,11 +215,11 @@ def _other_pairs(target: _Target, chains: int) -> list[Pair]:
     logs, _ = _logs(target, inputs, chains)
     table = np.array([_differences(logs, row[None]) for row in logs])
     one, other = divmod(int(table.argmax()), len(inputs))
-    return [Pair((inputs[one], inputs[other]) if one != other else (inputs[0], inputs[1])), random]
+    return [(inputs[one], inputs[other]) if one != other else (inputs[0], inputs[1]), random]
 
 
 def _differences(logs: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much reports could tell, summed over the cells of a plane, of the best plane."""
+    """Return how far reports differ, summed over the cells of a plane, of the best plane."""
     import numpy as np
 
     gaps: NDArray[np.float64] = np.abs(logs - other).max(axis=2)

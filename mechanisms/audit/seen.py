@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mechanisms.audit.guessing import Quantiles, key_of
-from mechanisms.audit.views import Reader, answers
+from mechanisms.audit.guessing import Quantiles, column_of, key_of
+from mechanisms.audit.ladders import answers, truths
+from mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,28 +34,41 @@ _RIDGE, _STEPS, _SMALL = 1.0, 12, 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Chains, as an attacker sees them.
+    """Chains that hide one of two values, as an attacker sees them who knows the mechanism.
 
     Parameters
     ----------
-    reader : Reader
+    mechanism : Mechanism
+    pair : pair of values
+        Of values that are rounded at random the ratios are not always those of their reports.
     payloads : ndarray, shape (n, levels, payload_width), uint8
     chains : ndarray, shape (n, 2), uint64
+        Their ids, from which the public coins are hashed.
     """
 
-    reader: Reader
+    mechanism: Mechanism
+    pair: tuple[Any, Any]
     payloads: NDArray[np.uint8]
     chains: NDArray[np.uint64]
     _ratios: dict[int, NDArray[np.float64]] = field(default_factory=dict)
 
     def ratio(self, level: int) -> NDArray[np.float64]:
-        """Logarithms of likelihood ratios of one level, ``(n,)``; e^-1000 stands for impossible."""
+        """How much likelier reports of a level are from the second value: ``(n,)`` logarithms.
+
+        By its exact channel, e^-1000 for what is impossible; 0 for a report that no value has,
+        from a faulty sampler.
+        """
         import numpy as np
 
         level %= self.payloads.shape[1]
         if level not in self._ratios:
-            found = self.reader.log_ratio(self.payloads[:, level], self.chains, level)
-            self._ratios[level] = np.nan_to_num(np.clip(found, -1000, 1000))
+            reports, out = self.payloads[:, level], np.zeros(len(self.payloads))
+            possible = self.mechanism.valid(reports)
+            if possible.any():
+                out[possible] = self.mechanism.log_ratios(
+                    self.pair, reports[possible], self.chains[possible], level
+                )
+            self._ratios[level] = np.nan_to_num(np.clip(out, -1000, 1000))
         return self._ratios[level]
 
     @cached_property
@@ -67,14 +81,17 @@ class Seen:
     @cached_property
     def answers(self) -> NDArray[np.int64]:
         """The symbols that are reported, ``(n, levels, answers)``, if reports are symbols."""
-        return answers(self.reader.mechanism, self.payloads)
+        return answers(self.mechanism, self.payloads)
 
     @cached_property
     def truths(self) -> NDArray[np.int64]:
-        """What public coins make of both inputs, ``(n, 2, answers)``."""
+        """What public coins make of both values, ``(n, 2, answers)``."""
         import numpy as np
 
-        return np.stack(self.reader.asked(self.chains), axis=1)
+        columns = (
+            column_of(self.pair, np.full(len(self.chains), side, dtype=np.int64)) for side in (0, 1)
+        )
+        return np.stack([truths(self.mechanism, each, self.chains) for each in columns], axis=1)
 
     @cached_property
     def planes(self) -> NDArray[np.uint8]:
@@ -178,7 +195,7 @@ def _bytes(levels: list[int], column: int) -> View:
 
 
 def _best_column(cells: NDArray[np.int64], secrets: NDArray[np.bool_], size: int) -> int:
-    """Return which column of cells below ``size`` tells most of the secrets."""
+    """Return which column of cells below ``size`` distinguishes the secrets best."""
     import numpy as np
 
     columns = cells.shape[1]
@@ -233,7 +250,7 @@ class LinearScore:
     ) -> LinearScore:
         """Learn a score from chains whose inputs are known.
 
-        Features that by themselves tell nothing are left out, so that their noise is too; the
+        Features that by themselves do not differ are left out, so that their noise is too; the
         others get the weights of a logistic regression with a small ridge penalty.
 
         Parameters

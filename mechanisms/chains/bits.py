@@ -173,10 +173,20 @@ class BitChain(BitOutputs):
 
     def law(self, value: int, level: int) -> dict[int, Fraction]:
         """Return the probability of every vector of a level, from the thresholds alone."""
-        found, pairs = {0: Fraction(1)}, self.realised(level)
+        return self._product(value, self.realised(level))
+
+    def step(self, output: int, level: int) -> dict[int, Fraction]:
+        """Return the law of the vector of ``level`` given that of the level above."""
+        flips = [Fraction(ladder.flips[level], GRAINS) for ladder in self.ladders]
+        return self._product(output, [(1 - flip, flip) for flip in flips])
+
+    def _product(
+        self, bits: int, pairs: Sequence[tuple[Fraction, Fraction]]
+    ) -> dict[int, Fraction]:
+        """Return the law of a vector whose bits are set with p where ``bits`` are, else with q."""
+        found = {0: Fraction(1)}
         for index in range(self.width):
-            p, q = pairs[index % len(pairs)]
-            one = p if value >> index & 1 else q
+            one = pairs[index % len(pairs)][0 if bits >> index & 1 else 1]
             found = {
                 output | bit << index: share * (one if bit else 1 - one)
                 for output, share in found.items()

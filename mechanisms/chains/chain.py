@@ -33,6 +33,11 @@ class Chain(ABC):
 
     @property
     @abstractmethod
+    def levels(self) -> int:
+        """The number of levels."""
+
+    @property
+    @abstractmethod
     def payload_width(self) -> int:
         """Bytes of a payload."""
 
@@ -56,6 +61,13 @@ class Chain(ABC):
     @abstractmethod
     def law(self, value: int, level: int) -> dict[int, Fraction]:
         """Return the probability of every output of a level, from the sampler's integers alone."""
+
+    @abstractmethod
+    def step(self, output: int, level: int) -> dict[int, Fraction]:
+        """Return the law of the output of ``level`` given that of the level above.
+
+        From the sampler's integers alone, as :meth:`law`; for small mechanisms.
+        """
 
     @abstractmethod
     def draw(self, value: int, source: Source) -> list[int]:

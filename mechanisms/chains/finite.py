@@ -129,6 +129,11 @@ class FiniteChain(SymbolOutputs):
         rows, total = self.table(level)
         return {output: Fraction(entry, total) for output, entry in enumerate(rows[value])}
 
+    def step(self, output: int, level: int) -> dict[int, Fraction]:
+        """Return the law of the output of ``level`` given that of the level above."""
+        step = self.steps[level]
+        return {o: Fraction(_weight(step, output, o), GRAINS) for o in range(self.size)}
+
     def log_ratios(
         self, one: Any, other: Any, reports: NDArray[np.uint8], level: int
     ) -> NDArray[np.float64]:

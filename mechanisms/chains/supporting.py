@@ -114,6 +114,13 @@ class SupportChain(Chain):
         """Return the probability of every output of a level, from the thresholds alone."""
         return {output: self.probability(value, output, level) for output in self.outputs()}
 
+    def step(self, output: int, level: int) -> dict[int, Fraction]:
+        """Return the law of the output of ``level`` given that of the level above."""
+        kept = Fraction(self.keeps[level], GRAINS)
+        found = dict.fromkeys(self.outputs(), (1 - kept) / self.total)
+        found[output] += kept
+        return found
+
     @abstractmethod
     def supporting(self, x: Any, reports: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Return which reports support an input."""

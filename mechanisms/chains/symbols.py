@@ -201,6 +201,16 @@ class SymbolChain(SymbolOutputs):
         p, q = degraded(*self.strongest.realised(), self.degradations[level:])
         return {output: p if output == value else q for output in range(self.size)}
 
+    @property
+    def levels(self) -> int:
+        """The number of levels."""
+        return len(self.exact)
+
+    def step(self, output: int, level: int) -> dict[int, Fraction]:
+        """Return the law of the output of ``level`` given that of the level above."""
+        kept, other = self.degradations[level].realised()
+        return {each: kept if each == output else other for each in range(self.size)}
+
     def realised_ratio(self, level: int) -> Fraction:
         """Return the largest likelihood ratio of a level, from the thresholds alone."""
         return spread(*degraded(*self.strongest.realised(), self.degradations[level:]))

@@ -27,6 +27,7 @@ improved finite sample properties", Journal of Econometrics 29, 1985.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mechanisms.string.rappor import RapporLadder
-
 #: A candidate of which a larger part lies in the null space is not determined.
 UNDETERMINED = 1e-8
 #: Eigenvalues below this part of the largest one are taken to be zero.
@@ -47,6 +46,8 @@ _SINGULAR = 1e-10
 _LEVERAGE = 1 - 1e-6
 #: The most frequent candidates, which stand for all in the small variance between cohorts.
 _FREQUENT = 128
+#: Reports of a cohort, so many that what is random about them is as good as exact.
+_EACH = 10**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,18 +113,39 @@ class Errors(NamedTuple):
     skews: NDArray[np.float64]
 
 
-def observe(mechanism: RapporLadder, cells: NDArray[np.int64]) -> Observed:
+@dataclass(frozen=True)
+class Filters:
+    """How strings become Bloom filters: ``bits`` bits, ``hashes`` hashes, ``cohorts`` cohorts."""
+
+    bits: int
+    hashes: int
+    cohorts: int
+
+    @property
+    def density(self) -> float:
+        """The probability that a random filter sets a bit."""
+        return 1 - (1 - 1 / self.bits) ** self.hashes
+
+    def matrix(self, names: tuple[str, ...]) -> Any:
+        """Return the filters of strings, ``(cohorts * bits, S)``; see :func:`bloom_filters`."""
+        return bloom_filters(names, self.bits, self.hashes, self.cohorts)
+
+
+def observe(cells: NDArray[np.int64], pairs: NDArray[np.float64], density: float) -> Observed:
     """Debias bit sums at each level and add the levels, all reports with equal weights.
 
     Parameters
     ----------
-    mechanism : RapporLadder
     cells : ndarray, shape (levels, cohorts, k + 1)
         Bit sums and, last, reports; some are not zero.
+    pairs : ndarray, shape (levels, 2)
+        The probabilities that a set bit, and that another, is reported as 1.
+    density : float
+        Probability that a random filter sets a bit.
     """
     import numpy as np
 
-    p, q = mechanism.pairs().T[:, :, None]
+    p, q = pairs.T[:, :, None]
     gap = p - q
     ones, by_level = cells[:, :, :-1], cells[:, :, -1]
     reports = by_level.sum(axis=0)
@@ -138,7 +160,7 @@ def observe(mechanism: RapporLadder, cells: NDArray[np.int64]) -> Observed:
         sums[cohorts] / n[:, None],
         n.astype(np.float64) ** 2 / noise[cohorts],
         third[cohorts] / n.astype(np.float64) ** 3,
-        1 - (1 - 1 / mechanism.bits) ** mechanism.hashes,
+        density,
     )
 
 
@@ -261,3 +283,52 @@ def estimate_errors(
     loose = np.append((solved.null**2).sum(axis=1), (solved.null.sum(axis=0) ** 2).sum())
     errors.variances[loose > UNDETERMINED] = math.inf
     return errors
+
+
+def string_variances(
+    filters: Filters, pair: tuple[float, float], candidates: Sequence[str], shares: Sequence[float]
+) -> list[float]:
+    """Return n times the variances of the candidates' shares and of the unexplained share.
+
+    Parameters
+    ----------
+    filters : Filters
+    pair : (float, float)
+        The probabilities that a set bit, and that another, is reported as 1.
+    candidates : sequence of str, length S
+    shares : sequence of float, length S
+        Their true shares; what is left is taken to be spread over strings that share no bits.
+
+    Returns
+    -------
+    list of float, length S + 1
+        Infinite where the filters cannot tell.
+
+    Notes
+    -----
+    :func:`estimate_errors` of counts without noise: the noise of every bit is known, and that of
+    the random cohorts follows from the shares. Frequent strings that are no candidates would add
+    to it.
+
+    Examples
+    --------
+    >>> from mechanisms.string.rappor import Rappor
+    >>> rappor = Rappor(4.0, bits=64, hashes=2, cohorts=8)
+    >>> found = string_variances(rappor.filters, (rappor.p, rappor.q), ["oslo", "rome"], [0.5, 0.5])
+    >>> [round(v, 2) for v in found]
+    [0.48, 0.48, 0.98]
+    """
+    import numpy as np
+
+    true, cohorts = np.asarray(shares, dtype=np.float64), filters.cohorts
+    p, q = pair
+    unit, density = q * (1 - q) / (p - q) ** 2, filters.density
+    matrix = filters.matrix(tuple(candidates))
+    bits = (matrix @ true + (1 - true.sum()) * density).reshape(cohorts, filters.bits)
+    reports = np.full(cohorts, _EACH, dtype=np.int64)
+    observed = Observed(
+        np.arange(cohorts), reports, bits, reports / unit, np.zeros(cohorts), density
+    )
+    errors = estimate_errors(observed, matrix, fit(observed, matrix), true, 1.0)
+    found: list[float] = (errors.variances * float(_EACH * cohorts)).tolist()
+    return found

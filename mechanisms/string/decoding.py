@@ -13,22 +13,19 @@ from typing import TYPE_CHECKING
 
 from mechanisms.errors import ParameterError
 from mechanisms.estimate import FLOOR_ERRORS, Estimate, nothing
-from mechanisms.estimators.frequency import count_table, norm_sub
+from mechanisms.estimators.frequency import norm_sub
 from mechanisms.string.bloom_regression import (
     UNDETERMINED,
     Errors,
-    bloom_filters,
+    Filters,
     estimate_errors,
     fit,
     observe,
 )
-from mechanisms.string.rappor import RapporLadder
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from mechanisms.base import Mechanism
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class CandidateEstimate:
 
 @dataclass(frozen=True)
 class StringEstimates:
-    """What the reports of a string tell.
+    """What the reports of a string metric say.
 
     Attributes
     ----------
@@ -77,8 +74,9 @@ class StringEstimates:
 
 
 def decode(
-    mechanism: Mechanism,
-    counts: ArrayLike,
+    cells: NDArray[np.int64],
+    pairs: NDArray[np.float64],
+    filters: Filters,
     candidates: Sequence[str],
     *,
     error: float = 0.05,
@@ -88,10 +86,11 @@ def decode(
 
     Parameters
     ----------
-    mechanism : Mechanism
-        ``rappor``.
-    counts : array_like, shape (levels, count_length), integers
-        Counts of the newest reports, by level, as the mechanism's ``accumulate`` lays them out.
+    cells : ndarray, shape (levels, cohorts, bits + 1), int64
+        Bit sums and, last, reports.
+    pairs : ndarray, shape (levels, 2)
+        The probabilities that a set bit, and that another, is reported as 1.
+    filters : Filters
     candidates : sequence of str
         Distinct, at least one.
     error : float in (0, 1)
@@ -104,8 +103,7 @@ def decode(
     Raises
     ------
     ParameterError
-        The mechanism is another one, the counts have the wrong shape, a candidate is given
-        twice or there is none, or a parameter is outside its range.
+        A candidate is given twice or there is none, or a parameter is outside its range.
 
     Notes
     -----
@@ -117,25 +115,9 @@ def decode(
     Ú. Erlingsson, V. Pihur, A. Korolova, "RAPPOR: Randomized Aggregatable Privacy-Preserving
     Ordinal Response", CCS 2014, section 4. Unlike there, no variables are selected before the
     fit, so that the p-values are those of the only fit made.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mechanisms.registry import build
-    >>> from mechanisms.testing import SeededSource
-    >>> rappor = build({"name": "rappor", "bits": 64, "hashes": 2, "cohorts": 4}, [8_000_000], "s")
-    >>> ids = SeededSource(1).words(4000).reshape(2000, 2)
-    >>> reports = rappor.randomize([b"oslo"] * 1500 + [b"rome"] * 500, ids, ids, SeededSource(2))
-    >>> counts = rappor.accumulate(reports[:, 0], ids, ids, np.zeros(2000, dtype=np.int64), 1)
-    >>> result = decode(rappor, counts, ["lima", "oslo", "rome"])
-    >>> [item.candidate for item in result.items if item.significant]
-    ['oslo', 'rome']
     """
     import numpy as np
 
-    table = count_table(mechanism, counts)
-    if not isinstance(mechanism, RapporLadder):
-        raise ParameterError(f"{mechanism.name} reports no strings")
     names = tuple(candidates)
     if not names or len(set(names)) < len(names):
         raise ParameterError("candidates must be distinct, and at least one")
@@ -143,18 +125,17 @@ def decode(
         raise ParameterError(f"error must lie in (0, 1), got {error}")
     if not 1 <= design_effect < math.inf:
         raise ParameterError(f"design_effect must be at least 1, got {design_effect}")
-    cells = table.reshape(mechanism.levels, mechanism.cohorts, mechanism.bits + 1)
     by_level = tuple(int(n) for n in cells[:, :, -1].sum(axis=1))
     if sum(by_level) == 0:
         empty = nothing(by_level)
         items = tuple(CandidateEstimate(name, empty, 1.0, False) for name in names)
         return StringEstimates(items, empty, (0.0,) * len(names))
-    observed = observe(mechanism, cells)
-    filters = bloom_filters(names, mechanism.bits, mechanism.hashes, mechanism.cohorts)
-    solved = fit(observed, filters)
+    observed = observe(cells, pairs, filters.density)
+    matrix = filters.matrix(names)
+    solved = fit(observed, matrix)
     explained = float(solved.shares.sum())
     display = norm_sub(solved.shares, total=min(max(explained, 0.0), 1.0))
-    errors = estimate_errors(observed, filters, solved, display, design_effect)
+    errors = estimate_errors(observed, matrix, solved, display, design_effect)
     values = np.append(solved.shares, 1 - explained)
     estimates = [
         _estimate(*pair, by_level)

@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from math import exp, expm1, log1p
+from itertools import combinations
+from math import exp, expm1, isfinite, log1p
 from typing import TYPE_CHECKING, Any
 
 from mechanisms import coins
-from mechanisms.category.unary import MAX_WIDTH
-from mechanisms.chains.bits import BitChain, symmetric_bit
-from mechanisms.chains.chain import Prior
+from mechanisms.base import NO_ID, Epsilon, Mechanism
+from mechanisms.chains.bits import BitChain, changed_ratio, symmetric_bit
 from mechanisms.errors import ParameterError, check_int
 from mechanisms.exact import MICRO
 from mechanisms.frozen import frozen
-from mechanisms.ladders import VectorLadder
-from mechanisms.levels import certify, check_ladder
+from mechanisms.noise import Noise
 from mechanisms.randomness import Source
-from mechanisms.single import CoinMechanism
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from mechanisms.items import Context, Item
+    from mechanisms.planner.targets import Assumed, Precision
+    from mechanisms.string.bloom_regression import Filters
     from mechanisms.string.decoding import StringEstimates
 
+#: A filter has at most so many bits.
+MAX_BITS = 1 << 16
 #: One SHA-256 gives so many positions.
 MAX_HASHES = 8
 #: A metric has at most so many cohorts.
 MAX_COHORTS = 1 << 16
+#: Names of strings that are tried for disjoint filters without a collision.
+_TRIED = 64
 
 
 @frozen
-class Rappor(CoinMechanism):
+class Rappor(Mechanism):
     """The Bloom filter of a string, each bit flipped with the same probability (f/2).
 
     Parameters
     ----------
-    epsilon : float
-        At least 1e-6; at most 40 a differing bit, the nominal amount.
+    epsilon : float or sequence of float
+        At least 1e-6; at most 40 a differing bit, the nominal amount; several, rising, for as many
+        levels.
     bits : int
         In [1, 2**16], the length k of a filter.
     hashes : int
@@ -47,6 +53,8 @@ class Rappor(CoinMechanism):
     cohorts : int
         In [1, 2**16]; each hashes in its own way, so that strings that collide in one are told
         apart by others. The cohort is a public hash of the pseudonym.
+    metric : str
+        Separates the cohorts of different metrics.
 
     Raises
     ------
@@ -80,49 +88,54 @@ class Rappor(CoinMechanism):
     Examples
     --------
     >>> rappor = Rappor(epsilon=4.0, bits=128, hashes=2, cohorts=16)
-    >>> round(rappor.p, 4), rappor.certified
+    >>> round(rappor.p, 4), rappor.certified()
     (0.7311, 4000000)
     """
 
+    epsilon: Epsilon
     bits: int
     hashes: int
     cohorts: int = 1
+    metric: str = ""
 
-    def _build(self, micro: int) -> RapporLadder:
-        return rappor_ladder(self.bits, self.hashes, self.cohorts, [micro], "")
+    name = "rappor"
+    types = ("string",)
+    coins = "pseudonym"
+    gives = "shares of candidate strings, and what they leave unexplained"
+
+    @classmethod
+    def coinless(cls, spec: Mapping[str, object]) -> bool:
+        """Return whether there is a single cohort."""
+        return spec.get("cohorts") == 1
+
+    def _check(self) -> None:
+        check_int("bits", self.bits, 1, MAX_BITS)
+        check_int("hashes", self.hashes, 1, MAX_HASHES)
+        check_int("cohorts", self.cohorts, 1, MAX_COHORTS)
+
+    @property
+    def _decisions(self) -> int:
+        """The bits in which the filters of two strings differ, at most."""
+        return min(2 * self.hashes, self.bits)
+
+    @cached_property
+    def chain(self) -> BitChain:
+        """What is drawn."""
+        exponents = [Fraction(micro, self._decisions * MICRO) for micro in self.micros]
+        return BitChain(self.bits, (symmetric_bit(exponents),))
+
+    def _ratios(self) -> Sequence[Fraction]:
+        return [ratio**self._decisions for ratio in self.chain.ladders[0].bit_ratios()]
+
+    def realised_ratio(self, level: int) -> Fraction:
+        """Return the largest likelihood ratio, of as many bits as can differ."""
+        [(p, q)] = self.chain.realised(level)
+        return changed_ratio(p, q) ** self._decisions
 
     @property
     def f(self) -> float:
         """RAPPOR's parameter: the probability that a bit is replaced by a fair coin."""
         return 2 * self.q
-
-    def estimate(self, counts: ArrayLike, candidates: Sequence[str]) -> StringEstimates:
-        """Estimate the shares of candidates; see :func:`mechanisms.string.decoding.decode`."""
-        import numpy as np
-
-        from mechanisms.string.decoding import decode
-
-        return decode(self.ladder, np.asarray(counts)[np.newaxis], candidates)
-
-
-@frozen
-class RapporLadder(VectorLadder):
-    """Bloom filters of ``bits`` bits with ``hashes`` hashes, relaxed along a ladder."""
-
-    name = "rappor"
-
-    hashes: int
-    cohorts: int
-
-    @property
-    def bits(self) -> int:
-        """The length of a filter."""
-        return self.chain.width
-
-    @property
-    def slots(self) -> int:
-        """Each cohort is counted apart."""
-        return self.cohorts
 
     @cached_property
     def _domain(self) -> int:
@@ -132,7 +145,14 @@ class RapporLadder(VectorLadder):
         """Return the cohort, in [0, cohorts), of a pseudonym."""
         return coins.hash_id(pseudonym, self._domain) % self.cohorts if self.cohorts > 1 else 0
 
-    def slots_of(self, pseudonyms: NDArray[np.uint64]) -> NDArray[np.int64]:
+    @property
+    def strata(self) -> int:
+        """Each cohort is counted apart."""
+        return self.cohorts
+
+    def strata_of(
+        self, chains: NDArray[np.uint64], pseudonyms: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
         """Return the cohort of each pseudonym."""
         import numpy as np
 
@@ -142,48 +162,154 @@ class RapporLadder(VectorLadder):
     def filter_of(self, string: bytes, cohort: int) -> int:
         """Return the Bloom filter of a string in a cohort, bit j of the integer being bit j."""
         out = 0
-        for position in coins.bloom_positions(string, cohort, self.hashes, self.chain.width):
+        for position in coins.bloom_positions(string, cohort, self.hashes, self.bits):
             out |= 1 << position
         return out
 
-    def encode(self, symbol: Any, pseudonym: bytes, source: Source) -> int:
+    def encode(self, symbol: Any, chain: bytes, pseudonym: bytes, source: Source) -> int:
         """Return the Bloom filter of a string (UTF-8) in the cohort of the pseudonym."""
         return self.filter_of(symbol, self.cohort(pseudonym))
 
-    def prior(self, symbol: Any, pseudonym: bytes) -> Prior:
-        """Return the Bloom filter, with weight one."""
-        return ((self.filter_of(symbol, self.cohort(pseudonym)), 1),)
-
     def encode_many(
-        self, symbols: Any, pseudonyms: NDArray[np.uint64], source: Source
+        self,
+        symbols: Any,
+        chains: NDArray[np.uint64],
+        pseudonyms: NDArray[np.uint64],
+        source: Source,
     ) -> NDArray[np.uint64]:
         """Return packed Bloom filters; equal strings of a cohort are hashed once."""
         import numpy as np
 
-        width = 8 * self.lanes
+        width = 8 * self.chain.words
         known: dict[tuple[bytes, int], bytes] = {}
         rows = []
-        for key in zip(symbols, self.slots_of(pseudonyms).tolist(), strict=True):
+        for key in zip(symbols, self.strata_of(chains, pseudonyms).tolist(), strict=True):
             packed = known.get(key)
             if packed is None:
                 packed = known[key] = self.filter_of(*key).to_bytes(width, "little")
             rows.append(packed)
         flat = np.frombuffer(b"".join(rows), dtype="<u8").astype(np.uint64)
-        return flat.reshape(len(rows), self.lanes)
+        return flat.reshape(len(rows), self.chain.words)
 
+    @property
+    def filters(self) -> Filters:
+        """What a regression on the filters of candidates must know."""
+        from mechanisms.string.bloom_regression import Filters
 
-def rappor_ladder(
-    bits: int, hashes: int, cohorts: int, ladder: Sequence[int], metric: str
-) -> RapporLadder:
-    """Build a ladder of Bloom filters, certified at min(2 hashes, bits) differing bits."""
-    check_int("bits", bits, 1, MAX_WIDTH)
-    check_int("hashes", hashes, 1, MAX_HASHES)
-    check_int("cohorts", cohorts, 1, MAX_COHORTS)
-    differing = min(2 * hashes, bits)
-    rungs = check_ladder(ladder, differing)
-    bit = symmetric_bit([Fraction(micro, differing * MICRO) for micro in rungs])
-    ratios = [ratio**differing for ratio in bit.bit_ratios()]
-    return RapporLadder(metric, certify(rungs, ratios), BitChain(bits, (bit,)), hashes, cohorts)
+        return Filters(self.bits, self.hashes, self.cohorts)
+
+    def decode(
+        self,
+        counts: ArrayLike,
+        candidates: Sequence[str],
+        *,
+        error: float = 0.05,
+        design_effect: float = 1.0,
+    ) -> StringEstimates:
+        """Estimate the shares of candidate strings.
+
+        Parameters
+        ----------
+        counts : array_like, shape (levels, count_length), integers
+            Counts of the newest reports, by level, as :meth:`accumulate` lays them out.
+        candidates, error, design_effect
+            See :func:`mechanisms.string.decoding.decode`.
+
+        Examples
+        --------
+        >>> from mechanisms.testing import SeededSource
+        >>> rappor = Rappor(epsilon=8.0, bits=64, hashes=2, cohorts=4, metric="city")
+        >>> ids = SeededSource(1).words(4000).reshape(2000, 2)
+        >>> strings = [b"oslo"] * 1500 + [b"rome"] * 500
+        >>> counts = rappor.tally(rappor.report(strings, SeededSource(2), ids), ids)
+        >>> result = rappor.decode(counts, ["lima", "oslo", "rome"])
+        >>> [item.candidate for item in result.items if item.significant]
+        ['oslo', 'rome']
+        """
+        from mechanisms.estimators.frequency import count_table
+        from mechanisms.string.decoding import decode
+
+        cells = count_table(self, counts).reshape(self.levels, self.cohorts, self.bits + 1)
+        return decode(
+            cells,
+            self.pairs(),
+            self.filters,
+            candidates,
+            error=error,
+            design_effect=design_effect,
+        )
+
+    def estimate(self, counts: NDArray[np.int64], context: Context) -> Iterator[Item]:
+        """Yield the share of each candidate, of a missing string, and what they leave over."""
+        from mechanisms.estimate import Estimate
+        from mechanisms.items import Item
+
+        gone = context.missing_string
+        strings = list(dict.fromkeys([*context.candidates, *([gone] if context.missing else [])]))
+        if not strings:
+            cohorts = counts.reshape(len(counts), self.cohorts, -1)
+            reports = tuple(cohorts[:, :, -1].sum(axis=1).tolist())
+            yield Item("unexplained", "", Estimate(1.0, 0.0, sum(reports), reports))
+            return
+        # A pseudonym has at most so many reports in a window, all in one cohort.
+        found = self.decode(counts, strings, design_effect=context.limit)
+        yield Item("unexplained", "", found.unexplained)
+        for each, display in zip(found.items, found.display, strict=True):
+            missing = each.candidate == gone
+            yield Item(
+                "missing" if missing else "string",
+                "" if missing else each.candidate,
+                each.estimate,
+                display=display,
+                p_value=each.p_value,
+                significant=each.significant,
+                confounded_with=each.confounded_with,
+            )
+
+    def precision(self, level: int, assumed: Assumed, scale: float) -> Precision:
+        """Return that of the share of a candidate string, the worst of them."""
+        from mechanisms.planner.targets import Precision
+        from mechanisms.string.bloom_regression import string_variances
+
+        if not assumed.candidates:
+            raise ParameterError("strings need candidates: how many there are, or which")
+        number = len(assumed.candidates)
+        share = 1 / number if assumed.share is None else assumed.share
+        shares = [share] + [(1 - share) / max(number - 1, 1)] * (number - 1)
+        pair = self.probabilities(level)[0]
+        unit = max(string_variances(self.filters, pair, assumed.candidates, shares)[:-1])
+        if not isfinite(unit):
+            raise ParameterError(
+                f"{number} candidates cannot all be told apart by {self.cohorts} cohorts of "
+                f"{self.bits} bits: fewer of them could, or more cohorts or bits"
+            )
+        data = f"{number} candidates and no other strings, the worst of them, "
+        data += "all with equal shares" if assumed.share is None else f"one with {100 * share:g} %"
+        return Precision("the share of a candidate string", data, lambda n: unit, floors=True)
+
+    def noise(self, level: int) -> Noise | None:
+        """Return that of one bit."""
+        return Noise.of(*self.exact(level)[0])
+
+    def describe(self, payload: bytes, chain: bytes, pseudonym: bytes, context: Context) -> str:
+        """Count the bits that are set."""
+        count, cohort = self.output_of(payload).bit_count(), self.cohort(pseudonym) + 1
+        return f"{count} of {self.bits} bits, in cohort {cohort} of {self.cohorts}"
+
+    def worst_inputs(self, level: int) -> tuple[Any, Any]:
+        """Return strings whose filters differ most, in the cohort of the device."""
+        cohort, strings = self.cohort(NO_ID), dict[int, bytes]()
+        for number in range(_TRIED):
+            string = f"string {number}".encode()
+            strings.setdefault(self.filter_of(string, cohort), string)
+        if len(strings) == 1:
+            return b"one", b"other"
+        one, other = max(combinations(strings, 2), key=lambda pair: (pair[0] ^ pair[1]).bit_count())
+        return strings[one], strings[other]
+
+    def some_inputs(self, count: int, source: Source) -> Sequence[Any]:
+        """Return random strings."""
+        return [b"%016x" % source.bits(64) for _ in range(count)]
 
 
 def differing_bits_epsilon(differing: int, f: float) -> float:

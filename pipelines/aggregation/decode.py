@@ -82,7 +82,7 @@ def arrivals(
 def _seen(batch: Batch, registry: Registry) -> Batch:
     """Return untimely rows of periods that had begun and were not over when the log took them.
 
-    Like all that is said about time here, this does not depend on where runs are cut.
+    This does not depend on where the log is cut into runs.
     """
     period = batch.event // registry.period
     first = (batch.append - registry.horizon) // registry.period

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any
 
 from mechanisms.category.oracle import share_items
 from mechanisms.estimate import Estimate
@@ -21,8 +20,6 @@ from mechanisms.ladders import Ladder
 from mechanisms.number.numeric import NumericEstimates, numeric
 from mechanisms.number.strata import EXPECTED_REPORTS
 from mechanisms.ordinal.estimates import ordinal_items
-from mechanisms.string.decoding import decode
-from mechanisms.string.rappor import RapporLadder
 from mechanisms.survey.estimates import survey_share
 from mechanisms.survey.ladders import SurveyLadder
 from mechanisms.top_item.top_item import TopItemLadder
@@ -33,7 +30,6 @@ from mechanisms.vector.sampled_vector import SampledVectorLadder
 from pipelines.aggregation.counts import Matrix
 from sotto.design.noise import noise_of
 from sotto.plan.compiled import CompiledMetric, CompiledPlan
-from sotto.plan.metric import MISSING_STRING
 
 
 def estimate(
@@ -52,8 +48,6 @@ def estimate(
     """
     if not isinstance(metric.mechanism, Ladder):
         return metric.mechanism.estimate(counts, metric.context(candidates, least))
-    if metric.type == "string":
-        return _strings(metric, counts, candidates)
     stratum = max(EXPECTED_REPORTS, least)
     if metric.type == "number":
         return _number(metric, counts, stratum)
@@ -92,30 +86,6 @@ def _top_items(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
 def _survey(metric: CompiledMetric, counts: Matrix) -> Iterator[Item]:
     assert isinstance(metric.mechanism, SurveyLadder)
     yield Item("share", "yes", survey_share(metric.mechanism, counts))
-
-
-def _strings(metric: CompiledMetric, counts: Matrix, candidates: Sequence[str]) -> Iterator[Item]:
-    strings = list(dict.fromkeys([*candidates, *([MISSING_STRING] if metric.missing else [])]))
-    if not strings:
-        assert isinstance(metric.mechanism, RapporLadder)
-        cohorts = counts.reshape(len(counts), metric.mechanism.cohorts, -1)
-        reports = tuple(cohorts[:, :, -1].sum(axis=1).tolist())
-        yield Item("unexplained", "", Estimate(1.0, 0.0, sum(reports), reports))
-        return
-    # A pseudonym has at most so many reports in a window, all in one cohort.
-    found = decode(metric.mechanism, counts, strings, design_effect=metric.limit)
-    yield Item("unexplained", "", found.unexplained)
-    for each, display in zip(found.items, found.display, strict=True):
-        missing = each.candidate == MISSING_STRING
-        yield Item(
-            "missing" if missing else "string",
-            "" if missing else each.candidate,
-            each.estimate,
-            display=display,
-            p_value=each.p_value,
-            significant=each.significant,
-            confounded_with=each.confounded_with,
-        )
 
 
 def _number(metric: CompiledMetric, counts: Matrix, stratum: int) -> Iterator[Item]:
@@ -184,24 +154,13 @@ def _shared(metric: CompiledMetric) -> float:
     """Return the part of the noise of the last rung that is sent that all reports share."""
     if metric.type not in ("category", "boolean", "survey"):
         return 1.0
+    if not isinstance(metric.mechanism, Ladder):
+        return metric.mechanism.shared_noise(metric.sent)
     levels = metric.sent, metric.sent - 1
-    if metric.spec["name"] == "hadamard":
-        last_no, sent_no = (_within_block(metric.mechanism, level) for level in levels)
-        return min(last_no / sent_no, 1.0)
     last, sent = (noise_of(metric.mechanism, level) for level in levels)
     if last is None or sent is None:
         return 1.0
     return min(max(last.no / sent.no, last.yes / sent.yes), 1.0)
-
-
-def _within_block(mechanism: Any, level: int) -> float:
-    """Return the noise of a no in the block of the true category, which shares most of it.
-
-    That of any no, an average over blocks, shares less. A report is in that block with p + q, and
-    in another one with 2 q, the smaller part of which is the permanent response's.
-    """
-    p, q = mechanism.exact(level)[0]
-    return float((p + q) / (p - q) ** 2)
 
 
 def widened(estimate: Estimate, effect: float) -> Estimate:

@@ -24,11 +24,8 @@ from sotto.errors import FormatError, ParameterError
 
 #: Of a mask of levels: the newest one, counted from one; 0 for none.
 NEWEST = np.array([mask.bit_length() for mask in range(256)], dtype=np.uint8)
-
-
 #: Of a mask of levels: how many they are.
-LEVELS = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
-
+LEVEL_COUNT = np.array([mask.bit_count() for mask in range(256)], dtype=np.uint8)
 
 _MAGIC = b"SOTTOROW"
 _VERSION = 1
@@ -217,7 +214,7 @@ def _by_metric(widths: Mapping[int, int]) -> NDArray[np.int64]:
 
 
 def opens(*ordered: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell where, in columns sorted together, a combination of values is for the first time.
+    """Return where, in columns sorted together, a combination of values is for the first time.
 
     Parameters
     ----------

@@ -15,14 +15,12 @@ its width otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.base import Mechanism
 from pipelines.aggregation.rows import Rows
 from pipelines.aggregation.snapshot import LAYOUT, Snapshot, StoredMetric
 from pipelines.aggregation.table import EXACT_BYTES, KEY_BYTES, Pool, Table, payload_tags
@@ -45,6 +43,56 @@ _CONFLICT = {"entry": "u4", "metric": "u2", "event": "i8", "level": "u1", "tag":
 _CONFLICT_VALUES = {"countable": "?"}
 
 
+class Catalog:
+    """Columns over the M registered metrics of a deployment; :func:`catalog_of` makes it once.
+
+    Attributes
+    ----------
+    certified : (M, 9) int64
+        Micro-epsilon that a chain costs whose newest level is the k-th, counted from one; column 0
+        is zero: no level, no cost.
+    levels : (M,) uint8
+        Number of levels.
+    windows : (M,) int64
+        Length of the estimation window, ms.
+    widths : (M,) int64
+        Bytes of a payload.
+    identities : tuple of (bytes, int)
+        Plan fingerprint and the metric's index in that plan: what an id stands for elsewhere.
+    mechanisms : tuple of Mechanism
+        What accumulates the payloads.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        metrics = [registered.metric for registered in registry.metrics]
+        self.mechanisms = tuple(metric.mechanism for metric in metrics)
+        self.certified = np.zeros((len(metrics), 9), dtype=np.int64)
+        for row, each in zip(self.certified, self.mechanisms, strict=True):
+            row[1 : each.levels + 1] = [each.certified(k) for k in range(each.levels)]
+        self.levels = np.array([each.levels for each in self.mechanisms], dtype=np.uint8)
+        self.windows = np.array([metric.window for metric in metrics], dtype=np.int64)
+        self.widths = np.array([each.payload_width for each in self.mechanisms], dtype=np.int64)
+        self.identities = tuple((r.fingerprint, r.metric.index) for r in registry.metrics)
+
+    def widths_of(self, metric: NDArray[np.uint16]) -> dict[int, int]:
+        """Return the payload bytes of every metric that occurs among these."""
+        present = np.flatnonzero(np.bincount(metric))
+        return dict(zip(present.tolist(), self.widths[present].tolist(), strict=True))
+
+    def wide_rows(self, metric: NDArray[np.uint16]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield each width above 4 bytes that occurs in rows of these metrics, and those rows."""
+        for width in sorted({*self.widths_of(metric).values()}):
+            if width > EXACT_BYTES:
+                yield width, np.flatnonzero(self.widths[metric] == width)
+
+    def shape_of(self, metric: int) -> tuple[int, int]:
+        """Return a metric's number of levels and payload bytes."""
+        return int(self.levels[metric]), int(self.widths[metric])
+
+
+catalog_of = lru_cache(maxsize=16)(Catalog)
+
+
 class State:
     """The state of one shard and budget period.
 
@@ -63,7 +111,7 @@ class State:
     budget : int
         Micro-epsilon by which pseudonyms are judged from now on: the registry's, unless set.
     pseudonyms, entries, conflicts : Table
-        As the module says. ``entries["append"]`` is when the log first took the row that counts;
+        See the module. ``entries["append"]`` is when the log first took the row that counts;
         ``entries["counted"]`` that row's level counted from one, 0 for none; ``entries["slot"]``
         its place in the pool counted from one, 0 for none; ``entries["tags"]`` one a level.
 
@@ -82,11 +130,12 @@ class State:
         self.shard = shard
         self.period = period
         self.key = key
-        tags = np.dtype((np.uint32, (max(self.catalog.most_levels, 1),)))
+        tags = np.dtype((np.uint32, (max(int(self.catalog.levels.max(initial=0)), 1),)))
         self.pseudonyms = Table(key, _dtypes(_PSEUDONYM), _dtypes(_PSEUDONYM_VALUES))
         self.entries = Table(key, _dtypes(_ENTRY), {**_dtypes(_ENTRY_VALUES), "tags": tags})
         self.conflicts = Table(key, _dtypes(_CONFLICT), _dtypes(_CONFLICT_VALUES))
-        self._pools = {width: Pool(width) for width in self.catalog.wide}
+        wide = {width for width in self.catalog.widths.tolist() if width > EXACT_BYTES}
+        self._pools = {width: Pool(width) for width in wide}
 
     @property
     def nbytes(self) -> int:
@@ -149,10 +198,6 @@ class State:
     def to_bytes(self) -> bytes:
         """Return the state as versioned bytes with a checksum."""
         return self._snapshot().to_bytes()
-
-    def canonical(self) -> bytes:
-        """Return bytes that all states of one set of rows share; a state can be read from them."""
-        return self._snapshot().canonical().to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, registry: Registry) -> State:
@@ -230,7 +275,7 @@ def _registered(stored: tuple[StoredMetric, ...], catalog: Catalog) -> NDArray[n
                 f"metric {metric.position}, which the registry does not have"
             )
         if catalog.shape_of(number) != (metric.levels, metric.width):
-            raise FormatError(f"metric {number} has other levels or payloads than the state says")
+            raise FormatError(f"metric {number} has other levels or payloads than in the state")
     return np.array([ids[metric[:2]] for metric in stored], dtype=np.uint16)
 
 
@@ -241,75 +286,3 @@ def _dtypes(names: Mapping[str, str]) -> dict[str, np.dtype[Any]]:
 def _pairs(table: Table, ids: NDArray[np.integer]) -> NDArray[np.uint64]:
     """Return the 16-byte ids of entries as ``(n, 2)``."""
     return np.stack([table["low"][ids], table["high"][ids]], axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class Catalog:
-    """Columns over the M registered metrics of a deployment.
-
-    Attributes
-    ----------
-    certified : (M, 9) int64
-        Micro-epsilon that a chain costs whose newest level is the k-th, counted from one; column 0
-        is zero: no level, no cost.
-    levels : (M,) uint8
-        Number of levels.
-    windows : (M,) int64
-        Length of the estimation window, ms.
-    widths : (M,) int64
-        Bytes of a payload.
-    wide : tuple of int
-        The widths above 4, ascending: payloads that do not fit into their tag.
-    identities : tuple of (bytes, int)
-        Plan fingerprint and the metric's index in that plan: what an id stands for elsewhere.
-    mechanisms : tuple of Mechanism
-        What accumulates the payloads.
-    """
-
-    certified: NDArray[np.int64]
-    levels: NDArray[np.uint8]
-    windows: NDArray[np.int64]
-    widths: NDArray[np.int64]
-    wide: tuple[int, ...]
-    identities: tuple[tuple[bytes, int], ...]
-    mechanisms: tuple[Mechanism, ...]
-
-    @property
-    def most_levels(self) -> int:
-        """The largest number of levels of a metric."""
-        return int(self.levels.max(initial=0))
-
-    def widths_of(self, metric: NDArray[np.uint16]) -> dict[int, int]:
-        """Return the payload bytes of every metric that occurs among these."""
-        present = np.flatnonzero(np.bincount(metric))
-        return dict(zip(present.tolist(), self.widths[present].tolist(), strict=True))
-
-    def wide_rows(self, metric: NDArray[np.uint16]) -> Iterator[tuple[int, NDArray[np.intp]]]:
-        """Yield, of rows of these metrics, each width above 4 that occurs and the rows of it."""
-        for width in sorted({*self.widths_of(metric).values()}):
-            if width > EXACT_BYTES:
-                yield width, np.flatnonzero(self.widths[metric] == width)
-
-    def shape_of(self, metric: int) -> tuple[int, int]:
-        """Return a metric's number of levels and payload bytes."""
-        return int(self.levels[metric]), int(self.widths[metric])
-
-
-@lru_cache(maxsize=16)
-def catalog_of(registry: Registry) -> Catalog:
-    """Return the catalog of a registry, built once."""
-    metrics = [registered.metric for registered in registry.metrics]
-    mechanisms = tuple(metric.mechanism for metric in metrics)
-    certified = np.zeros((len(metrics), 9), dtype=np.int64)
-    for row, mechanism in zip(certified, mechanisms, strict=True):
-        row[1 : mechanism.levels + 1] = [mechanism.certified(k) for k in range(mechanism.levels)]
-    widths = np.array([mechanism.payload_width for mechanism in mechanisms], dtype=np.int64)
-    return Catalog(
-        certified=certified,
-        levels=np.array([mechanism.levels for mechanism in mechanisms], dtype=np.uint8),
-        windows=np.array([metric.window for metric in metrics], dtype=np.int64),
-        widths=widths,
-        wide=tuple(sorted({int(width) for width in widths if width > EXACT_BYTES})),
-        identities=tuple((r.fingerprint, r.metric.index) for r in registry.metrics),
-        mechanisms=mechanisms,
-    )

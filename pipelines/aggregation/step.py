@@ -19,7 +19,7 @@ time before it comes here: one may be quarantined as future and a later copy cou
 and a later copy be quarantined as late. The report itself is counted once at most.
 
 Privacy: the counts contain of each pseudonym at most the budget's certified epsilon; what a
-device really revealed is the audit's to say. What is rejected is no less sensitive than what is
+device really revealed is in the audit. What is rejected is no less sensitive than what is
 counted.
 """
 
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from pipelines.aggregation.counts import Deltas, Matrix, WindowKey, changes
 from pipelines.aggregation.quarantine import Rejects, rejected
-from pipelines.aggregation.rows import LEVELS, NEWEST, Rows, one_of_each, opens, padded_width
+from pipelines.aggregation.rows import LEVEL_COUNT, NEWEST, Rows, one_of_each, opens, padded_width
 from pipelines.aggregation.state import State
 from sotto.errors import ParameterError
 from sotto.wire.decode import Reject
@@ -46,8 +46,8 @@ from sotto.wire.reasons import Reason
 class Tally(NamedTuple):
     """What became of decoded reports; all but ``reports`` and ``duplicates`` may be taken back.
 
-    ``counted`` and ``revoked`` say by how much the reports that count and the revoked pseudonyms
-    have become more; a report is superseded where a newer level of its chain counts.
+    ``counted`` and ``revoked`` are by how much reports that count and revoked pseudonyms grew in
+    number; a report is superseded where a newer level of its chain counts.
     """
 
     reports: int = 0
@@ -99,7 +99,7 @@ class Step(NamedTuple):
 class _Placed:
     """Where the rows of a call belong in the state, row by row.
 
-    ``agrees`` says whether the row is one that the entry can have, ``fresh`` whether it is
+    ``agrees`` is whether the row is one that the entry can have, ``fresh`` whether it is
     countable and was not so before this call; only equal rows share an ``identity``.
     """
 
@@ -269,7 +269,7 @@ def _revoke(state: State, pseudonyms: NDArray[np.intp]) -> tuple[int, NDArray[np
     revoked = np.zeros(state.pseudonyms.size, dtype=np.bool_)
     revoked[pseudonyms] = True
     theirs = revoked[state.entries["pseudonym"]]
-    known = int(LEVELS[state.entries["countable"][theirs]].sum(dtype=np.int64))
+    known = int(LEVEL_COUNT[state.entries["countable"][theirs]].sum(dtype=np.int64))
     conflicts = state.conflicts
     known += int(np.count_nonzero(theirs[conflicts["entry"]] & conflicts["countable"]))
     return known, np.flatnonzero(theirs & (state.entries["counted"] != 0))
@@ -409,7 +409,7 @@ class _Census(NamedTuple):
 def _census(state: State) -> _Census:
     entries, conflicts = state.entries, state.conflicts
     return _Census(
-        countable=int(LEVELS[entries["countable"]].sum(dtype=np.int64))
+        countable=int(LEVEL_COUNT[entries["countable"]].sum(dtype=np.int64))
         + int(np.count_nonzero(conflicts["countable"])),
         counted=int(np.count_nonzero(entries["counted"])),
         revoked=int(np.count_nonzero(state.pseudonyms["reason"])),

@@ -8,7 +8,7 @@ to one slot one is seen to have won, and the others compare their key with the w
 
 The key of the hashes is drawn once for a deployment and never leaves it. Tags stand for payloads
 when two are compared, so they bound the probability that two different payloads pass for one.
-Hashes of ids only say where a table looks first: ids whose hashes meet cost one more probe.
+Hashes of ids only decide where a table looks first: ids whose hashes meet cost one more probe.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Table:
         return at, ((hashes >> np.uint64(32)).astype(np.intp) & mask) | 1
 
     def _reserve_index(self, extra: int) -> None:
-        """Make room in the index for ``extra`` entries more, building it anew where it is small."""
+        """Make room in the index for ``extra`` entries more, by building a larger one."""
         slots = max(self._index.size, _SMALLEST_INDEX)
         while slots * _FILL < self.size + extra:
             slots *= 2
@@ -179,7 +179,7 @@ class Table:
 def _same(
     columns: Sequence[NDArray[Any]], ids: NDArray[Any], keys: Sequence[NDArray[Any]]
 ) -> NDArray[np.bool_]:
-    """Tell where entries have the keys of rows."""
+    """Return where entries have the keys of rows."""
     same: NDArray[np.bool_] = columns[0].take(ids) == keys[0]
     for column, key in zip(columns[1:], keys[1:], strict=True):
         same &= column.take(ids) == key

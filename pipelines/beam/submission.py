@@ -279,13 +279,13 @@ def submit(
     if before is not None and not (goes_on or anew):
         raise AggregationError(
             f"the job in {folder.path} has run before: without its state it would count everything "
-            "again. Go on from a savepoint or checkpoint with --savepoint_path, or give --anew, "
-            "which counts from the beginning under a new name"
+            "again. Go on from a savepoint or checkpoint with --savepoint_path, or give "
+            "--from-scratch, which counts from the beginning under a new name"
         )
     if goes_on and anew:
         raise ParameterError(
-            "--anew begins without a state, --savepoint_path with one: what that has published, "
-            "under the job's name of before, would never be published under a new name"
+            "--from-scratch begins without a state, --savepoint_path with one: what that has "
+            "published, under the job's name of before, would never be published under a new name"
         )
     if goes_on and before is None:
         raise AggregationError(

@@ -1,19 +1,21 @@
-"""Commits under the lock of a state directory, whatever is taken: a log's records or others.
+"""Commits generations to a state directory, of a log's records or of messages in quarantine.
 
-A commit makes one generation, in this order; in brackets, what a crash before the step leaves.
+A commit takes these steps, in this order. In brackets: what a crash during the step leaves.
 
 1. :meth:`Driver.begin` makes the *intent* durable: which ranges of the log, or which messages of
    quarantine, the generation takes. [The last commit.]
-2. A job writes states, counts and quarantine into the folder of its attempt. [An intent, and files
-   that nobody reads. From here on the next process removes those and does the same intent again,
-   however far the log has grown.]
-3. What the job's summary lists is moved to the names at which it counts, then made durable.
-4. The *manifest* that names it is written, made durable and renamed: this is the commit.
-5. What is no longer named is removed, the intent too. [The new generation, and some files too many,
-   which the next process removes.]
-6. Results are projected into the database, in one transaction that says which generation they are
-   of. [A database that is behind: the next process projects what it lacks.]
-7. What has changed is published, if to anywhere. [As with the database.]
+2. A job writes states, counts and quarantine into the folder of its attempt. [The last commit, an
+   intent, and files that nobody reads. The next process removes those, and takes what the intent
+   lists, however far the log has grown.]
+3. What the job's summary lists is moved to the names at which it counts, and made durable. [The
+   same.]
+4. The *manifest* that names those files is made durable and renamed: this is the commit. [The same,
+   or the new generation.]
+5. Files that are no longer named are removed, and the intent. [The new generation, and files that
+   the next process removes.]
+6. Results are projected into the database, in one transaction that stores their generation. [A
+   database that is behind: the next process projects what it lacks.]
+7. What has changed is published, if to anywhere. [A topic that is behind: likewise.]
 """
 
 from __future__ import annotations
@@ -130,7 +132,7 @@ class Driver:
         self.checkpoint("begun")
 
     def commit(self, intent: Intent, source: BoundedSource | None) -> JobOutput:
-        """Do what an intent says, commit and project it.
+        """Do what an intent lists, commit and project it.
 
         Parameters
         ----------

@@ -321,7 +321,7 @@ class ToPages(beam.DoFn):
 
 @beam.typehints.with_output_types(Keyed)
 class WriteFiles(_Stage):
-    """All parts of quarantine, or of a page of counts, to a file; says what it has written."""
+    """All parts of quarantine, or of a page of counts, to a file; reports what it has written."""
 
     def work(self, element: tuple[bytes, Iterable[bytes]]) -> Iterator[Keyed]:
         key, parts = element

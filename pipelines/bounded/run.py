@@ -145,11 +145,11 @@ def aggregate(
         Folder or URI where jobs have their files, if not in ``state_dir``; all workers reach it
         under that name. Fixed when the state directory is made.
     stop : callable
-        Asked after every run; aggregating ends where it says so.
+        Called after every run; where it returns True no further run begins.
     trust : int
         Without ``as_of``, records appended more than so many ms after now are left.
     clock : callable
-        Says what now is.
+        Returns the current time, ms.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def _aggregate(
                 "interrupted run has begun to count"
             )
         if interrupted.items:
-            source.check(interrupted.ends, interrupted.marks)
+            source.check(interrupted.ends, interrupted.last)
         result = result.plus(interrupted, driver.commit(interrupted, source))
     frozen = FrozenLog(source, driver.manifest, as_of, trusted)
     total = result.size + frozen.size

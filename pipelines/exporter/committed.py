@@ -86,7 +86,7 @@ def committed(state_dir: Path) -> Committed:
         clock=manifest.clock,
         undertaken=directory.intent(manifest) is not None,
         last=_last(state_dir),
-        lanes=manifest.lanes,
+        lanes=manifest.positions,
         size={
             folder: files.total_size(paths) for folder, paths in _files(directory, manifest).items()
         },

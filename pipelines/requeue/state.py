@@ -1,6 +1,6 @@
 """Requeue: messages that were quarantined for want of a plan are counted once there is one.
 
-A requeue is a commit like a run's, under the same lock: an intent that says which messages of
+A requeue is a commit like a run's, under the same lock: an intent that lists which messages of
 which quarantine files are taken, the same job, and a manifest that notes them as taken together
 with what they came to. Killed at any moment it is finished by the next requeue or run; done
 twice it finds nothing.

@@ -175,7 +175,7 @@ def health_of(manifest: Manifest, collector: str) -> tuple[bytes, bytes]:
         "pseudonyms": sum(each.totals.pseudonyms for each in held),
         "state_bytes": sum(each.size for each in held),
         "clock": manifest.clock,
-        "offsets": dict(manifest.lanes),
+        "offsets": dict(manifest.positions),
     }
     return health_document(manifest.state, collector, health, manifest.generation)
 

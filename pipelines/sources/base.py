@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from pipelines.storage.intent import Intent, Mark
+from pipelines.storage.intent import Intent, LastRecord
 from sotto.errors import AggregationError
 from sotto.log.reader import Block
 from sotto.plan.registry import Registry
@@ -83,6 +83,11 @@ class Source(Protocol):
     """Partitions, of which more may be created; crosses Beam pickled."""
 
     @property
+    def label(self) -> str:
+        """What a job graph calls it."""
+        ...
+
+    @property
     def requeued(self) -> bool:
         """Whether records bear the append time by which they were judged first."""
         ...
@@ -120,7 +125,7 @@ class BoundedSource(Source, Protocol):
         """Return all partitions, frozen; ``taken`` says up to where some have been read."""
         ...
 
-    def check(self, ends: Mapping[str, int], marks: Mapping[str, Mark]) -> None:
+    def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
         """Refuse a source that cannot be the one whose partitions were read up to ``ends``.
 
         Raises

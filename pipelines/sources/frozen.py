@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pipelines.sources.base import LATEST, BoundedSource, Partition
 from pipelines.sources.log import source_of
-from pipelines.storage.intent import Intent, Mark, WorkItem
+from pipelines.storage.intent import Intent, LastRecord, WorkItem
 from pipelines.storage.manifest import Manifest
 from sotto.errors import AggregationError
 from sotto.log.reader import BLOCK_BYTES, EARLIEST, Block
@@ -29,8 +29,8 @@ from sotto.wire.format import GROUP, HEADER, ROW
 ITEM_BYTES = BLOCK_BYTES
 
 _SMALLEST_ROW = ROW.size + 1
-#: Where a message says how many runs it has, u16.
-_RUNS_AT = 6
+#: Where a message says how many groups it has, u16.
+_GROUPS_AT = 6
 
 
 _COLUMNS = ("partition", "end", "begin", "append", "rows")
@@ -133,13 +133,13 @@ class _Frozen:
         self._looked, self.latest = int(ends[-1]), int(appends[-1])
         return _Records(np.full(len(ends), self.number), ends, begins, appends, rows)
 
-    def mark(self, records: _Records) -> Mark | None:
-        """Return the last of some records as a mark; None if there is only damage."""
+    def last_record(self, records: _Records) -> LastRecord | None:
+        """Return the last of some records; None if there is only damage."""
         begins = records.begin[records.begin >= 0]
         if not len(begins):
             return None
         at = int(begins[-1])
-        return Mark(at, self._reader.header(at) or b"")
+        return LastRecord(at, self._reader.header(at) or b"")
 
     def items(self, records: _Records, clock: int) -> Iterator[WorkItem]:
         """Cut records that follow what was taken into work items, and take them.
@@ -195,14 +195,14 @@ class FrozenLog:
                 f"as of {as_of} ms is before {clock} ms, up to which records have been counted"
             )
         source = source_of(log)
-        source.check(manifest.lanes, manifest.marks)
+        source.check(manifest.positions, manifest.last)
         self._generation, self._clock = manifest.generation, clock
         self._last = LATEST if as_of is None else as_of
         if trusted is not None:
             self._last = min(self._last, max(trusted, clock))
         self._partitions = [
-            _Frozen(number, partition, manifest.lanes.get(partition.name), clock)
-            for number, partition in enumerate(source.partitions(manifest.lanes))
+            _Frozen(number, partition, manifest.positions.get(partition.name), clock)
+            for number, partition in enumerate(source.partitions(manifest.positions))
         ]
         self._ahead = _Records.concat([])
 
@@ -248,16 +248,16 @@ class FrozenLog:
             for partition, records in zip(self._partitions, parts, strict=True)
             for item in partition.items(records, self._clock)
         )
-        marks = {
-            partition.name: mark
+        last = {
+            partition.name: found
             for partition, records in zip(self._partitions, parts, strict=True)
-            if (mark := partition.mark(records)) is not None
+            if (found := partition.last_record(records)) is not None
         }
         self._generation, self._clock = self._generation + 1, int(taken.append[-1])
         # Damage before any record has no time.
         clock = None if self._clock == EARLIEST else self._clock
         reports = int(taken.rows.sum())
-        return Intent(self._generation, clock, items, marks, reports=reports)
+        return Intent(self._generation, clock, items, last, reports=reports)
 
     def _known(self, limit: int) -> tuple[_Records, int]:
         """Return records, and up to which append time they are complete and may be taken.
@@ -288,12 +288,12 @@ class FrozenLog:
 def _most_rows(block: Block) -> NDArray[np.int64]:
     """Return how many reports each message of a block has at most, at least one.
 
-    A message that says a wrong number of runs has none.
+    A message with a wrong number of groups has none.
     """
     data = np.frombuffer(block.buffer, dtype=np.uint8)
     long = block.lengths >= HEADER.size
-    at = np.where(long, block.offsets + _RUNS_AT, 0)
-    runs = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
-    room = block.lengths - HEADER.size - GROUP.size * runs
+    at = np.where(long, block.offsets + _GROUPS_AT, 0)
+    groups = np.where(long, data[at] + data[at + 1] * np.int64(256), 0)
+    room = block.lengths - HEADER.size - GROUP.size * groups
     most: NDArray[np.int64] = np.maximum(room // _SMALLEST_ROW, 1)
     return most

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pipelines.sources.base import TRUST, GoneError, MissingError, Partition
 from pipelines.sources.kafka_reader import PartitionId, Piece, Reader, reader_of
-from pipelines.storage.intent import Intent, Mark
+from pipelines.storage.intent import Intent, LastRecord
 from sotto.clocks import now_ms
 from sotto.errors import AggregationError, BrokerError, ParameterError
 from sotto.kafka.admin import connected
@@ -229,6 +229,7 @@ class KafkaTopics:
     """
 
     unit = "messages"
+    label = "reports"
     requeued = False
 
     def __init__(
@@ -277,7 +278,7 @@ class KafkaTopics:
         """Return a partition to read a range of."""
         return self._partition(PartitionName.parse(name))
 
-    def check(self, ends: Mapping[str, int], marks: Mapping[str, Mark]) -> None:
+    def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
         """Refuse topics that cannot be those whose partitions were read.
 
         Raises
@@ -294,7 +295,7 @@ class KafkaTopics:
         for each, name in current.items():
             first, end = bounds[name.partition]
             self._check_range(each, first, end, ends[each])
-            self._check_mark(name, first, marks.get(each))
+            self._check_last(name, first, last.get(each))
         self._check_others(ends, {name.topic: name.id for name in names.values()})
 
     def make_durable(self, intent: Intent) -> None:
@@ -361,12 +362,12 @@ class KafkaTopics:
         if first > taken and not self.accept_loss:
             raise AggregationError(_lost(name, taken, first))
 
-    def _check_mark(self, name: PartitionName, first: int, mark: Mark | None) -> None:
-        if mark is None or mark.position < first:
+    def _check_last(self, name: PartitionName, first: int, found: LastRecord | None) -> None:
+        if found is None or found.position < first:
             return
-        if self._partition(name).header(mark.position) not in (None, mark.header):
+        if self._partition(name).header(found.position) not in (None, found.header):
             raise AggregationError(
-                f"{name} has another record at offset {mark.position} than the one that was "
+                f"{name} has another record at offset {found.position} than the one that was "
                 "counted: the broker has lost what it had confirmed; create the next epoch and "
                 "have it sent to"
             )
@@ -387,6 +388,7 @@ class ReportEpochs:
     broker: Broker
     name: str
     first: int
+    label = "reports"
     requeued = False
 
     def names(self) -> Sequence[str]:
@@ -414,6 +416,7 @@ class RequeueTopic:
 
     broker: Broker
     topic: str
+    label = "requeued reports"
     requeued = True
 
     def names(self) -> Sequence[str]:

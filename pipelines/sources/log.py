@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines.sources.base import LATEST, BoundedSource, MissingError, Partition
 from pipelines.storage import files
-from pipelines.storage.intent import Intent, Mark
+from pipelines.storage.intent import Intent, LastRecord
 from sotto.errors import AggregationError
 from sotto.log.frames import FRAME
 from sotto.log.reader import Block, LogReader, partitions, segments
@@ -58,6 +58,7 @@ class EmbeddedLog:
 
     path: Path
     unit = "bytes"
+    label = "log"
     requeued = False
 
     def __reduce__(self) -> tuple[type[EmbeddedLog], tuple[Path]]:
@@ -81,7 +82,7 @@ class EmbeddedLog:
         """Return the partition of a name."""
         return _LogPartition(self.path / name)
 
-    def check(self, ends: Mapping[str, int], marks: Mapping[str, Mark]) -> None:
+    def check(self, ends: Mapping[str, int], last: Mapping[str, LastRecord]) -> None:
         """Refuse another log, or one that was cut.
 
         Old segments may be removed, the first ones first, but neither a partition nor its last
@@ -95,10 +96,10 @@ class EmbeddedLog:
                     f"partition {name!r} ends at {size}, but {end} bytes of it have been read: "
                     "this is another log, or it was cut"
                 )
-            mark = marks.get(name)
-            if mark and self.partition(name).header(mark.position) not in (None, mark.header):
+            known = last.get(name)
+            if known and self.partition(name).header(known.position) not in (None, known.header):
                 raise AggregationError(
-                    f"partition {name!r} has another record at {mark.position} than the one that "
+                    f"partition {name!r} has another record at {known.position} than the one that "
                     "was read: this is another log, or it was cut and written again"
                 )
 
@@ -106,7 +107,7 @@ class EmbeddedLog:
         """Sync the segments that an intent reads to disk."""
         starts: dict[str, int] = {}
         for item in intent.items:
-            starts.setdefault(item.lane, item.start)
+            starts.setdefault(item.partition, item.start)
         for name, end in intent.ends.items():
             found = segments(self.path / name)
             bases = [segment.base for segment in found[1:]] + [LATEST]

@@ -17,7 +17,7 @@
       published.json up to where results are published; without it they are published again
       published-quarantine.json  the same of what was rejected
 
-:class:`pipelines.bounded.driver.Driver` commits; what a crash leaves is said there.
+:class:`pipelines.bounded.driver.Driver` commits, and describes what a crash leaves.
 
 A job may run on other machines, outlive its driver, and run the same part twice at the same time.
 So no two writers ever have a name in common: each attempt of a driver has a folder, in it each
@@ -112,7 +112,7 @@ class StateFiles:
 
     def open(self) -> None:
         """Make the folders that are missing."""
-        # Pseudonyms are in it: who else is to read it, workers too, is for its owner to say.
+        # Pseudonyms are in it: its owner decides who else reads it, workers too.
         files.make_folder(self.root, mode=0o700)
         for folder in (*_LEFT_BY_JOBS, "attempts"):
             files.make_folder(self.root / folder)
@@ -120,7 +120,7 @@ class StateFiles:
     def place(self, attempt: str, written: Mapping[str, str]) -> None:
         """Move what an attempt has written, by folder and name, to where it counts.
 
-        After an ``OSError`` not all is moved, and the next attempt begins anew.
+        After an ``OSError`` not all is moved, and the next attempt starts over.
         """
         folder = self.attempt(attempt)
         moves = []
@@ -191,7 +191,7 @@ class StateDirectory:
 
     @cached_property
     def files(self) -> StateFiles:
-        """The files that the manifest names, where it said when it was made.
+        """The files that the manifest names.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class StateDirectory:
             Another run holds it, or it cannot be made.
         """
         try:
-            # Pseudonyms are in it: who else is to read it is for its owner to say.
+            # Pseudonyms are in it: its owner decides who else reads it.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -286,7 +286,7 @@ class StateDirectory:
         if elsewhere not in (None, manifest.files):
             raise AggregationError(
                 f"{self.path} has its files in {manifest.files or 'itself'}, not in {elsewhere}: "
-                "where they are is said once, when a state directory is made"
+                "that is chosen once, when a state directory is made"
             )
         (self.path / "plans").mkdir(exist_ok=True)
         self._files(manifest).open()

@@ -16,25 +16,25 @@ FORMAT = 3
 
 
 class WorkItem(NamedTuple):
-    """A range of one lane: what one read takes.
+    """A range of one partition: what one read takes.
 
     Attributes
     ----------
-    lane : str
+    partition : str
     start, end : int
         Positions between records.
     floor : int
-        The lane's clock at ``start``, ms: no append time in the range counts as earlier.
+        The partition's clock at ``start``, ms: no append time in the range counts as earlier.
     """
 
-    lane: str
+    partition: str
     start: int
     end: int
     floor: int
 
 
-class Mark(NamedTuple):
-    """A record by which a lane is known again: its position and its frame header."""
+class LastRecord(NamedTuple):
+    """The last record taken of a partition, by which that is known again: position and header."""
 
     position: int
     header: bytes
@@ -72,9 +72,9 @@ class Intent:
     clock : int or None
         The latest append time, ms, in the ranges; None if no record has ever been taken.
     items : tuple of WorkItem
-        Those of a lane are contiguous and in order.
-    marks : mapping
-        Lane to the last record taken of it; none for a lane of which only damage is.
+        Those of a partition are contiguous and in order.
+    last : mapping
+        Partition to the last record taken of it; none for one of which only damage is.
     requeue : tuple of Requeue
         If there is any, no ranges are taken, and the clock stays what it is.
     reports : int
@@ -86,7 +86,7 @@ class Intent:
     generation: int
     clock: int | None
     items: tuple[WorkItem, ...]
-    marks: Mapping[str, Mark] = field(default_factory=dict)
+    last: Mapping[str, LastRecord] = field(default_factory=dict)
     requeue: tuple[Requeue, ...] = ()
     reports: int = 0
 
@@ -97,8 +97,8 @@ class Intent:
 
     @property
     def ends(self) -> dict[str, int]:
-        """Where the ranges leave each lane."""
-        return {item.lane: item.end for item in self.items}
+        """Where the ranges leave each partition."""
+        return {item.partition: item.end for item in self.items}
 
     def to_json(self) -> bytes:
         """Return the intent as it is stored."""
@@ -107,7 +107,7 @@ class Intent:
             "generation": self.generation,
             "clock": self.clock,
             "items": [list(item) for item in self.items],
-            "marks": dump_marks(self.marks),
+            "marks": dump_records(self.last),
             "reports": self.reports,
         }
         if self.requeue:
@@ -132,15 +132,15 @@ class Intent:
         value = load_document(content, "intent.json", FORMAT)
         items = tuple(WorkItem(*item) for item in value["items"])
         requeue = tuple(Requeue(*each) for each in value.get("requeue", ()))
-        marks, reports = load_marks(value["marks"]), value["reports"]
-        return cls(value["generation"], value["clock"], items, marks, requeue, reports)
+        last, reports = load_records(value["marks"]), value["reports"]
+        return cls(value["generation"], value["clock"], items, last, requeue, reports)
 
 
-def dump_marks(marks: Mapping[str, Mark]) -> dict[str, tuple[int, str]]:
-    """Return marks as JSON has them."""
-    return {lane: (mark.position, mark.header.hex()) for lane, mark in marks.items()}
+def dump_records(records: Mapping[str, LastRecord]) -> dict[str, tuple[int, str]]:
+    """Return records as JSON has them."""
+    return {name: (last.position, last.header.hex()) for name, last in records.items()}
 
 
-def load_marks(value: Mapping[str, tuple[int, str]]) -> dict[str, Mark]:
-    """Return the marks that :func:`dump_marks` made JSON of."""
-    return {lane: Mark(at, bytes.fromhex(header)) for lane, (at, header) in value.items()}
+def load_records(value: Mapping[str, tuple[int, str]]) -> dict[str, LastRecord]:
+    """Return the records that :func:`dump_records` made JSON of."""
+    return {name: LastRecord(at, bytes.fromhex(header)) for name, (at, header) in value.items()}

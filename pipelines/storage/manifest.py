@@ -26,7 +26,7 @@ from pipelines.aggregation.counts import Window, WindowKey
 from pipelines.aggregation.decode import Parts, parts_for
 from pipelines.aggregation.step import Tally
 from pipelines.storage.files import dump_document, load_document
-from pipelines.storage.intent import Intent, Mark, Requeue, dump_marks, load_marks
+from pipelines.storage.intent import Intent, LastRecord, Requeue, dump_records, load_records
 from pipelines.storage.output import JobOutput, StoredState
 from sotto.errors import AggregationError
 from sotto.plan.compiled import CompiledPlan
@@ -77,10 +77,10 @@ class Manifest:
         Of the last commit; 0 before the first.
     clock : int or None
         Latest append time taken, ms; later records count as no earlier. None before the first.
-    lanes : mapping
-        Lane to the position up to which it is taken.
-    marks : mapping
-        Lane to the last record taken of it.
+    positions : mapping
+        Partition to the position up to which it is taken.
+    last : mapping
+        Partition to the last record taken of it.
     plans : mapping
         Fingerprint, in hexadecimal, to what a person calls the plan.
     first_open : int or None
@@ -106,7 +106,7 @@ class Manifest:
     requeued : mapping
         Reason to the rows that were rejected for it and then taken again.
     files : str or None
-        Folder or URI where jobs have their files, said once; None for the state directory itself.
+        Folder or URI where jobs have their files, chosen once; None for the state directory itself.
     minima : mapping
         Fingerprint, in hexadecimal, to the number of reports for which estimates are made. That of
         a plan whose results were made by a release that did not note it is missing.
@@ -116,8 +116,8 @@ class Manifest:
     key: bytes
     generation: int = 0
     clock: int | None = None
-    lanes: Mapping[str, int] = field(default_factory=dict)
-    marks: Mapping[str, Mark] = field(default_factory=dict)
+    positions: Mapping[str, int] = field(default_factory=dict)
+    last: Mapping[str, LastRecord] = field(default_factory=dict)
     plans: Mapping[str, str] = field(default_factory=dict)
     first_open: int | None = None
     states: Mapping[tuple[int, int], StoredState] = field(default_factory=dict)
@@ -141,8 +141,8 @@ class Manifest:
                 "key": self.key.hex(),
                 "generation": self.generation,
                 "clock": self.clock,
-                "lanes": dict(self.lanes),
-                "marks": dump_marks(self.marks),
+                "lanes": dict(self.positions),
+                "marks": dump_records(self.last),
                 "plans": dict(self.plans),
                 "first_open": self.first_open,
                 "states": [
@@ -179,8 +179,8 @@ class Manifest:
             key=bytes.fromhex(value["key"]),
             generation=value["generation"],
             clock=value["clock"],
-            lanes=value["lanes"],
-            marks=load_marks(value["marks"]),
+            positions=value["lanes"],
+            last=load_records(value["marks"]),
             plans=value["plans"],
             first_open=value["first_open"],
             states={
@@ -223,7 +223,7 @@ class Manifest:
         )
 
     def must_restate(self, plans: Iterable[CompiledPlan]) -> bool:
-        """Tell whether windows were estimated under another minimum than that of their plan."""
+        """Return whether windows were estimated under another minimum than that of their plan."""
         counted = (plan for plan in plans if plan.fingerprint_hex in self.plans)
         return not all(map(self._asks_the_same, counted))
 
@@ -232,7 +232,7 @@ class Manifest:
         return known is not None and known.reports == plan.minimum_reports
 
     def restated(self, since: int) -> bool:
-        """Tell whether windows that no report has changed since a generation have another one."""
+        """Return whether windows that no report has changed since a generation have another one."""
         return any(minimum.generation > since for minimum in self.minima.values())
 
     def stated(
@@ -273,7 +273,7 @@ class Manifest:
         return former
 
     def _had(self, plan: str, since: int) -> bool:
-        """Tell whether a plan, or its present minimum, was committed by a generation."""
+        """Return whether a plan, or its present minimum, was committed by a generation."""
         minimum = self.minima.get(plan)
         return plan in self.plans and (minimum is None or minimum.generation <= since)
 
@@ -303,7 +303,7 @@ class Manifest:
 
 
 class Terms(NamedTuple):
-    """What the plans in force say about time, ms, and the shards of the wire.
+    """Times of the plans in force, ms, and the shards of the wire.
 
     Attributes
     ----------
@@ -354,8 +354,8 @@ def advance(manifest: Manifest, intent: Intent, output: JobOutput, terms: Terms)
         manifest,
         generation=generation,
         clock=clock,
-        lanes={**manifest.lanes, **intent.ends},
-        marks={**manifest.marks, **intent.marks},
+        positions={**manifest.positions, **intent.ends},
+        last={**manifest.last, **intent.last},
         first_open=first_open,
         states=opened,
         parts={period: parts.of(period) for period, _ in sorted(opened)},

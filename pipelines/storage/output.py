@@ -74,7 +74,7 @@ class JobOutput:
         What became of the reports read.
     files : mapping
         Folder and name at which a file is to count, to its name in the attempt's folder. Of a
-        part of a job that ran twice, either file is whole and says the same.
+        part of a job that ran twice, either file is whole and has the same content.
     failed : str
         Why a part of the job could not do its work and never can; empty if it did.
     """

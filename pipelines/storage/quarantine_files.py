@@ -2,7 +2,7 @@
 
 A message is taken again from the file in which it was committed, with the append time by which it
 was judged first. No record of a log is made of it: the clock of no partition moves, and nobody but
-who may write the state directory can say when a report arrived.
+who may write the state directory decides when a report arrived.
 """
 
 from __future__ import annotations

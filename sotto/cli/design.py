@@ -18,8 +18,7 @@ from sotto.errors import ParameterError
 
 if TYPE_CHECKING:
     from mechanisms.planner.targets import Assumed
-    from sotto.design.metric import Goal
-    from sotto.design.panels import Terms
+    from sotto.design.metric import Goal, Terms
     from sotto.design.questions import Question
     from sotto.design.spending import Budget
 
@@ -122,8 +121,7 @@ def _panels(text: str) -> tuple[int, ...]:
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto design`` and return its exit status."""
     from sotto.cli import design_report
-    from sotto.design.metric import design
-    from sotto.design.panels import in_panels
+    from sotto.design.metric import design, in_panels
 
     if (args.plan is None) == (args.type is None):
         raise ParameterError("give a plan, or a question by --type and --ladder or --epsilon")
@@ -151,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _terms(args: argparse.Namespace, budget: Budget) -> Terms:
     """Return what panels are traded against: of a plan its own period, else ``--period``."""
-    from sotto.design.panels import Terms
+    from sotto.design.metric import Terms
 
     if args.period is not None and args.plan is not None:
         raise ParameterError("a plan has its own period: leave --period out")

@@ -8,8 +8,8 @@ sink writes, which has how far the job has read, and asks the broker how much mo
 is missing or damaged is a metric (sotto_source_status), never an error. docs/operations.md lists
 all metrics; deploy/prometheus has alerts for them, deploy/grafana a dashboard.
 
-A scrape reads, waits at most --deadline, and is answered from the last reading otherwise, or
-while that is not older than --fresh. Estimates are those of every metric's newest window; where
+A scrape reads, waits at most --timeout, and is answered from the last reading otherwise, or
+while that is not older than --max-age. Estimates are those of every metric's newest window; where
 these make more than --max-series series, each metric's first ones are exposed, and
 sotto_estimates_omitted counts the others.
 
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="series of estimates at most, four an estimate (default: 2000)",
     )
-    for name, what in (("fresh", "a reading serves"), ("deadline", "a scrape waits")):
+    for name, what in (("max-age", "a reading serves"), ("timeout", "a scrape waits")):
         add(
             f"--{name}",
             type=options.duration,
@@ -130,7 +130,7 @@ def _registry(args: argparse.Namespace) -> CollectorRegistry:
     readers = Readers(args.state, database, *_watched(args), _registry_of(args.plan))
     registry = CollectorRegistry()
     registry.register(
-        Health(readers.readings, args.fresh / 1000, None if args.once else args.deadline / 1000)
+        Health(readers.readings, args.max_age / 1000, None if args.once else args.timeout / 1000)
     )
     return registry
 

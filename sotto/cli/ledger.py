@@ -25,7 +25,7 @@ EXAMPLES = """\
 examples:
   sotto ledger app/telemetry.db
       consent, ceilings, what each budget period cost, and what is still to be released
-  sotto ledger --state-dir build/state --pseudonym 0f3c...
+  sotto ledger --state build/state --pseudonym 0f3c...
       the chains of one pseudonym as the aggregator has them
 """
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``sotto ledger``."""
     parser.add_argument("device", nargs="?", type=Path, help="a device's state file")
     parser.add_argument(
-        "--state-dir", type=Path, metavar="DIR", help="where an aggregator keeps its state"
+        "--state", type=Path, metavar="DIR", help="where an aggregator keeps its state"
     )
     parser.add_argument("--pseudonym", metavar="HEX", help="whom to look up there: 32 digits")
     parser.add_argument(
@@ -44,14 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``sotto ledger`` and return its exit status."""
-    if args.device is not None and args.state_dir is None and args.pseudonym is None:
+    if args.device is not None and args.state is None and args.pseudonym is None:
         from clientsdk.ledger import read_file
 
         lines = device_lines(read_file(args.device), args.full)
-    elif args.device is None and args.state_dir is not None and args.pseudonym is not None:
-        lines = pseudonym_lines(args.state_dir, args.pseudonym, args.full)
+    elif args.device is None and args.state is not None and args.pseudonym is not None:
+        lines = pseudonym_lines(args.state, args.pseudonym, args.full)
     else:
-        raise ParameterError("give a device's file, or both --state-dir and --pseudonym")
+        raise ParameterError("give a device's file, or both --state and --pseudonym")
     for line in lines:
         print(line)
     return 0

@@ -97,11 +97,11 @@ def add_plan_folder(parser: argparse.ArgumentParser) -> None:
 
 
 def add_broker(
-    where: argparse._MutuallyExclusiveGroup, *others: str, help: tuple[str, str] | None = None
+    where: argparse._MutuallyExclusiveGroup, help: tuple[str, str] | None = None
 ) -> None:
-    """Declare ``--kafka`` (and other names of it) and ``--broker``, of which one is given."""
+    """Declare ``--kafka`` and ``--broker``, of which one is given."""
     plain, file = help or ("brokers, unencrypted, without a user", "how to reach brokers (JSON)")
-    where.add_argument("--kafka", *others, metavar="HOST:PORT", help=plain)
+    where.add_argument("--kafka", metavar="HOST:PORT", help=plain)
     where.add_argument("--broker", type=Path, metavar="FILE", help=file)
 
 

@@ -4,8 +4,8 @@ A report whose plan an aggregator does not have goes to quarantine, whole. Give 
 waits there for it is taken again, each report judged by the time at which the log first took it:
 one that was late stays late, and so is one of a budget period that has been closed since; one
 that has been counted meanwhile is a duplicate. What was rejected for any other reason would be
-rejected again, and cannot be requeued. Nothing is removed from quarantine: it gets a mark, so
-that nothing is requeued twice.
+rejected again, and cannot be requeued. Nothing is removed from quarantine: what was
+requeued is noted there, so that nothing is requeued twice.
 
 Plans that the state directory has are not given again.
 

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--state", type=Path, required=True, metavar="DIR", help="the job's folder")
     add("--database", metavar="URL", help="with --log: where estimates go")
     for name, default, what in (
-        ("every", "30s", "how often a window is published again at most"),
+        ("publish-every", "30s", "how often a window is published again at most"),
         ("linger", "10s", "for how long rows are gathered before they are counted"),
         ("idle", "1m", "a partition without a record for so long holds no window open"),
     ):
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="DURATION",
             help=f"{what} (default: {default})",
         )
-    add("--anew", action="store_true", help="count everything again, under a new name")
+    add("--from-scratch", action="store_true", help="count everything again, under a new name")
     add("--until-end", action="store_true", help="end once everything there is now is read")
     add("--detach", action="store_true", help="do not wait while the pipeline runs")
 
@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
         plans,
         candidates,
         args.beam,
-        anew=args.anew,
-        every=args.every,
+        anew=args.from_scratch,
+        every=args.publish_every,
         linger=args.linger,
         idle=args.idle,
         bounded=args.until_end,

@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for action in (create, check, listing):
         where = action.add_mutually_exclusive_group(required=True)
-        options.add_broker(where, "--servers")
+        options.add_broker(where)
 
 
 def run(args: argparse.Namespace) -> int:

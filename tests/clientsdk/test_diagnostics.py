@@ -190,7 +190,7 @@ def _fails_with(error):
 STAGES = {
     "encode": "sotto.plan.metric.CompiledMetric.encode",
     "coins": "clientsdk.draws.identifier",
-    "draw": "mechanisms.ladders.Ladder.draw",
+    "draw": "mechanisms.base.Mechanism.draw",
     "store": "clientsdk.store.outbox.Outbox.add",
     "book": "clientsdk.store.accounts.Accounts.reserve",
     "warn": "clientsdk.diagnostics.warn",

@@ -92,9 +92,6 @@ def test_the_file_is_as_compose_wants_it() -> None:
     document = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     schema = get_builtin_schema("vendor.compose-spec")
     jsonschema.Draft202012Validator(schema).validate(document)
-    document["services"]["kafka"]["image"] = 3
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft202012Validator(schema).validate(document)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -160,11 +157,8 @@ def test_every_container_has_the_keys_of_its_role_and_no_others() -> None:
         "aggregate-exporter": "aggregator",
     }
     given = parsed("topics")
-    assert (given.devices, given.aggregators, given.readers) == (
-        "User:devices",
-        "User:aggregator",
-        "User:reader",
-    )
+    users = ("User:devices", "User:aggregator", "User:reader")
+    assert (given.devices, given.aggregators, given.readers) == users
     said = SERVICES["kafka"]["environment"]
     assert said["KAFKA_SUPER_USERS"] == "User:kafka;User:admin"
     assert said["KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND"] == "false"
@@ -286,14 +280,11 @@ def test_the_lock_of_images_is_a_part_of_the_project_s() -> None:
     part = pins(ROOT / "deploy" / "images" / "requirements.lock")
     assert len(part) > 20
     assert part.items() <= whole.items()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "--output-file deploy/images/requirements.lock pyproject.toml" in makefile
     names = {name.partition("==")[0] for name in part}
     assert {"apache-beam", "kafka-python", "prometheus-client", "psycopg-binary"} <= names
     assert not names & {"pytest", "mypy", "ruff"}
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_a_command_is_one_that_its_program_takes(name: str) -> None:
-    parsed(name)
 
 
 def test_all_commands_mean_the_same_topics_database_and_plans() -> None:
@@ -418,15 +409,8 @@ def test_an_image_is_made_of_what_is_there(path: Path) -> None:
     assert users == ["sotto"]
     installs = [rest for word, rest in steps if word == "RUN" and "pip install" in rest]
     assert all("--require-hashes" in rest or "--no-deps" in rest for rest in installs)
-
-
-def test_workers_have_the_packages_of_the_command() -> None:
-    lock = "--require-hashes -r"
-    for path in DOCKERFILES:
-        assert lock in path.read_text("utf-8")
-        assert "requirements.lock" in path.read_text("utf-8")
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert "--output-file deploy/images/requirements.lock pyproject.toml" in makefile
+    assert "--require-hashes -r" in text
+    assert "requirements.lock" in text
 
 
 def test_a_job_finds_job_server_and_workers_where_they_listen() -> None:

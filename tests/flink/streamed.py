@@ -85,7 +85,7 @@ class World:
         before = {job.id for job in self.manager.jobs()}
         command = [sys.executable, "-m", "sotto.cli", "stream", *self._broker]
         command += ["--state", str(self.folder / "job"), "--topic", str(FIRST)]
-        command += ["--plans", str(self.plans), "--every=1s", "--linger=500ms", "--idle=5s"]
+        command += ["--plans", str(self.plans), "--publish-every=1s", "--linger=500ms", "--idle=5s"]
         command += [*self.session.options, "--checkpointing_interval=1000", *options]
         log = self.folder / f"stream-{len(self.waiting)}.log"
         with open(log, "w", encoding="utf-8") as file:

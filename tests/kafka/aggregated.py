@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 # What a state directory holds is told in the folder of the runs' own tests.
-sys.path.append(str(Path(__file__).parent.parent / "pipelines"))
-
 from committed_states import committed, projected
 from kafka import KafkaProducer
 

@@ -23,7 +23,7 @@ def run(broker, tmp_path, capsys):
     path.write_bytes(small_plan().to_json())
     assert small_plan().horizon == 3 * DAY
 
-    def command(action, *arguments, where=("--servers", broker.servers), plan=True):
+    def command(action, *arguments, where=("--kafka", broker.servers), plan=True):
         known = ["--plan", str(path)] if plan else []
         status = main(["topics", action, *arguments, *known, *where])
         return status, *capsys.readouterr()
@@ -97,7 +97,7 @@ def test_more_replicas_than_brokers_are_refused(run):
 
 
 def test_unknown_topics_are_refused(run):
-    refused(run("check", "nowhere-e1-p8"), "there is no topic nowhere-e1-p8: make it with sotto")
+    refused(run("check", "nowhere-e1-p8"), "there is no topic nowhere-e1-p8: create it with sotto")
     refused(run("check", "nowhere"), "must be a full name")
     refused(run("list", "nowhere", plan=False), "no topic of reports called 'nowhere'")
     assert run("create", "somewhere", "--partitions", "2")[0] == 0
@@ -136,7 +136,7 @@ def test_a_setting_that_was_changed_later_is_noticed(run, admin):
 
 def test_a_broker_that_cannot_be_reached_is_told(run):
     refused(
-        run("check", "made-e1-p8", where=("--servers", "127.0.0.1:1")),
+        run("check", "made-e1-p8", where=("--kafka", "127.0.0.1:1")),
         "127.0.0.1:1: Connection refused; is the broker running, and is this its address?",
     )
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from mechanisms.base import Mechanism
 from mechanisms.chains.bits import BitChain
-from mechanisms.chains.finite import FiniteChain, FiniteDraw
+from mechanisms.chains.chain import Chain
+from mechanisms.chains.finite import FiniteChain
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.chains.symbols import SymbolChain, SymbolDraw
 from mechanisms.levels import Probabilities
-from mechanisms.number.split_bits import SplitBitsLadder
 from mechanisms.registry import build
-from mechanisms.string.rappor import RapporLadder
 
 Law = dict[tuple[int, ...], Fraction]
-AnyChain = SymbolChain | BitChain | SupportChain | FiniteChain
 
 LADDERS: dict[str, tuple[int, ...]] = {
     "one": (1_000_000,),
@@ -72,21 +71,29 @@ CASES = {
 }
 
 
-def encodings(mechanism: Mechanism) -> list[int]:
-    """Every symbol, or vector of bits, that the mechanism ever randomizes."""
-    chain: AnyChain = mechanism.chain  # type: ignore[attr-defined]
-    if isinstance(chain, SupportChain | FiniteChain):
-        return list(range(chain.inputs))
-    if isinstance(chain, SymbolChain):
-        return list(range(chain.size))
-    if isinstance(mechanism, RapporLadder):
-        vectors = range(1, 1 << chain.width)
-        return [bits for bits in vectors if bits.bit_count() <= mechanism.hashes]
-    if isinstance(mechanism, SplitBitsLadder):
-        present = 1 << mechanism.bits if mechanism.missing else 0
-        values = [point | present for point in range(1 << mechanism.bits)]
-        return [*values, 0] if mechanism.missing else values
-    return [1 << symbol for symbol in range(chain.width)]
+def ids(n: int, seed: int = 1) -> np.ndarray:
+    """Identifiers of chains or pseudonyms."""
+    return np.random.default_rng(seed).integers(0, 2**64, size=(n, 2), dtype=np.uint64)
+
+
+def as_bytes(rows: np.ndarray) -> list[bytes]:
+    return [row.tobytes() for row in rows.astype("<u8")]
+
+
+def values(mechanism: Any, n: int) -> tuple[list[Any], Any]:
+    """Some values: as scalars, and as what ``randomize`` takes."""
+    generator = np.random.default_rng(20260301)
+    if mechanism.name == "rappor":
+        strings = [f"string {number % 7}".encode() for number in range(n)]
+        return strings, strings
+    if hasattr(mechanism, "domain_size"):
+        symbols = generator.integers(0, mechanism.domain_size, size=n)
+        return symbols.tolist(), symbols
+    numbers = generator.random(n)
+    numbers[: min(n, 2)] = (0.0, 1.0)[:n]
+    if mechanism.missing:
+        numbers[2::5] = np.nan
+    return [None if math.isnan(u) else u for u in numbers.tolist()], numbers
 
 
 def prior_of(mechanism: Any, symbol: Any, identifier: bytes = bytes(16)) -> Any:
@@ -96,78 +103,52 @@ def prior_of(mechanism: Any, symbol: Any, identifier: bytes = bytes(16)) -> Any:
 
 
 @cache
-def chain_law(chain: AnyChain, encoded: int) -> Law:
+def encodings(mechanism: Any) -> list[int]:
+    """What values become before they are randomized, under the coins of many chains."""
+    scalars, _ = values(mechanism, 400)
+    pairs = zip(scalars, as_bytes(ids(400)), strict=True)
+    return sorted(
+        {x for value, each in pairs for x, weight in prior_of(mechanism, value, each) if weight}
+    )
+
+
+@cache
+def chain_law(chain: Chain, encoded: int) -> Law:
     """The exact law of a backward chain, weakest output first, from its integer thresholds."""
-    law: Law = {}
-    for outputs, share in _backward(chain, encoded):
-        law[outputs] = share
+    last = chain.levels - 1
+    law: Law = {(output,): share for output, share in chain.law(encoded, last).items()}
+    for level in range(last - 1, -1, -1):
+        law = {
+            (output, *path): share * moving
+            for path, share in law.items()
+            for output, moving in chain.step(path[0], level).items()
+        }
     return law
 
 
-def _backward(chain: AnyChain, encoded: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    if isinstance(chain, SymbolChain):
-        steps = [chain.strongest, *reversed(chain.degradations)]
-        for path in itertools.product(range(chain.size), repeat=len(steps)):
-            share, before = Fraction(1), encoded
-            for step, out in zip(steps, path, strict=True):
-                share *= Fraction(step.keep if out == before else step.other, 2**64)
-                before = out
-            yield path[::-1], share
-        return
-    if isinstance(chain, FiniteChain):
-        for path in itertools.product(range(chain.size), repeat=chain.levels):
-            share = Fraction(chain.strongest.weight(encoded, path[-1]), 2**64)
-            for step, below, above in zip(chain.steps, path[:-1], path[1:], strict=True):
-                share *= _moving(step, above, below)
-            yield path, share
-        return
+def kernel(chain: Any, encoded: int, before: int, level: int) -> dict[int, Fraction]:
+    """The law that ``forward`` draws from, from its integer weights."""
+    if isinstance(chain, SymbolChain | FiniteChain):
+        weights = chain.forward_weights([(encoded, 1)], before, level)
+        return {out: Fraction(weight, sum(weights.values())) for out, weight in weights.items()}
     if isinstance(chain, SupportChain):
-        top = chain.levels - 1
-        for path in itertools.product(chain.outputs(), repeat=chain.levels):
-            share = _supported_share(chain, encoded, path[top])
-            for below, above, keep in zip(path[:-1], path[1:], chain.keeps, strict=True):
-                share *= Fraction(2**64 - keep, 2**64) / chain.total + (
-                    Fraction(keep, 2**64) if below == above else 0
-                )
-            yield path, share
-        return
-    bits = [_bit_law(chain, index, encoded >> index & 1) for index in range(chain.width)]
-    for paths in itertools.product(*(law.items() for law in bits)):
-        share = Fraction(1)
-        outputs = [0] * chain.levels
-        for index, (path, part) in enumerate(paths):
-            share *= part
-            for level, bit in enumerate(path):
-                outputs[level] |= bit << index
-        yield tuple(outputs), share
-
-
-def _moving(step: FiniteDraw | SymbolDraw, before: int, after: int) -> Fraction:
-    """The probability that a step turns one output into another."""
-    if isinstance(step, FiniteDraw):
-        return Fraction(step.weight(before, after), 2**64)
-    return Fraction(step.keep if before == after else step.other, 2**64)
-
-
-def _supported_share(chain: SupportChain, encoded: int, output: int) -> Fraction:
-    """The probability of the strongest output: uniform of its kind."""
-    inside = chain.supports(encoded, output)
-    alike = sum(chain.supports(encoded, other) == inside for other in chain.outputs())
-    p = Fraction(chain.threshold, 2**64)
-    return (p if inside else 1 - p) / alike
-
-
-def _bit_law(chain: BitChain, index: int, bit: int) -> Law:
-    ladder = chain.ladders[index % len(chain.ladders)]
-    strongest = Fraction(ladder.one if bit else ladder.zero, 2**64)
-    law: Law = defaultdict(Fraction)
-    for path in itertools.product((0, 1), repeat=chain.levels):
-        share = strongest if path[-1] else 1 - strongest
-        for level, flip in enumerate(ladder.flips):
-            change = Fraction(flip, 2**64)
-            share *= change if path[level] != path[level + 1] else 1 - change
-        law[path] += share
-    return dict(law)
+        kept = chain.forward_weights(encoded, before, level)
+        new = Fraction(kept[0], sum(kept.values()))
+        return {
+            out: new * chain.probability(encoded, out, level) + (out == before) * (1 - new)
+            for out in chain.outputs()
+        }
+    assert isinstance(chain, BitChain)
+    law = {0: Fraction(1)}
+    for index in range(chain.width):
+        bits = chain.bit_weights(index, encoded >> index & 1, before >> index & 1, level)
+        whole = sum(bits.values())
+        law = {
+            out | bit << index: share * Fraction(weight, whole)
+            for out, share in law.items()
+            for bit, weight in bits.items()
+        }
+    return law
 
 
 def head_law(law: Law, levels: int) -> Law:

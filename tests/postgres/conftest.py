@@ -6,18 +6,10 @@ Where the server's programs are missing, the tests are skipped and say so.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
-
-# The folders of the tests of state directories, of sinks and of topics.
-sys.path += [
-    str(Path(__file__).parent.parent / name) for name in ("pipelines", "pipelines/sinks", "kafka")
-]
-
 from local_postgres import PASSWORD, USER, LocalPostgres, binaries
 
 _numbers = itertools.count()

@@ -55,9 +55,9 @@ LADDER = [
 ]
 
 
-def metric_document(name: str, **fields: object) -> dict[str, object]:
+def metric_document(name, **fields):
     """A metric of a compiled plan: a category of three unless said otherwise."""
-    document: dict[str, object] = {
+    document = {
         "name": name,
         "type": "category",
         "mechanism": {"name": "grr", "domain_size": 3},
@@ -72,11 +72,11 @@ def metric_document(name: str, **fields: object) -> dict[str, object]:
     return {key: value for key, value in document.items() if value is not None}
 
 
-def plan_document(**fields: object) -> dict[str, object]:
+def plan_document(**fields):
     """A compiled plan with one metric of each payload width 1, 2 and 16."""
     bloom = {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}
     halves = {"name": "split_bits", "bits": 9, "missing": True}
-    document: dict[str, object] = {
+    document = {
         "format": 2,
         "collector": "fleet.example",
         "plan": "departures",
@@ -108,12 +108,12 @@ def plan_document(**fields: object) -> dict[str, object]:
     return document
 
 
-def canonical(document: object) -> bytes:
+def canonical(document):
     """JSON as a compiled plan is written."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8")
 
 
-def compiled(**fields: object) -> CompiledPlan:
+def compiled(**fields):
     """The plan of :func:`plan_document`."""
     return CompiledPlan.from_json(canonical(plan_document(**fields)))

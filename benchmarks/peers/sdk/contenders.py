@@ -87,7 +87,6 @@ class Contender:
 
     Attributes
     ----------
-    name : str
     distribution : str
         As it is installed.
     load, start, event, age : str

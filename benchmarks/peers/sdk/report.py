@@ -87,13 +87,7 @@ Rows = list[tuple[str, float | None, float | None]]
 
 
 def run(script: str, port: int = 0, limit: float = 120.0) -> tuple[str, float | None]:
-    """Run a script; return what it printed, and when it ended, None if it had to be killed.
-
-    Raises
-    ------
-    RuntimeError
-        It failed.
-    """
+    """Run a script; return what it printed, and when it ended, None if it had to be killed."""
     with tempfile.TemporaryDirectory() as folder:
         state = os.path.join(folder, "device.db")
         environment = {

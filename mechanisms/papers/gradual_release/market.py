@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from mechanisms.chains.symbols import SymbolChain, symbol_chain
 from mechanisms.errors import ParameterError
@@ -23,6 +24,48 @@ from mechanisms.randomness import Source
 
 #: A chain for sale has at most so many reports.
 MAX_STRIDES = 1000
+
+
+class Sale(NamedTuple):
+    """A report, sold.
+
+    Attributes
+    ----------
+    buyer : str
+    level, report : int
+        The report and its place in the chain.
+    cost : int
+        What the buyer can infer of this value from all he has, in certified micro-epsilon.
+    increment : int
+        What the sale adds to the seller's total, in micro-epsilon; 0 where somebody has bought a
+        stronger report before.
+    output_dependent : bool
+        Whether this upgrade, or one before it, depended on a report that the buyer had seen.
+    """
+
+    buyer: str
+    level: int
+    report: int
+    cost: int
+    increment: int
+    output_dependent: bool
+
+
+class MarketEstimate(NamedTuple):
+    """Shares of values, and whether they can be trusted.
+
+    Attributes
+    ----------
+    shares : tuple of Estimate
+        Of each value; unbiased, however levels depend on values, unless ``biased``.
+    biased : bool
+        Some report was upgraded because of what the buyer had seen of it. Both values and
+        intervals are then wrong, by an amount that nobody knows: upgrading from 0.5 to 2 exactly
+        the bits reported as 1 makes −0.915 of a zero.
+    """
+
+    shares: tuple[Estimate, ...]
+    biased: bool
 
 
 @dataclass(frozen=True)
@@ -55,6 +98,10 @@ class Catalogue:
     stride: float
 
     def __post_init__(self) -> None:
+        _ = self.amounts
+
+    @cached_property
+    def _nominal(self) -> tuple[int, ...]:
         first, last, step = (to_micro(x) for x in (self.start, self.cap, self.stride))
         if not first <= last <= MAX_DECISION_EPSILON * MICRO:
             raise ParameterError(
@@ -63,37 +110,28 @@ class Catalogue:
             )
         if not (last - first) // step < MAX_STRIDES:
             raise ParameterError(f"a chain has at most {MAX_STRIDES} strides")
-        _ = self.amounts
+        return (*range(first, last, step), last)
 
     @cached_property
     def _chain(self) -> SymbolChain:
-        first, last, step = (to_micro(x) for x in (self.start, self.cap, self.stride))
-        return symbol_chain(self.domain_size, [*range(first, last, step), last])
+        return symbol_chain(self.domain_size, self._nominal)
 
     @cached_property
     def amounts(self) -> Amounts:
         """Nominal and certified micro-epsilon of every report, weakest first."""
-        first, last, step = (to_micro(x) for x in (self.start, self.cap, self.stride))
-        ratios = [rung.p / rung.q for rung in self._chain.exact]
-        return certify((*range(first, last, step), last), ratios)
+        return certify(self._nominal, [p / q for p, q in self._chain.exact])
 
     @property
     def levels(self) -> int:
         """The number of reports of a chain."""
-        return len(self._chain.exact)
+        return len(self._nominal)
 
     def level_of(self, epsilon: float) -> int:
-        """Return the strongest report that ``epsilon`` pays for.
-
-        Raises
-        ------
-        ParameterError
-            The amount is below the weakest report or above the cap.
-        """
+        """Return the strongest report that ``epsilon``, within ``start`` and ``cap``, pays for."""
         micro = to_micro(epsilon)
-        if not self.amounts.nominal[0] <= micro <= self.amounts.nominal[-1]:
+        if not self._nominal[0] <= micro <= self._nominal[-1]:
             raise ParameterError(f"epsilon must lie in [{self.start}, {self.cap}], not {epsilon}")
-        return bisect_right(self.amounts.nominal, micro) - 1
+        return bisect_right(self._nominal, micro) - 1
 
     def seller(self, value: int, source: Source) -> Seller:
         """Draw a seller's chain from his value, which is not kept."""
@@ -112,61 +150,14 @@ class Catalogue:
         ones = np.zeros((self.levels, self.domain_size), dtype=np.int64)
         for sale in sales:
             ones[sale.level, sale.report] += 1
-        pairs = np.array([(float(rung.p), float(rung.q)) for rung in self._chain.exact])
+        pairs = np.array([(float(p), float(q)) for p, q in self._chain.exact])
         found = shares(ones, ones.sum(axis=1), pairs)
         return MarketEstimate(tuple(found), any(sale.output_dependent for sale in sales))
 
 
-@dataclass(frozen=True)
-class MarketEstimate:
-    """Shares of values, and whether they can be trusted.
-
-    Attributes
-    ----------
-    shares : tuple of Estimate
-        Of each value; unbiased, however levels depend on values, unless ``biased``.
-    biased : bool
-        Some report was upgraded because of what the buyer had seen of it. Both values and
-        intervals are then wrong, by an amount that nobody knows: upgrading from 0.5 to 2 exactly
-        the bits reported as 1 makes −0.915 of a zero.
-    """
-
-    shares: tuple[Estimate, ...]
-    biased: bool
-
-
-@dataclass(frozen=True)
-class Sale:
-    """A report, sold.
-
-    Attributes
-    ----------
-    buyer : str
-    level : int
-        Its place in the chain.
-    report : int
-    cost : int
-        What the buyer can infer of this value from all he has, in certified micro-epsilon.
-    increment : int
-        What the sale adds to the seller's total, in micro-epsilon; 0 where somebody has bought a
-        stronger report before.
-    output_dependent : bool
-        Whether this upgrade, or one before it, depended on a report that the buyer had seen.
-    """
-
-    buyer: str
-    level: int
-    report: int
-    cost: int
-    increment: int
-    output_dependent: bool
-
-
 @dataclass
 class Seller:
-    """One value's chain and the ledger of its sales.
-
-    Made by :meth:`Catalogue.seller`.
+    """One value's chain and the ledger of its sales, made by :meth:`Catalogue.seller`.
 
     Examples
     --------
@@ -209,16 +200,10 @@ class Seller:
         ----------
         buyer : str
         epsilon : float
-            At least the catalogue's ``start``, at most its ``cap``, and enough for a stronger
-            report than the buyer has.
+            Within the catalogue's range, and enough for a stronger report than the buyer has.
         output_dependent : bool, optional
             Whether the buyer asks because of a report that he has seen. That costs no privacy
-            and ruins his estimates, which are marked so.
-
-        Raises
-        ------
-        ParameterError
-            The amount is outside its range, or pays for nothing that the buyer does not have.
+            and ruins his estimates, which then are ``biased``.
         """
         level = self.catalogue.level_of(epsilon)
         before = self.seen_by(buyer)
@@ -229,13 +214,8 @@ class Seller:
         if output_dependent and not self._ledger:
             raise ParameterError("output_dependent: nothing has been sold that could be seen")
         cost = self.catalogue.amounts.certified[level]
-        sale = Sale(
-            buyer,
-            level,
-            self._reports[level],
-            cost,
-            max(0, cost - self.spent),
-            output_dependent or any(sale.output_dependent for sale in before),
-        )
+        dependent = output_dependent or any(sale.output_dependent for sale in before)
+        increment = max(0, cost - self.spent)
+        sale = Sale(buyer, level, self._reports[level], cost, increment, dependent)
         self._ledger.append(sale)
         return sale

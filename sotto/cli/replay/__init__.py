@@ -7,7 +7,7 @@ Values are randomized, held back and released as the plan says, and what devices
 the log at the simulated times. Of a top item a row is one occurrence; of a constant metric the
 first row is what a device reports in every period in which it has one. After its last row its
 clock runs on until its last level is delivered, or to --until. Where the plan has panels a device
-records in its turns alone, as a real one; with --every-period it records always.
+records in its turns alone, as a real one; with --ignore-panels it records always.
 
 Times are ISO 8601 (UTC unless they have an offset) or whole milliseconds since 1970; a Parquet
 timestamp is what it says. A row without a device, or without a time that can be read, is skipped.
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a device wakes to send once in each slot of this length (default: 1d)",
     )
     add(
-        "--every-period",
+        "--ignore-panels",
         action="store_true",
         help="devices answer in every period, whatever the plan's panels: to try a plan out",
     )
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     columns = Columns.of_plan(plan, args.device_column, args.time_column, dict(args.map), args.null)
     if not args.send_every > 0:
         raise ParameterError("--send-every must be above 0")
-    schedule = Schedule(args.send_every, args.until, args.every_period)
+    schedule = Schedule(args.send_every, args.until, args.ignore_panels)
     recordings = read_recordings(args.input, plan, columns)
     replay = Replay(args.out, schedule, args.processes)
     with _progress_bar(recordings.devices, args.quiet) as advance:

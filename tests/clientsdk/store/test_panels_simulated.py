@@ -24,7 +24,7 @@ from clientsdk.testing import FakeClock
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.randomness import SystemSource
-from sotto.design.panels import Terms, in_panels
+from sotto.design.metric import Terms, in_panels
 from sotto.design.questions import question_of
 
 N = 5

@@ -23,10 +23,9 @@ from mechanisms.audit.claims import (
     examine,
     ladder_to,
 )
-from mechanisms.audit.guessing import fair_bits, guess, key_of, score_key
-from mechanisms.audit.pairs import Pair, column_of, some_inputs, worst_pair
-from mechanisms.audit.views import Reader
-from mechanisms.base import Mechanism
+from mechanisms.audit.guessing import column_of, fair_bits, guess, key_of, score_key
+from mechanisms.audit.seen import Seen
+from mechanisms.base import NO_ID, Mechanism
 from mechanisms.chains.thresholds import FiniteDraw
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
@@ -65,14 +64,13 @@ def test_no_mechanism_is_above_its_certificate(claim: Claim) -> None:
 def test_the_pair_has_the_certified_loss(claim: Claim) -> None:
     """Of some report the likelihood ratio is that of the certificate, and of none it is more."""
     mechanism, source = claim.build(ladder_to(1.0)), SeededSource(SEED)
-    pair, n = worst_pair(mechanism), 20_000
+    pair, n = mechanism.worst_inputs(mechanism.levels - 1), 20_000
     chains = source.words(2 * n).reshape(n, 2)
-    names = np.tile(np.frombuffer(pair.name, dtype="<u8"), (n, 1))
-    values = pair.column(fair_bits(n, source))
+    names = np.tile(np.frombuffer(NO_ID, dtype="<u8"), (n, 1))
+    values = column_of(pair, fair_bits(n, source).astype(int))
     payloads = mechanism.randomize(values, chains, names, source)
     for level in range(mechanism.levels):
-        ratios = Reader(mechanism, pair).log_ratio(payloads[:, level], chains, level)
-        largest = np.abs(ratios).max()
+        largest = np.abs(Seen(mechanism, pair, payloads, chains).ratio(level)).max()
         certified = mechanism.certified(level) / MICRO
         assert largest <= certified * (1 + 1e-12)
         # The most unlikely of the selected item's ratios is below its bound by less than this.
@@ -131,7 +129,7 @@ def test_where_there_are_more_than_two_inputs_three_pairs_are_attacked(
 
 def test_a_pair_that_is_given_is_the_only_one() -> None:
     grr = build({"name": "grr", "domain_size": 3}, [1_000_000], "m")
-    found = attack(grr, SeededSource(SEED), trials=500, pair=Pair((0, 2)))
+    found = attack(grr, SeededSource(SEED), trials=500, pair=(0, 2))
     assert [pair.share for pair in found.pairs] == [1.0]
     assert found.chains == 1_000
 
@@ -139,7 +137,7 @@ def test_a_pair_that_is_given_is_the_only_one() -> None:
 @CLAIMS
 def test_inputs_are_different_and_can_be_drawn(claim: Claim) -> None:
     mechanism, source = claim.build(ladder_to(1.0)), SeededSource(SEED)
-    inputs = some_inputs(mechanism, 16, source)
+    inputs = mechanism.some_inputs(16, source)
     assert 2 <= len(set(inputs)) == len(inputs) <= 16
     n = len(inputs)
     ids = source.words(2 * n).reshape(n, 2)
@@ -149,9 +147,9 @@ def test_inputs_are_different_and_can_be_drawn(claim: Claim) -> None:
 
 def test_numbers_have_their_ends_among_the_inputs() -> None:
     hybrid = build({"name": "hybrid", "points": 257, "missing": True}, [1_000_000], "m")
-    inputs = some_inputs(hybrid, 10, SeededSource(SEED))
+    inputs = hybrid.some_inputs(10, SeededSource(SEED))
     assert {0.0, 1.0, None} < set(inputs)
-    assert some_inputs(hybrid, 300, SeededSource(SEED)) == [k / 256 for k in range(257)] + [None]
+    assert hybrid.some_inputs(300, SeededSource(SEED)) == [k / 256 for k in range(257)] + [None]
 
 
 class TestFaultySamplers:
@@ -211,7 +209,7 @@ class TestFaultySamplers:
             return np.stack(reports, axis=1).astype(np.uint8)[:, :, None]
 
         # Outcomes 0, 1, 0 or 1, 0, 1 tell most of numbers that are not at the ends.
-        pair = Pair((0.0, 0.5))
+        pair = (0.0, 0.5)
         assert self.caught(mechanism, sampler, trials=200_000, pair=pair)
         honest = attack(mechanism, SeededSource(SEED), trials=20_000, pair=pair)
         assert not honest.exceeds(2.0, FALSE_ALARM)

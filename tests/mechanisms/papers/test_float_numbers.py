@@ -7,14 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
-from scipy.integrate import quad
 from scipy.optimize import brentq
 from statistical import check_normal, check_variance
 
 from mechanisms.errors import ParameterError
 from mechanisms.exact import exp_bounds
-from mechanisms.number.allocation import bit_weights, split_epsilon
 from mechanisms.papers.float_numbers import (
     HYBRID_FROM,
     Duchi,
@@ -55,58 +52,6 @@ def test_table_of_errors(epsilon: float) -> None:
     }
     rmse = {name: round(1e4 * (value / 1e4) ** 0.5) for name, value in variances.items()}
     assert rmse == PRINTED[epsilon]
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "duchi", "piecewise", "threshold"),
-    [
-        (0.5, 400, 448, 397),
-        (1, 200, 218, 195),
-        (2, 102, 102, 92),
-        (4, 63, 44, 44),
-        (8, 56, 14, 34),
-    ],
-)
-def test_table_of_errors_of_skewed_values(
-    epsilon: float, duchi: int, piecewise: int, threshold: int
-) -> None:
-    """Beta(2, 20), moved to [-1, 1]: E|X − X'| is four times the integral of F (1 − F)."""
-    law = stats.beta(2, 20)
-    at = (4 * law.moment(2) - 4 * law.mean() + 1) ** 0.5
-    apart = 4 * quad(lambda u: law.cdf(u) * (1 - law.cdf(u)), 0, 1)[0]
-    variances = (
-        Duchi(epsilon).variance(at),
-        Piecewise(epsilon).variance(at),
-        4 * bit_noise(epsilon) + apart - 4 * law.var(),
-    )
-    assert [round(100 * float(each) ** 0.5) for each in variances] == [duchi, piecewise, threshold]
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "split4", "split8", "push8"),
-    [
-        (0.5, 732, 858, 404),
-        (1, 365, 428, 209),
-        (2, 180, 212, 118),
-        (4, 86, 103, 86),
-        (8, 36, 46, 82),
-    ],
-)
-def test_table_of_errors_of_bits(epsilon: float, split4: int, split8: int, push8: int) -> None:
-    """Rounding to the grid of the bits adds at most a quarter of a squared step.
-
-    The best probabilities of sampled bits are their weights where values are uniform.
-    """
-    for bits, printed in ((4, split4), (8, split8)):
-        shares = split_epsilon(Fraction(epsilon), bit_weights(bits))
-        variance = 1 / (2**bits - 1) ** 2
-        for weight, share in zip(bit_weights(bits), shares, strict=True):
-            variance += 4 * float(weight) ** 2 * bit_noise(float(share))
-        assert round(100 * variance**0.5) == printed
-    weights = [float(weight) for weight in bit_weights(8)]
-    variance = sum(4 * weight * (0.25 + bit_noise(epsilon)) for weight in weights)
-    variance -= SECOND_MOMENT
-    assert round(100 * variance**0.5) == push8
 
 
 def test_the_crossover_of_threshold_and_hybrid() -> None:

@@ -74,36 +74,6 @@ def test_one_change_half_way_through_52_collections() -> None:
     assert case.true == BINARY.loss(26, 26) > 9 * case.claimed
 
 
-def test_more_collections_cost_more() -> None:
-    """There is no bound but that of the number of reports."""
-    losses = [BINARY.loss(size, size) for size in (1, 2, 4, 8, 16, 26)]
-    assert losses == sorted(losses)
-    assert losses[-1] - losses[-2] == pytest.approx(10 * BINARY.instantaneous, rel=1e-6)
-
-
-def test_the_worst_pair_of_histories() -> None:
-    """Reports of the same cell in both histories count together; ones less zeros are all."""
-    right, _ = BINARY.kept
-    half, periods = BINARY.instantaneous / 2, 52
-
-    def log_likelihood(surplus: np.ndarray) -> np.ndarray:
-        up, down = math.log(right) + surplus * half, math.log(1 - right) - surplus * half
-        return np.asarray(np.logaddexp(up, down))
-
-    span = np.arange(-periods, periods + 1)
-    # Surplus of cells 1 and 0 in the second history, and of cell 1 in the first; the rest is
-    # that of cell 0. One number is free, and is chosen so that the fewest reports are needed.
-    one, zero, first = np.meshgrid(span, span, span, indexing="ij", sparse=True)
-    rest = one + zero - first
-    ends = np.sort(np.stack(np.broadcast_arrays(0 * rest, one, first, first - zero)), axis=0)
-    needed = ends[3] + ends[2] - ends[1] - ends[0]
-    ratio = (
-        log_likelihood(one) + log_likelihood(-zero) - log_likelihood(first) - log_likelihood(-rest)
-    )
-    possible = (needed <= periods) & ((one + zero) % 2 == 0)
-    assert np.where(possible, ratio, 0).max() == pytest.approx(37.125, abs=1e-3)
-
-
 def test_the_sampler_draws_from_these_laws() -> None:
     n, source = 40_000, SeededSource(SEED)
     secrets = fair_bits(n, source)

@@ -70,7 +70,7 @@ def test_a_job_is_not_begun_twice(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(command(tmp_path, small_plans())) == 2
     assert "has run before" in capsys.readouterr().err
     other = f"sqlite:///{tmp_path / 'other.db'}"
-    assert main(command(tmp_path, [], "--anew", "--database", other)) == 0
+    assert main(command(tmp_path, [], "--from-scratch", "--database", other)) == 0
 
 
 def test_a_savepoint_goes_with_the_folder_of_its_job(
@@ -84,8 +84,8 @@ def test_a_savepoint_goes_with_the_folder_of_its_job(
     assert not (tmp_path / "job").exists()
     assert main(command(tmp_path, small_plans())) == 0
     name = (tmp_path / "job" / "job.json").read_bytes()
-    assert main(command(tmp_path, [], point, "--anew")) == 2
-    assert "--anew begins without a state" in capsys.readouterr().err
+    assert main(command(tmp_path, [], point, "--from-scratch")) == 2
+    assert "--from-scratch begins without a state" in capsys.readouterr().err
     assert (tmp_path / "job" / "job.json").read_bytes() == name
 
 

@@ -568,7 +568,7 @@ def test_a_record_from_the_future_does_not_end_all_counting(small: Path, tmp_pat
         writer.append(b"no report", now + 2 * HOUR)
     result = aggregate(small, tmp_path / "state", plans(), clock=lambda: now)
     assert result.ahead == ("wrong",)
-    assert "lane wrong has records from the future" in summary(result)[-1]
+    assert "partition wrong has records from the future" in summary(result)[-1]
     assert counted(tmp_path / "state") != {}
     later = aggregate(small, tmp_path / "state", plans(), clock=lambda: now + HOUR)
     assert (later.ahead, later.rejects) == ((), {"malformed": 1})

@@ -167,7 +167,7 @@ def test_a_restart_takes_what_was_undertaken_though_the_log_has_grown(
     aggregate(world.log, state, plans(), stop=lambda: next(stops))
     manifest = directory.manifest()
     assert (manifest.generation, manifest.clock) == (1, intent.clock)
-    assert manifest.lanes == intent.ends
+    assert manifest.positions == intent.ends
     aggregate(world.log, state, plans())
     assert counted(state) == expected(world.log, registry()).counts
 

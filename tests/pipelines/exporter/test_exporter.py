@@ -130,7 +130,7 @@ def test_labels_come_from_plans_alone(job: Watched) -> None:
     text = exposition(job.state, job.log)
     directory = StateDirectory(job.state)
     manifest = directory.manifest()
-    for secret in (manifest.key.hex(), manifest.state, *manifest.lanes):
+    for secret in (manifest.key.hex(), manifest.state, *manifest.positions):
         assert secret not in text
     assert not re.search(r"[0-9a-f]{32}", text)
     names = {metric.name for plan in plans() for metric in plan.metrics}
@@ -198,7 +198,7 @@ def test_a_long_lag_is_extrapolated(copy: Watched, monkeypatch: pytest.MonkeyPat
     append(copy.log, "lane-0", late_messages(400))
     monkeypatch.setattr("pipelines.exporter.lag.LOOK_BYTES", 8192)
     monkeypatch.setattr("pipelines.exporter.lag._LEAST_LOOK", 4096)
-    taken = StateDirectory(copy.state).manifest().lanes
+    taken = StateDirectory(copy.state).manifest().positions
     assert WatchedLog(copy.log).lag(taken, None).records == pytest.approx(400, rel=0.1)
 
 

@@ -63,9 +63,9 @@ def test_it_serves_on_loopback_until_it_is_told_to_stop(
     ("given", "message"),
     [
         ([], "--state or --database"),
-        (["--state", "x", "--max-series", "-1"], "--max-series -1"),
-        (["--state", "x", "--port", "70000"], "--port 70000"),
-        (["--state", "x", "--fresh", "soon"], "soon"),
+        (["--state", "x", "--max-series", "-1"], "--max-series: '-1'"),
+        (["--state", "x", "--port", "70000"], "--port: '70000'"),
+        (["--state", "x", "--max-age", "soon"], "soon"),
         (["--state", "x", "--kafka", "localhost:1"], "--topic"),
         (["--state", "x", "--topic", "reports-e1-p2"], "--topic"),
         (["--database", "nonsense"], "the database cannot be used"),

@@ -74,7 +74,7 @@ def test_lag_and_the_age_of_documents_are_kafkas(job: Watched, database: str) ->
     documents = FakeDocuments(end=1000, newest=now_ms() - 30_000)
     stream = FakeStream()
     found = samples(exposition(None, stream, database=database, documents=documents))
-    assert stream.asked == [StateDirectory(job.state).manifest().lanes]
+    assert stream.asked == [StateDirectory(job.state).manifest().positions]
     for source in ("database", "log", "documents"):
         assert value(found, "sotto_source_status", source=source, status="ok") == 1
     assert value(found, "sotto_lag_records") == 7
@@ -155,14 +155,6 @@ def test_the_lag_of_a_job_is_what_is_behind_the_offsets_of_its_health(cluster: F
     assert found.partitions == {"reports-e1-p2/0": (1, 2), "reports-e1-p2/1": (1, 0)}
     # A partition of which the job says nothing is not read at all.
     assert lag_of(3).partitions["reports-e1-p2/1"] == (0, 1)
-
-
-def test_offsets_without_records_are_no_lag_of_a_job(cluster: FakeCluster) -> None:
-    """A transaction's marker takes an offset, and so did what was aborted or compacted."""
-    cluster.partition(0).end += 3 * cluster.batch
-    found = lag_of(3, 1)
-    assert (found.records, found.lagging, found.oldest) == (0, 0, None)
-    assert found.partitions["reports-e1-p2/0"] == (3, 0)
 
 
 def test_what_is_given_back_is_read_too(cluster: FakeCluster) -> None:

@@ -298,7 +298,7 @@ def _configured(folder: Path, *targets: str) -> Path:
 
 @pytest.fixture
 def running(job: Watched, tmp_path: Path) -> Iterator[Running]:
-    served = [sys.executable, "-m", "sotto.cli", "exporter", "--port", "0", "--fresh", "200ms"]
+    served = [sys.executable, "-m", "sotto.cli", "exporter", "--port", "0", "--max-age", "200ms"]
     served += ["--state", str(job.state), "--log", str(job.log)]
     address = f"127.0.0.1:{_free_port()}"
     with (

@@ -70,10 +70,10 @@ def test_it_is_as_if_the_plan_had_been_there(world: World) -> None:
     assert manifest.tally.reports == StateDirectory(world.known).manifest().tally.reports
     assert seen == [(0, result.size), (result.size, result.size)]
     # The log's clock and lanes are where they were.
-    assert (manifest.clock, manifest.lanes, manifest.marks, manifest.first_open) == (
+    assert (manifest.clock, manifest.positions, manifest.last, manifest.first_open) == (
         before.clock,
-        before.lanes,
-        before.marks,
+        before.positions,
+        before.last,
         before.first_open,
     )
 

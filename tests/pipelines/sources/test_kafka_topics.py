@@ -231,7 +231,7 @@ def test_a_restart_takes_what_was_undertaken(cluster: FakeCluster, tmp_path: Pat
     stops = iter([True])
     taken(cluster, tmp_path, stop=lambda: next(stops))
     manifest = StateDirectory(tmp_path).manifest()
-    assert (manifest.generation, manifest.lanes) == (1, {f"{NAME}@one/0": 1})
+    assert (manifest.generation, manifest.positions) == (1, {f"{NAME}@one/0": 1})
     assert taken(cluster, tmp_path).tally.counted == 1
 
 
@@ -242,7 +242,7 @@ def test_reading_begins_where_a_topic_begins(cluster: FakeCluster, tmp_path: Pat
         partition.first = 5
     cluster.partition(0).append(START + DAY, report(START, 1))
     assert taken(cluster, tmp_path).rejects == {}
-    assert StateDirectory(tmp_path).manifest().lanes == {f"{NAME}@one/0": 6, f"{NAME}@one/1": 5}
+    assert StateDirectory(tmp_path).manifest().positions == {f"{NAME}@one/0": 6, f"{NAME}@one/1": 5}
     cluster.partition(1).append(START + DAY, report(START, 2))
     cluster.partition(1).append(START + DAY, report(START, 3))
     cluster.partition(1).delete_before(6)

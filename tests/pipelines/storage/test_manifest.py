@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.aggregation.audit import Totals
 from pipelines.aggregation.step import Tally
-from pipelines.storage.intent import Intent, Mark, Requeue, WorkItem
+from pipelines.storage.intent import Intent, LastRecord, Requeue, WorkItem
 from pipelines.storage.manifest import Manifest, Quarantined, Terms, advance
 from pipelines.storage.output import JobOutput, StoredFile, StoredState
 from sotto.errors import AggregationError
@@ -27,8 +27,8 @@ def manifest() -> Manifest:
         key=bytes(range(16)),
         generation=4,
         clock=40,
-        lanes={"x": 100, "y": 50},
-        marks={"x": Mark(58, bytes(range(16)))},
+        positions={"x": 100, "y": 50},
+        last={"x": LastRecord(58, bytes(range(16)))},
         plans={"ab": "plan version 1"},
         first_open=1,
         states={(1, 0): OLD, (1, 2): LOGGED, (3, 0): NEW},
@@ -41,11 +41,11 @@ def manifest() -> Manifest:
     )
 
 
-MARKS = {"y": Mark(52, bytes(16))}
+LAST = {"y": LastRecord(52, bytes(16))}
 
 
 def intent(clock: int | None) -> Intent:
-    return Intent(5, clock, (WorkItem("y", 50, 70, 40), WorkItem("z", 0, 30, 40)), MARKS)
+    return Intent(5, clock, (WorkItem("y", 50, 70, 40), WorkItem("z", 0, 30, 40)), LAST)
 
 
 BEGUN = intent(44).to_json()
@@ -100,8 +100,8 @@ def test_a_commit_takes_over_what_was_written() -> None:
         manifest(),
         generation=5,
         clock=44,
-        lanes={"x": 100, "y": 70, "z": 30},
-        marks={**manifest().marks, **MARKS},
+        positions={"x": 100, "y": 70, "z": 30},
+        last={**manifest().last, **LAST},
         states={
             (1, 0): NEXT,
             (1, 2): LOGGED,

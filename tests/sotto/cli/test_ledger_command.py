@@ -51,8 +51,8 @@ def test_nothing_recorded_and_nothing_left(device, tmp_path, capsys):
 
 def test_what_a_constant_metric_has_cost(tmp_path, capsys):
     document = json.loads(small_plan().to_json())
-    rungs = [{"epsilon": micro, "after": 0} for micro in (500_000, 1_000_000, 2_000_000)]
-    document["metrics"][0] |= {"repeat": {"kind": "constant", "limit": 1}, "ladder": rungs}
+    levels = [{"epsilon": micro, "after": 0} for micro in (500_000, 1_000_000, 2_000_000)]
+    document["metrics"][0] |= {"repeat": {"kind": "constant", "limit": 1}, "ladder": levels}
     plan = CompiledPlan.from_json(
         json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     )
@@ -100,8 +100,8 @@ def test_a_clock_that_is_nowhere_in_a_calendar(device, tmp_path, capsys):
     "arguments",
     [
         [],
-        ["device.db", "--state-dir", "state"],
-        ["--state-dir", "state"],
+        ["device.db", "--state", "state"],
+        ["--state", "state"],
         ["--pseudonym", NAME],
         ["no/such/device.db"],
     ],
@@ -140,7 +140,7 @@ def test_a_pseudonym(monkeypatch, capsys):
         chains=(line, none),
     )
     monkeypatch.setattr(ledger, "pseudonym_ledger", lambda directory, name: (found,))
-    assert main(["ledger", "--state-dir", "state", "--pseudonym", NAME]) == 0
+    assert main(["ledger", "--state", "state", "--pseudonym", NAME]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"pseudonym {NAME[:8]}, 1970-01-01 to 1970-01-08"
     assert lines[1] == "epsilon counted 1.500000, seen 2.500000, budget 12.000000"
@@ -150,5 +150,5 @@ def test_a_pseudonym(monkeypatch, capsys):
     ]  # fmt: skip
     assert "none" in lines[6]
     monkeypatch.setattr(ledger, "pseudonym_ledger", lambda directory, name: ())
-    assert main(["ledger", "--state-dir", "state", "--pseudonym", NAME]) == 0
+    assert main(["ledger", "--state", "state", "--pseudonym", NAME]) == 0
     assert "nothing of pseudonym" in capsys.readouterr().out

@@ -30,11 +30,11 @@ def constant(name, size, epsilons=(1_000_000, 2_000_000), **parameters):
     return compiled(metrics=[document]).metrics[0]
 
 
-@pytest.mark.parametrize("rungs", [(1_000_000, 2_000_000), (500_000, 1_000_000, 4_000_000)])
-def test_where_a_report_is_kept_or_drawn_anew_it_is_found_if_both_were_kept(rungs):
+@pytest.mark.parametrize("levels", [(1_000_000, 2_000_000), (500_000, 1_000_000, 4_000_000)])
+def test_where_a_report_is_kept_or_drawn_anew_it_is_found_if_both_were_kept(levels):
     """Of so many outputs no two devices have the same one by chance."""
-    metric = constant("subset", 65, rungs, subset_size=12)
-    # From the last rung to the last that is sent.
+    metric = constant("subset", 65, levels, subset_size=12)
+    # From the last level to the last that is sent.
     kept = Fraction(metric.mechanism.chain.keeps[-1], 1 << 64)
     both = float(kept) ** 2
     spread = (both * (1 - both) / DEVICES) ** 0.5

@@ -22,19 +22,19 @@ ELSE = {
 }
 
 
-def parsed(command: str, *words: str) -> argparse.Namespace:
+def parsed(command, *words):
     """Return what a command makes of its arguments."""
     parser = argparse.ArgumentParser()
     import_module(f"sotto.cli.{command}").add_arguments(parser)
     return parser.parse_args([*ELSE[command], *words])
 
 
-def plans(command: str) -> list[str]:
+def plans(command):
     return [] if command == "sink" else ["--plan", "a.yaml", "--plan", "b.json"]
 
 
 @pytest.mark.parametrize("command", sorted(ELSE))
-def test_brokers_are_named_or_described_in_a_file(command: str, tmp_path: Path) -> None:
+def test_brokers_are_named_or_described_in_a_file(command, tmp_path):
     file = tmp_path / "client.json"
     file.write_text('{"servers": "filed:9092"}')
     named = parsed(command, *plans(command), "--kafka", "named:9092")
@@ -46,7 +46,7 @@ def test_brokers_are_named_or_described_in_a_file(command: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", sorted(ELSE.keys() - {"sink"}))
-def test_plans_are_given_one_by_one(command: str) -> None:
+def test_plans_are_given_one_by_one(command):
     where = ["--broker", "client.json"]
     found = parsed(command, *where, *plans(command)).plan
     assert found == [Path("a.yaml"), Path("b.json")]
@@ -57,7 +57,7 @@ def test_plans_are_given_one_by_one(command: str) -> None:
             parsed(command, *where)
 
 
-def test_a_compiled_plan_has_no_candidates(tmp_path: Path) -> None:
+def test_a_compiled_plan_has_no_candidates(tmp_path):
     (tmp_path / "plan.json").write_bytes(small_plan().to_json())
     found, candidates = options.plans_of([tmp_path / "plan.json"])
     assert found == [small_plan()]

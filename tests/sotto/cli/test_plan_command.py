@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from mechanisms.registry import build
 from mechanisms.string.bloom_regression import bloom_filters
-from mechanisms.string.decoding import decode
 from sotto import cli
 from sotto.cli.plan import detection_floor, influence, what_reports_show
 from sotto.design.noise import Noise, noise_of
@@ -117,7 +116,7 @@ def test_no_bound_is_stated_for_strings_since_lies_count_more_than_a_bit_does():
     values = []
     for counts in ([[n]], honest), ([[n + forged]], honest + claimed):
         table = np.hstack((counts[1], counts[0])).astype(np.int64)
-        values.append(decode(rappor, table, names).items[0].estimate.value)
+        values.append(rappor.decode(table, names).items[0].estimate.value)
     assert (values[1] - values[0]) / (forged / (n + forged)) > 1.4 * Noise.of(p, q).lie
 
 

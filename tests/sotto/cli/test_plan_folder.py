@@ -14,13 +14,12 @@ from pipelines.storage.plans import StoredPlans
 from sotto.cli.plan_folder import PlanFolder
 from sotto.errors import BrokerError, ParameterError
 from sotto.plan.compiled import CompiledPlan, canonical
-from sotto.plan.registry import Registry
 
 FIRST = small_plan()
 SECOND = replace(FIRST, version=FIRST.version + 1)
 
 
-def with_grace(plan: CompiledPlan, grace: int) -> CompiledPlan:
+def with_grace(plan, grace):
     """Return a plan as one that takes reports for longer, or less long."""
     return CompiledPlan.from_json(canonical({**plan.document(), "grace": grace}))
 
@@ -34,7 +33,7 @@ class OneHorizon(EmbeddedLog):
 
     reachable = True
 
-    def open(self, registry: Registry) -> None:
+    def open(self, registry):
         if not self.reachable:
             raise BrokerError("nobody answers")
         if registry.horizon > FIRST.horizon:
@@ -45,17 +44,17 @@ Look = Callable[[], list[CompiledPlan]]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> OneHorizon:
+def source(tmp_path):
     return OneHorizon(tmp_path / "log")
 
 
 @pytest.fixture
-def warnings() -> list[str]:
+def warnings():
     return []
 
 
 @pytest.fixture
-def look(tmp_path: Path, source: OneHorizon, warnings: list[str]) -> Look:
+def look(tmp_path, source, warnings):
     """Looks at the folder ``plans`` beside a state directory that has the first plan."""
     (tmp_path / "plans").mkdir()
     stored = StoredPlans(tmp_path / "stored")
@@ -65,15 +64,13 @@ def look(tmp_path: Path, source: OneHorizon, warnings: list[str]) -> Look:
     return lambda: folder.added_to([], {})[0]
 
 
-def put(tmp_path: Path, name: str, content: CompiledPlan | bytes) -> Path:
+def put(tmp_path, name, content):
     path = tmp_path / "plans" / name
     path.write_bytes(content if isinstance(content, bytes) else content.to_json())
     return path
 
 
-def test_files_are_found_when_they_are_put_there(
-    tmp_path: Path, look: Look, warnings: list[str]
-) -> None:
+def test_files_are_found_when_they_are_put_there(tmp_path, look, warnings):
     assert look() == []
     put(tmp_path, "second.json", SECOND)
     put(tmp_path, "notes.txt", b"no plan")
@@ -93,9 +90,7 @@ def test_files_are_found_when_they_are_put_there(
     ],
     ids=["cut", "bytes", "contradiction", "collector", "horizon"],
 )
-def test_what_cannot_be_used_is_told_once_and_stops_nothing(
-    tmp_path: Path, look: Look, warnings: list[str], content: CompiledPlan | bytes, why: str
-) -> None:
+def test_what_cannot_be_used_is_told_once_and_stops_nothing(tmp_path, look, warnings, content, why):
     put(tmp_path, "a.json", content)
     put(tmp_path, "b.json", SECOND)
     assert look() == look() == [SECOND]
@@ -104,34 +99,28 @@ def test_what_cannot_be_used_is_told_once_and_stops_nothing(
     assert why in warning
 
 
-def test_yaml_that_is_not_text_is_told(tmp_path: Path, look: Look, warnings: list[str]) -> None:
+def test_yaml_that_is_not_text_is_told(tmp_path, look, warnings):
     put(tmp_path, "a.yaml", b"\xff\xfe\x00")
     put(tmp_path, "b.yaml", b"metrics: [")
     assert look() == []
     assert [Path(warning.split()[0]).name for warning in warnings] == ["a.yaml", "b.yaml"]
 
 
-def test_a_file_that_is_mended_is_used_and_told_again_when_it_is_spoilt(
-    tmp_path: Path, look: Look, warnings: list[str]
-) -> None:
+def test_a_file_that_is_mended_is_used_and_told_again_when_it_is_spoilt(tmp_path, look, warnings):
     for content, found in ((b"{", []), (SECOND, [SECOND]), (b"{", [])):
         put(tmp_path, "a.json", content)
         assert look() == look() == found
     assert len(warnings) == 2
 
 
-def test_of_two_files_that_contradict_each_other_the_first_is_used(
-    tmp_path: Path, look: Look, warnings: list[str]
-) -> None:
+def test_of_two_files_that_contradict_each_other_the_first_is_used(tmp_path, look, warnings):
     put(tmp_path, "a.json", SECOND)
     put(tmp_path, "b.json", replace(CONTRADICTORY, version=SECOND.version))
     assert look() == [SECOND]
     assert "b.json is left out" in warnings[0]
 
 
-def test_a_source_out_of_reach_is_no_fault_of_a_plan(
-    tmp_path: Path, look: Look, source: OneHorizon, warnings: list[str]
-) -> None:
+def test_a_source_out_of_reach_is_no_fault_of_a_plan(tmp_path, look, source, warnings):
     put(tmp_path, "a.json", SECOND)
     object.__setattr__(source, "reachable", False)
     with pytest.raises(BrokerError, match="nobody answers"):
@@ -141,9 +130,7 @@ def test_a_source_out_of_reach_is_no_fault_of_a_plan(
     assert warnings == []
 
 
-def test_a_folder_may_vanish_but_must_be_there_first(
-    tmp_path: Path, look: Look, source: OneHorizon, warnings: list[str]
-) -> None:
+def test_a_folder_may_vanish_but_must_be_there_first(tmp_path, look, source, warnings):
     (tmp_path / "plans").rmdir()
     assert look() == look() == []
     assert len(warnings) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +20,11 @@ from sotto.cli.replay.table import (
     RAGGED,
     WRONG_TYPE,
     Columns,
-    Recordings,
     read_recordings,
 )
 from sotto.errors import FormatError, ParameterError
 from sotto.log.writer import LogReader, partitions
 from sotto.plan.compile import parse_plan
-from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
 from sotto.plan.registry import Registry
 from sotto.wire.decode import decode
@@ -72,16 +69,16 @@ START = parse_time("2013-01-03")
 
 
 @pytest.fixture
-def plan() -> CompiledPlan:
+def plan():
     return parse_plan(PLAN).compile()
 
 
 @pytest.fixture
-def columns(plan: CompiledPlan) -> Columns:
+def columns(plan):
     return Columns.of_plan(plan, "who", "when")
 
 
-def table(devices: int, rows: int, every: int = 9 * HOUR) -> str:
+def table(devices, rows, every=9 * HOUR):
     """Return a CSV in which each device records every nine hours, devices after one another."""
     assert isinstance(START, int)
     lines = [
@@ -93,12 +90,12 @@ def table(devices: int, rows: int, every: int = 9 * HOUR) -> str:
     return HEAD + "".join(lines)
 
 
-def read(path: Path, plan: CompiledPlan, text: str, columns: Columns) -> Recordings:
+def read(path, plan, text, columns):
     path.write_text(text)
     return read_recordings(path, plan, columns)
 
 
-def messages(log: Path) -> list[tuple[int, bytes]]:
+def messages(log):
     found = []
     for lane in partitions(log):
         reader = LogReader(lane)
@@ -107,9 +104,7 @@ def messages(log: Path) -> list[tuple[int, bytes]]:
 
 
 class TestReading:
-    def test_rows_without_device_or_time_are_counted(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_rows_without_device_or_time_are_counted(self, tmp_path, plan, columns):
         text = HEAD + (
             "a,2013-01-03T01:00Z,red,1,yes\n"
             ",2013-01-03T01:00Z,red,1,yes\n"
@@ -126,7 +121,7 @@ class TestReading:
         assert found.values["size"].tolist() == [2.0, 1.0]
         assert found.values["good"].tolist() == [False, True]
 
-    def test_cells(self, tmp_path: Path, plan: CompiledPlan) -> None:
+    def test_cells(self, tmp_path, plan):
         columns = Columns.of_plan(plan, "who", "when", nulls=["NA"])
         text = HEAD + "a,0,,,maybe\na,1,NA,nan,1\na,2,NA ,1_0,T\n"
         found = read(tmp_path / "t.csv", plan, text, columns)
@@ -134,18 +129,14 @@ class TestReading:
         assert found.values["size"].tolist() == [None, WRONG_TYPE, WRONG_TYPE]
         assert found.values["good"].tolist() == [WRONG_TYPE, True, True]
 
-    def test_devices_are_numbered_as_they_appear_and_sorted_by_time(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_devices_are_numbered_as_they_appear_and_sorted_by_time(self, tmp_path, plan, columns):
         text = HEAD + "z,5,red,1,1\na,9,red,1,1\nz,3,red,1,1\na,2,red,1,1\nm,1,red,1,1\n"
         found = read(tmp_path / "t.csv", plan, text, columns)
         assert found.starts.tolist() == [0, 2, 4, 5]
         assert found.row.tolist() == [2, 0, 3, 1, 4]
         assert found.time.tolist() == [3, 5, 2, 9, 1]
 
-    def test_gzip_and_parquet_read_like_csv(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_gzip_and_parquet_read_like_csv(self, tmp_path, plan, columns):
         text = table(3, 4)
         plain = read(tmp_path / "t.csv", plan, text, columns)
         packed = tmp_path / "t.csv.gz"
@@ -173,7 +164,7 @@ class TestReading:
             for name, values in plain.values.items():
                 assert other.values[name].tolist() == values.tolist()
 
-    def test_empty_table(self, tmp_path: Path, plan: CompiledPlan, columns: Columns) -> None:
+    def test_empty_table(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, HEAD, columns)
         assert (found.devices, len(found), found.rows) == (0, 0, 0)
 
@@ -187,22 +178,11 @@ class TestReading:
             ("junk", "t.txt", ParameterError, "must end in"),
         ],
     )
-    def test_errors(
-        self,
-        tmp_path: Path,
-        plan: CompiledPlan,
-        columns: Columns,
-        content: str,
-        name: str,
-        error: type[Exception],
-        says: str,
-    ) -> None:
+    def test_errors(self, tmp_path, plan, columns, content, name, error, says):
         with pytest.raises(error, match=says):
             read(tmp_path / name, plan, content, columns)
 
-    def test_bytes_that_are_no_text_are_not_quoted(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_bytes_that_are_no_text_are_not_quoted(self, tmp_path, plan, columns):
         path = tmp_path / "t.csv"
         path.write_bytes(HEAD.encode() + b"secret\xff,1,red,1,1\n")
         with pytest.raises(FormatError) as caught:
@@ -219,17 +199,17 @@ class TestReading:
             (17, 17),
         ],
     )
-    def test_times(self, text: object, time: int) -> None:
+    def test_times(self, text, time):
         assert parse_time(text) == time
 
     @pytest.mark.parametrize("text", ["", "5.0", "noon", "2013-13-01", 5.0, True, None])
-    def test_no_times(self, text: object) -> None:
+    def test_no_times(self, text):
         with pytest.raises(ParameterError, match="a time must be such as"):
             parse_time(text)
 
 
 class TestLanes:
-    def test_a_full_buffer_becomes_a_sorted_lane(self, tmp_path: Path) -> None:
+    def test_a_full_buffer_becomes_a_sorted_lane(self, tmp_path):
         times = [(7 * i) % 101 for i in range(100)]
         with SortedLog(tmp_path, "x", buffer_bytes=30 * 170) as log:
             for number, time in enumerate(times):
@@ -244,16 +224,14 @@ class TestLanes:
         assert messages(tmp_path) == sorted((t, b"%06d" % n) for n, t in enumerate(times))
         assert (log.messages, log.written) == (100, 600)
 
-    def test_nothing_makes_no_lane(self, tmp_path: Path) -> None:
+    def test_nothing_makes_no_lane(self, tmp_path):
         with SortedLog(tmp_path, "x"):
             pass
         assert partitions(tmp_path) == ()
 
 
 class TestSharing:
-    def test_every_device_goes_to_one_process(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_every_device_goes_to_one_process(self, tmp_path, plan, columns):
         text = HEAD + "".join(
             f"{device},{row},red,1,1\n" for device in range(9) for row in range(1 + device**2)
         )
@@ -264,15 +242,11 @@ class TestSharing:
         assert sum(rows) == len(found)
         assert max(rows) < 2 * min(rows)
 
-    def test_more_processes_than_devices(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_more_processes_than_devices(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(2, 1), columns)
         assert [share.tolist() for share in found.deal(5)] == [[0], [1]]
 
-    def test_subset_keeps_each_devices_rows(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_subset_keeps_each_devices_rows(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(4, 3), columns)
         part = found.subset(np.array([1, 3]))
         assert part.row.tolist() == [3, 4, 5, 9, 10, 11]
@@ -283,34 +257,30 @@ class TestSharing:
 class Late:
     """A network that brings every message an hour late, and twice."""
 
-    def carry(self, device: int, sent: int, message: bytes) -> list[tuple[int, bytes]]:
+    def carry(self, device, sent, message):
         return [(sent + HOUR, message), (sent + 2 * HOUR, message)]
 
 
 class TestPlaying:
-    def test_every_rung_is_delivered_in_time(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_every_level_is_delivered_in_time(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
         played = Replay(tmp_path / "log", processes=1).run(plan, found)
         assert played.unsent == 0
-        rungs: defaultdict[bytes, set[int]] = defaultdict(set)
+        levels = defaultdict(set)
         for append, body in messages(tmp_path / "log"):
             message = decode_message(body)
             assert len({row.pseudonym for run in message.groups for row in run.rows}) == 1
             for run in message.groups:
                 delays = plan.metrics[run.metric].delays
                 for row in run.rows:
-                    rungs[row.chain].add(row.level)
+                    levels[row.chain].add(row.level)
                     due = row.event + delays[row.level] + HOUR
                     assert due <= append < due + HOUR + DAY
-        assert set(map(len, rungs.values())) == {2}
+        assert set(map(len, levels.values())) == {2}
         chains = sum(line.spent for line in played.audit) // 2_000_000
-        assert len(rungs) == chains
+        assert len(levels) == chains
 
-    def test_both_sides_of_the_devices_books(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_both_sides_of_the_devices_books(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
         played = Replay(tmp_path / "log", processes=1).run(plan, found)
         periods = {(int(t) - 0) // WEEK for t in found.time}
@@ -326,9 +296,7 @@ class TestPlaying:
         assert names == {line.pseudonym for line in played.audit}
         assert len(names) == len(played.audit)
 
-    def test_messages_are_signed_where_the_plan_says_so(
-        self, tmp_path: Path, columns: Columns
-    ) -> None:
+    def test_messages_are_signed_where_the_plan_says_so(self, tmp_path, columns):
         plan = parse_plan(PLAN + "authentication: required\n").compile()
         found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
         played = Replay(tmp_path / "log", processes=1).run(plan, found)
@@ -350,15 +318,13 @@ class TestPlaying:
         }
         assert names == {line.pseudonym for line in played.audit}
 
-    def test_the_witness_names_the_rows_that_stayed(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_the_witness_names_the_rows_that_stayed(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(40, 30), columns)
         played = Replay(tmp_path / "log", processes=1, witness=True).run(plan, found)
         time = dict(zip(found.row.tolist(), found.time.tolist(), strict=True))
         by_key = {(k.metric, k.device, k.period): k.row for k in played.kept}
         assert len(by_key) == len(played.kept)
-        first: dict[tuple[int, int], int] = {}
+        first = {}
         for device in range(found.devices):
             for entry in range(found.starts[device], found.starts[device + 1]):
                 key = device, int(found.time[entry]) // WEEK
@@ -389,17 +355,13 @@ class TestPlaying:
             )
             assert events == kept
 
-    def test_a_witness_leaves_the_plan_as_it_is(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_a_witness_leaves_the_plan_as_it_is(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(1, 3), columns)
         before = [metric.mechanism for metric in plan.metrics]
         Replay(tmp_path / "log", processes=1, witness=True).run(plan, found)
         assert all(m.mechanism is old for m, old in zip(plan.metrics, before, strict=True))
 
-    def test_until_stops_all_clocks(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_until_stops_all_clocks(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(3, 50), columns)
         assert isinstance(START, int)
         stop = START + 8 * DAY
@@ -410,9 +372,7 @@ class TestPlaying:
         assert played.unsent > 0
         assert played.outcomes["size", "accepted"] == int((found.time < stop).sum())
 
-    def test_cells_that_cannot_be_recorded_are_counted(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_cells_that_cannot_be_recorded_are_counted(self, tmp_path, plan, columns):
         assert isinstance(START, int)
         path = tmp_path / "t.parquet"
         pq.write_table(
@@ -436,34 +396,27 @@ class TestPlaying:
         }
         assert played.outcomes == {("size", "accepted"): 4, ("good", "accepted"): 3}
 
-    def test_networks_may_delay_and_repeat(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_networks_may_delay_and_repeat(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(2, 3), columns)
         played = Replay(tmp_path / "log", processes=1, network=Late()).run(plan, found)
         bodies = Counter(body for _, body in messages(tmp_path / "log"))
         assert set(bodies.values()) == {2}
         assert played.messages == 2 * len(bodies)
 
-    def test_two_processes(self, tmp_path: Path, plan: CompiledPlan, columns: Columns) -> None:
+    def test_two_processes(self, tmp_path, plan, columns):
         found = read(tmp_path / "t.csv", plan, table(5, 20), columns)
-        finished: list[int] = []
+        finished = []
         replay = Replay(tmp_path / "log", processes=2, witness=True, buffer_bytes=4000)
         played = replay.run(plan, found, finished.append)
         assert sum(finished) == 5
-        assert {p.name[:9] for p in partitions(tmp_path / "log")} == {
-            "replay-00",
-            "replay-01",
-        }
+        assert {p.name[:9] for p in partitions(tmp_path / "log")} == {"replay-00", "replay-01"}
         assert len(partitions(tmp_path / "log")) > 2
         assert {line.device for line in played.audit} == set(range(5))
         assert {kept.row for kept in played.kept if kept.metric == "colour"} >= {0, 20, 40, 60, 80}
         assert played.unsent == 0
         assert len(messages(tmp_path / "log")) == played.messages
 
-    def test_nothing_true_and_no_name_is_written(
-        self, tmp_path: Path, plan: CompiledPlan, columns: Columns
-    ) -> None:
+    def test_nothing_true_and_no_name_is_written(self, tmp_path, plan, columns):
         assert isinstance(START, int)
         text = HEAD + "".join(f"Zaphod,{START + i},Magrathea,7.25,yes\n" for i in range(5))
         found = read(tmp_path / "t.csv", plan, text, columns)
@@ -478,7 +431,7 @@ class TestPlaying:
 
 
 class TestCommand:
-    def arguments(self, tmp_path: Path, text: str) -> list[str]:
+    def arguments(self, tmp_path, text):
         (tmp_path / "plan.yaml").write_text(PLAN)
         (tmp_path / "t.csv").write_text(text)
         return [
@@ -489,7 +442,7 @@ class TestCommand:
             *("--out", str(tmp_path / "log"), "--processes", "1"),
         ]
 
-    def test_a_replay(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_replay(self, tmp_path, capsys):
         text = table(2, 5) + ",0,red,1,1\nx,0,red,huge,1\n"
         given = [*self.arguments(tmp_path, text), "--devices", str(tmp_path / "d.csv")]
         assert main(given) == 0
@@ -504,20 +457,16 @@ class TestCommand:
         assert f"warning: {tmp_path / 'd.csv'} joins each device" in err
         assert "It re-identifies" in err
 
-    def test_no_warning_where_no_devices_are_written(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_no_warning_where_no_devices_are_written(self, tmp_path, capsys):
         assert main(self.arguments(tmp_path, table(2, 5))) == 0
         assert "re-identifies" not in "".join(capsys.readouterr())
 
-    def test_devices_answer_in_their_turns_or_for_a_trial_in_every_period(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_devices_answer_in_their_turns_or_for_a_trial_in_every_period(self, tmp_path, capsys):
         """A row a week for 40 weeks: each device has one turn in each cycle of four."""
         given = self.arguments(tmp_path, table(3, 40, WEEK))
         text = PLAN.replace("period: 7d", "period: 7d\npanel: 1/4", 1)
         (tmp_path / "plan.yaml").write_text(text)
-        for options, accepted in ((), False), (("--every-period",), True):
+        for options, accepted in ((), False), (("--ignore-panels",), True):
             out = tmp_path / f"log-{accepted}"
             assert main([*given, "--out", str(out), *options]) == 0
             rows = {}
@@ -536,7 +485,7 @@ class TestCommand:
             fingerprint = parse_plan(text).compile().fingerprint
             assert {decode_message(body).fingerprint for _, body in messages(out)} == {fingerprint}
 
-    def test_another_column(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_another_column(self, tmp_path, capsys):
         text = table(1, 3).replace("colour", "color")
         given = self.arguments(tmp_path, text)
         assert main(given) == 2
@@ -556,22 +505,14 @@ class TestCommand:
             (["--input", "no-such.csv"], "no such file"),
         ],
     )
-    def test_errors(
-        self,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
-        extra: list[str],
-        says: str,
-    ) -> None:
+    def test_errors(self, tmp_path, capsys, extra, says):
         assert main([*self.arguments(tmp_path, table(1, 1)), *extra]) == 2
         error = capsys.readouterr().err
         assert error.startswith("sotto: error: ")
         assert says in error
         assert not (tmp_path / "log").exists()
 
-    def test_a_log_is_never_replayed_into_twice(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_log_is_never_replayed_into_twice(self, tmp_path, capsys):
         given = self.arguments(tmp_path, table(1, 1))
         assert main(given) == 0
         assert main(given) == 2

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 
-from sotto.cli.replay.devices import Played, Schedule
+from sotto.cli.replay.devices import Schedule
 from sotto.cli.replay.playback import Replay
-from sotto.cli.replay.table import Columns, Recordings, read_recordings
+from sotto.cli.replay.table import Columns, read_recordings
 from sotto.log.writer import LogReader, partitions
 from sotto.plan.compile import parse_plan
-from sotto.plan.compiled import CompiledPlan
 from sotto.plan.durations import parse_time
-from sotto.wire.format import Row, decode_message
+from sotto.wire.format import decode_message
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -53,12 +51,12 @@ DEVICES, ROWS = 25, 60
 
 
 @pytest.fixture(scope="module")
-def plan() -> CompiledPlan:
+def plan():
     return parse_plan(PLAN).compile()
 
 
 @pytest.fixture(scope="module")
-def recordings(plan: CompiledPlan, tmp_path_factory: pytest.TempPathFactory) -> Recordings:
+def recordings(plan, tmp_path_factory):
     """Each device names one page most of the time, another model each time; three weeks long."""
     assert isinstance(START, int)
     lines = [
@@ -72,7 +70,7 @@ def recordings(plan: CompiledPlan, tmp_path_factory: pytest.TempPathFactory) -> 
     return read_recordings(path, plan, Columns.of_plan(plan, "who", "when"))
 
 
-def rows(log: Path) -> list[tuple[int, int, Row]]:
+def rows(log):
     """All reports of a log, with the time at which each arrived and its metric."""
     found = []
     for lane in partitions(log):
@@ -83,21 +81,19 @@ def rows(log: Path) -> list[tuple[int, int, Row]]:
     return found
 
 
-def play(plan: CompiledPlan, recordings: Recordings, log: Path, until: int | None = None) -> Played:
+def play(plan, recordings, log, until=None):
     replay = Replay(log, Schedule(until=until), processes=1, witness=True)
     return replay.run(plan, recordings)
 
 
-def test_what_devices_have_spent_is_what_can_be_counted(
-    plan: CompiledPlan, recordings: Recordings, tmp_path: Path
-) -> None:
+def test_what_devices_have_spent_is_what_can_be_counted(plan, recordings, tmp_path):
     played = play(plan, recordings, tmp_path / "log")
-    newest: dict[bytes, tuple[bytes, int]] = {}
+    newest = {}
     for _, metric, row in rows(tmp_path / "log"):
         cost = plan.metrics[metric].mechanism.certified(row.level)
         if cost > newest.get(row.chain, (b"", 0))[1]:
             newest[row.chain] = (row.pseudonym, cost)
-    counted: defaultdict[str, int] = defaultdict(int)
+    counted = defaultdict(int)
     for pseudonym, cost in newest.values():
         counted[pseudonym.hex()] += cost
     assert counted == {line.pseudonym: line.spent for line in played.audit}
@@ -111,9 +107,7 @@ def test_what_devices_have_spent_is_what_can_be_counted(
     }
 
 
-def test_a_device_says_one_model_for_life_and_one_page_a_period(
-    plan: CompiledPlan, recordings: Recordings, tmp_path: Path
-) -> None:
+def test_a_device_says_one_model_for_life_and_one_page_a_period(plan, recordings, tmp_path):
     played = play(plan, recordings, tmp_path / "log")
     found = rows(tmp_path / "log")
     chains = {(metric, row.chain) for _, metric, row in found}
@@ -130,9 +124,7 @@ def test_a_device_says_one_model_for_life_and_one_page_a_period(
     assert len(played.kept) == 3 * DEVICES
 
 
-def test_the_top_page_is_the_one_named_most(
-    plan: CompiledPlan, recordings: Recordings, tmp_path: Path
-) -> None:
+def test_the_top_page_is_the_one_named_most(plan, recordings, tmp_path):
     """Its count is ahead by 9 at least: a chain is wrong with probability below 0.01.
 
     That a third of 75 chains are wrong then has a probability below 1e-30.
@@ -145,9 +137,7 @@ def test_the_top_page_is_the_one_named_most(
     assert tops[0] > 2 * DEVICES
 
 
-def test_counts_of_a_period_that_is_cut_off_are_not_sent(
-    plan: CompiledPlan, recordings: Recordings, tmp_path: Path
-) -> None:
+def test_counts_of_a_period_that_is_cut_off_are_not_sent(plan, recordings, tmp_path):
     assert isinstance(START, int)
     played = play(plan, recordings, tmp_path / "log", until=START + 3 * DAY)
     assert {metric for _, metric, _ in rows(tmp_path / "log")} == {0}

@@ -14,8 +14,7 @@ from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.testing import SeededSource
 from sotto import cli
-from sotto.design.metric import Goal, design
-from sotto.design.panels import Terms, in_panels
+from sotto.design.metric import Goal, Terms, design, in_panels
 from sotto.design.questions import affordable, question_of, question_of_metric
 from sotto.errors import ParameterError
 from sotto.plan.compile import parse_plan
@@ -104,7 +103,7 @@ def test_a_metric_of_a_plan_has_as_many_reports_as_periods_and_values():
     assert distance.users(distance.reports(100)) == 100
 
 
-def test_a_permanent_response_is_no_rung_and_is_paid_once():
+def test_a_permanent_response_is_no_level_and_is_paid_once():
     constant = "repeat: {constant: true}\n    ladder: [{epsilon: 0.5}, {epsilon: 1}, {epsilon: 2}]"
     before = PLAN_YAML.index("repeat: {once: first}")
     others = PLAN_YAML[PLAN_YAML.index("  dep_delay:") : PLAN_YAML.index("  distance:")]

@@ -221,7 +221,7 @@ class TestConstant:
     CONSTANT = "type: boolean, repeat: {constant: true}"
     THREE = "window: 28d, ladder: [{epsilon: 0.5}, {epsilon: 1, after: 1d}, {epsilon: 4}]"
 
-    def test_the_last_rung_is_the_permanent_response(self):
+    def test_the_last_level_is_the_permanent_response(self):
         fixed = metric(self.CONSTANT, self.THREE)
         assert (fixed.kind, fixed.limit, fixed.sent) == ("constant", 1, 2)
         assert fixed.delays == (0, DAY)

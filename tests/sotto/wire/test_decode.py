@@ -358,7 +358,7 @@ def test_rows_that_cannot_be_messages_are_refused():
 
 
 def test_a_permanent_response_is_an_impossible_level():
-    """The last rung of a constant metric never leaves a device."""
+    """The last level of a constant metric never leaves a device."""
     document = plan_document()
     document["metrics"][0].update(repeat={"kind": "constant", "limit": 1})
     document["metrics"][0]["ladder"][2]["after"] = document["metrics"][0]["ladder"][1]["after"]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import isinf
 
+from mechanisms.audit import claims
+from mechanisms.audit.bounds import Attack
+from mechanisms.audit.cases import Case
+from mechanisms.audit.claims import FALSE_ALARM, LIBRARY, Attacker, Claim, Finding
 from mechanisms.errors import ParameterError
 from mechanisms.exact import MICRO
-
-if TYPE_CHECKING:
-    from mechanisms.audit.bounds import Attack
-    from mechanisms.audit.cases import Case
-    from mechanisms.audit.claims import Attacker, Claim, Finding
+from mechanisms.papers.claims import published
+from sotto.cli.format import table
 
 Progress = Callable[[str], None]
 #: Amounts of the audited chains, and of those mechanisms that are shown at more of them.
@@ -28,7 +29,7 @@ class Line:
     claim: Claim
     parameters: str
     finding: Finding
-    problems: tuple[str, ...]
+    problems: list[str]
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ class CaseLine:
 
 @dataclass(frozen=True)
 class LibraryAudit:
-    """All that ``sotto audit`` says without a plan."""
+    """What ``sotto audit`` prints without a plan."""
 
-    lines: tuple[Line, ...]
-    others: tuple[CaseLine, ...]
-    published: tuple[CaseLine, ...]
+    lines: list[Line]
+    others: list[CaseLine]
+    published: list[CaseLine]
     attacker: Attacker | None
 
     @property
@@ -66,8 +67,6 @@ class LibraryAudit:
 
     def text(self) -> list[str]:
         """Return the audit as tables."""
-        from sotto.cli.format import table
-
         out = ["The library, each mechanism a chain at half of the amount and at all of it:", ""]
         head = ["mechanism", "source", "claimed", "certified", "attacked", "verdict"]
         out += table(head, map(_row, self.lines))
@@ -90,7 +89,7 @@ class LibraryAudit:
                     "parameters": line.parameters,
                     "source": line.claim.source,
                     **finding_document(line.finding),
-                    "problems": list(line.problems),
+                    "problems": line.problems,
                 }
                 for line in self.lines
             ],
@@ -114,9 +113,6 @@ def audit_library(
     ParameterError
         A mechanism is unknown, or an amount none that it can have.
     """
-    from mechanisms.audit.claims import LIBRARY, examine, ladder_to, others
-    from mechanisms.papers.claims import published
-
     known = [claim.name for claim in LIBRARY]
     for name in names or ():
         if name not in known:
@@ -127,30 +123,20 @@ def audit_library(
         if names is None or claim.name in names
         for amount in amounts or (_MORE if claim.name in _SHOWN_AT_MORE else _AMOUNTS)
     ]
-    apart = [] if names else others()
-    cases = [] if names else [*apart, *published()]
-    checks, lines, found_cases = len(work) + len(cases), [], []
+    ours, theirs = ([], []) if names else (claims.others(), published())
+    checks, lines, cases = len(work) + len(ours) + len(theirs), [], []
     for number, (claim, amount) in enumerate(work, start=1):
         progress(f"{claim.name} at {amount:g}: {number} of {checks}")
-        ladder = ladder_to(amount)
-        found = examine(claim.build(ladder), attacker=attacker)
-        said = _parameters(claim, ladder[-1])
-        lines.append(Line(claim, said, found, tuple(found.problems(checks))))
-    for number, case in enumerate(cases, start=len(work) + 1):
+        ladder = claims.ladder_to(amount)
+        found = claims.examine(claim.build(ladder), attacker=attacker)
+        lines.append(Line(claim, _parameters(claim, ladder[-1]), found, found.problems(checks)))
+    for number, case in enumerate([*ours, *theirs], start=len(work) + 1):
         progress(f"{case.name}: {number} of {checks}")
-        found_cases.append(_case_line(case, attacker, checks))
+        attack = attacker.case(case) if attacker else None
+        broken = attack is not None and attack.exceeds(case.true, FALSE_ALARM / checks)
+        cases.append(CaseLine(case, attack, broken))
     progress("")
-    ours, theirs = found_cases[: len(apart)], found_cases[len(apart) :]
-    return LibraryAudit(tuple(lines), tuple(ours), tuple(theirs), attacker)
-
-
-def _case_line(case: Case, attacker: Attacker | None, checks: int) -> CaseLine:
-    from mechanisms.audit.claims import FALSE_ALARM
-
-    if attacker is None:
-        return CaseLine(case, None, False)
-    found = attacker.case(case)
-    return CaseLine(case, found, found.exceeds(case.true, FALSE_ALARM / checks))
+    return LibraryAudit(lines, cases[: len(ours)], cases[len(ours) :], attacker)
 
 
 def _parameters(claim: Claim, micro: int) -> str:
@@ -171,7 +157,7 @@ def _row(line: Line) -> list[str]:
 
 def _case_row(line: CaseLine) -> list[str]:
     case = line.case
-    true = "infinite" if case.true == float("inf") else f"{case.true:.3f}"
+    true = "infinite" if isinf(case.true) else f"{case.true:.3f}"
     row = [case.name, case.source, f"{case.claimed:.3f}", true]
     return [*row, attacked(line.attack), line.verdict]
 
@@ -182,7 +168,7 @@ def _case_document(line: CaseLine) -> dict[str, object]:
         "claim": case.name,
         "source": case.source,
         "claimed": case.claimed,
-        "true": "inf" if case.true == float("inf") else case.true,
+        "true": "inf" if isinf(case.true) else case.true,
         **guesses_document(line.attack),
         "verdict": line.verdict,
     }

@@ -16,7 +16,7 @@ from mechanisms import coins
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
 from mechanisms.registry import build
-from mechanisms.string.decoding import StringEstimates, decode
+from mechanisms.string.decoding import StringEstimates
 
 SEED = 20241104
 BITS, HASHES, COHORTS = 128, 2, 16
@@ -79,7 +79,7 @@ def test_planted_strings_are_found_through_the_whole_mechanism() -> None:
     mechanism = rappor([2_000_000, 6_000_000])
     strings = [b"oslo"] * 2500 + [b"rome"] * 1500 + ["åbo".encode()] * 1000
     [counts] = replicate(mechanism, strings, np.arange(5000) % 2, 1, SEED)
-    result = decode(mechanism, counts, ["lima", "oslo", "rome", "åbo", "bonn"])
+    result = mechanism.decode(counts, ["lima", "oslo", "rome", "åbo", "bonn"])
     found = {item.candidate: item.estimate for item in result.items if item.significant}
     assert set(found) == {"oslo", "rome", "åbo"}
     for name, share in (("oslo", 0.5), ("rome", 0.3), ("åbo", 0.2)):
@@ -107,7 +107,7 @@ def test_estimates_errors_and_the_family_wise_rate(
     mechanism, repeats = rappor(ladder), 100
     values, errors, truth, false = [], [], [], 0
     for counts, shares in collections(mechanism, n, repeats, unlisted, cluster):
-        result = decode(mechanism, counts, CANDIDATES, design_effect=cluster)
+        result = mechanism.decode(counts, CANDIDATES, design_effect=cluster)
         found = [*(item.estimate for item in result.items), result.unexplained]
         values.append([e.value for e in found])
         errors.append([e.standard_error for e in found])
@@ -131,7 +131,7 @@ def test_every_planted_string_is_found_where_the_floor_says_so() -> None:
     hits = np.zeros(10)
     floor = 0.0
     for counts, _ in collections(mechanism, 100_000, repeats, False):
-        result = decode(mechanism, counts, CANDIDATES)
+        result = mechanism.decode(counts, CANDIDATES)
         hits += [item.significant for item in result.items[:10]]
         floor = result.items[0].estimate.detection_floor or math.inf
     assert floor < 0.01
@@ -153,7 +153,7 @@ def test_a_frequent_unlisted_string_makes_no_false_candidates() -> None:
         cells = np.zeros((1, COHORTS, BITS + 1), dtype=np.int64)
         cells[0, :, :-1] = rng.binomial(set_, p) + rng.binomial(reports[:, None] - set_, q)
         cells[0, :, -1] = reports
-        result = decode(mechanism, cells.reshape(1, -1), CANDIDATES)
+        result = mechanism.decode(cells.reshape(1, -1), CANDIDATES)
         false += any(item.significant for item in result.items)
         found = [item.estimate for item in result.items]
         plain += any(stats.norm.sf(e.value / e.standard_error) < 0.05 / 105 for e in found)
@@ -169,7 +169,7 @@ def test_counts_that_are_not_debiased_are_caught() -> None:
     weak, strong = rappor([2_000_000]), rappor([2_600_000])
     [(counts, shares)] = collections(weak, 200_000, 1, False)
 
-    right = decode(weak, counts, CANDIDATES)
+    right = weak.decode(counts, CANDIDATES)
     stated = np.array([item.estimate.standard_error for item in right.items])
 
     def values(result: StringEstimates) -> NDArray[np.float64]:
@@ -177,7 +177,7 @@ def test_counts_that_are_not_debiased_are_caught() -> None:
 
     check_normal(values(right), shares[:-1], 1.1 * stated, label=f"seed {SEED}")
     with pytest.raises(AssertionError):
-        check_normal(values(decode(strong, counts, CANDIDATES)), shares[:-1], 1.1 * stated)
+        check_normal(values(strong.decode(counts, CANDIDATES)), shares[:-1], 1.1 * stated)
 
 
 def test_strings_that_filters_cannot_tell_apart_are_named() -> None:
@@ -188,7 +188,7 @@ def test_strings_that_filters_cannot_tell_apart_are_named() -> None:
     alike = [tuple(t for t in names if bit[t] == bit[s]) for s in names]
     assert {len(group) for group in alike} > {1}, "the test needs other strings"
     [counts] = replicate(mechanism, [s.encode() for s in names] * 300, 0, 1, SEED)
-    result = decode(mechanism, counts, names)
+    result = mechanism.decode(counts, names)
     for item, group in zip(result.items, alike, strict=True):
         if len(group) > 1:
             assert item.confounded_with == group
@@ -208,7 +208,7 @@ def test_strings_that_filters_cannot_tell_apart_are_named() -> None:
 def test_more_candidates_than_bits_determine_little_and_say_so() -> None:
     mechanism = rappor([9_000_000], bits=16, hashes=2, cohorts=2)
     [counts] = replicate(mechanism, [b"port 1"] * 500, 0, 1, SEED)
-    result = decode(mechanism, counts, CANDIDATES)
+    result = mechanism.decode(counts, CANDIDATES)
     assert all(item.confounded_with for item in result.items)
     assert not any(item.significant for item in result.items)
 
@@ -216,10 +216,10 @@ def test_more_candidates_than_bits_determine_little_and_say_so() -> None:
 def test_cohorts_without_reports_and_no_reports_at_all() -> None:
     mechanism = rappor([9_000_000])
     [counts] = replicate(mechanism, [b"port 1"] * 5, 0, 1, SEED)
-    result = decode(mechanism, counts, CANDIDATES[:3])
+    result = mechanism.decode(counts, CANDIDATES[:3])
     assert result.items[1].estimate.n == 5
     assert result.items[1].estimate.value > result.items[0].estimate.value
-    none = decode(mechanism, np.zeros_like(counts), CANDIDATES[:3])
+    none = mechanism.decode(np.zeros_like(counts), CANDIDATES[:3])
     assert none.unexplained.interval() == (-math.inf, math.inf)
     assert none.display == (0.0, 0.0, 0.0)
     assert not any(item.significant for item in none.items)
@@ -228,8 +228,8 @@ def test_cohorts_without_reports_and_no_reports_at_all() -> None:
 def test_p_values_are_adjusted_by_holm() -> None:
     mechanism = rappor([2_000_000])
     [(counts, _)] = collections(mechanism, 10_000, 1, False)
-    all_of_them = decode(mechanism, counts, CANDIDATES)
-    strict = decode(mechanism, counts, CANDIDATES, error=1e-6)
+    all_of_them = mechanism.decode(counts, CANDIDATES)
+    strict = mechanism.decode(counts, CANDIDATES, error=1e-6)
     for one, other in zip(all_of_them.items, strict.items, strict=True):
         assert one.p_value == other.p_value
         assert one.significant == (one.p_value <= 0.05)
@@ -244,12 +244,10 @@ def test_what_does_not_fit_is_refused() -> None:
     counts = np.ones((1, mechanism.count_length), dtype=int)
     for names in ([], ["a", "b", "a"]):
         with pytest.raises(ParameterError, match="candidates"):
-            decode(mechanism, counts, names)
+            mechanism.decode(counts, names)
     with pytest.raises(ParameterError, match="error"):
-        decode(mechanism, counts, ["a"], error=0)
+        mechanism.decode(counts, ["a"], error=0)
     with pytest.raises(ParameterError, match="design_effect"):
-        decode(mechanism, counts, ["a"], design_effect=math.nan)
+        mechanism.decode(counts, ["a"], design_effect=math.nan)
     with pytest.raises(ParameterError, match="shape"):
-        decode(mechanism, counts[:, :-1], ["a"])
-    with pytest.raises(ParameterError, match="strings"):
-        decode(build({"name": "grr", "domain_size": 2}, [1_000_000], "m"), [[1, 1]], ["a"])
+        mechanism.decode(counts[:, :-1], ["a"])

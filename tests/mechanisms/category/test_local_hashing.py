@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replicas import replicate
-from statistical import check_at_least, check_counts, check_normal, check_variance
+from statistical import check_counts, check_normal
 
 from mechanisms import coins
 from mechanisms.category.linear_hash import bucket, buckets_of, digits
@@ -129,34 +128,6 @@ def test_variance_is_the_closed_form_of_the_paper(epsilon: float) -> None:
     # Optimized: within a tenth of what a real number of buckets would reach.
     assert 4 * e / (e - 1) ** 2 <= stated * (1 + 1e-9)
     assert stated <= 1.1 * 4 * e / (e - 1) ** 2
-
-
-def test_replicas_at_mixed_levels() -> None:
-    """Levels depend on values as they please: unbiased, of the stated variance, covered."""
-    n, repeats, size = 2000, 400, 40
-    truth = np.repeat([0, 0, 7, 39], n // 4)
-    levels = np.where(truth == 7, 2, np.arange(n) % 2)
-    mechanism = ladder(size, 5, 500_000, 1_000_000, 2_000_000)
-    counts = replicate(mechanism, truth, levels, repeats, SEED)
-    found = [mechanism.frequencies(table) for table in counts]
-    pairs = mechanism.support_pairs()
-    expected = np.bincount(truth, minlength=size) / n
-    for v in (0, 3, 7, 39):
-        at = [(np.sum((levels == c) & (truth == v)), np.sum(levels == c)) for c in range(3)]
-        variance = sum(
-            total * share_variance(*pairs[c], held / total) / n**2
-            for c, (held, total) in enumerate(at)
-        )
-        values = np.array([one[v].value for one in found])
-        check_normal(values.mean(), expected[v], (variance / repeats) ** 0.5, label=SEED)
-        check_variance(values, variance, label=SEED)
-        covered = [one[v].interval()[0] <= expected[v] <= one[v].interval()[1] for one in found]
-        check_at_least(sum(covered), repeats, 0.945, label=SEED)
-        # A collision probability that is 5 % off would be seen.
-        if v == 3:
-            off = values.mean() - 0.05 / 5 / (pairs[0, 0] - pairs[0, 1])
-            with pytest.raises(AssertionError):
-                check_normal(off, expected[v], (variance / repeats) ** 0.5)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ def write(log: Path, lanes: list[list[int]], body: bytes = ROW, **options: int) 
 def read(log: Path, intent: Intent) -> list[tuple[str, int, int]]:
     """Return lane, position and append time of every record that an intent takes."""
     return [
-        (item.lane, found.position, found.append)
+        (item.partition, found.position, found.append)
         for item in intent.items
-        for found in LogReader(log / item.lane).records(item.start, item.end, item.floor)
+        for found in LogReader(log / item.partition).records(item.start, item.end, item.floor)
         if isinstance(found, Record)
     ]
 
@@ -58,8 +58,8 @@ def after(manifest: Manifest, intent: Intent) -> Manifest:
         key=bytes(16),
         generation=intent.generation,
         clock=intent.clock,
-        lanes={**manifest.lanes, **intent.ends},
-        marks={**manifest.marks, **intent.marks},
+        positions={**manifest.positions, **intent.ends},
+        last={**manifest.last, **intent.last},
     )
 
 
@@ -209,7 +209,7 @@ def test_damage_is_taken_once_and_cannot_move_the_clock(tmp_path: Path) -> None:
         found
         for intent in intents
         for item in intent.items
-        for found in LogReader(tmp_path / item.lane).records(item.start, item.end, item.floor)
+        for found in LogReader(tmp_path / item.partition).records(item.start, item.end, item.floor)
         if isinstance(found, Corrupt)
     ]
     assert [len(stretch.body) > 0 for stretch in stretches] == [True, False]
@@ -275,7 +275,7 @@ def test_damage_before_any_record_has_no_clock(tmp_path: Path) -> None:
     (tmp_path / "000" / f"{0:020d}.seg").write_bytes(bytes([90]) * 100)
     write(tmp_path, [[]])
     (intent,) = take_all(tmp_path, 100)
-    assert (intent.clock, intent.marks) == (None, {})
+    assert (intent.clock, intent.last) == (None, {})
     write(tmp_path, [[10]])
     (following,) = take_all(tmp_path, 100, after(MANIFEST, intent))
     assert following.clock == 10

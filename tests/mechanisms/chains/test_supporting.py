@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from replicas import replicate
-from statistical import check_at_least, check_counts, check_normal, check_variance
+from statistical import check_at_least, check_counts
 
 from mechanisms.category.hadamard import (
     HadamardResponse,
@@ -27,7 +27,6 @@ from mechanisms.chains.output_sets import block_order, walsh_hadamard
 from mechanisms.chains.subsets import SubsetChain, uniform_subset
 from mechanisms.chains.supporting import SupportChain
 from mechanisms.errors import ParameterError
-from mechanisms.estimators.frequency import shares
 from mechanisms.estimators.variance import share_variance
 from mechanisms.exact import exp_micro
 from mechanisms.testing import SeededSource
@@ -222,52 +221,6 @@ def test_supports_are_those_of_a_walk_through_the_domain(m: int, blocks: int) ->
         block = [out // chain.order == chain.place(x)[0] for out in range(chain.size)]
         assert ones[:, x].tolist() == table[:, inside].sum(axis=1).tolist()
         assert concerned[:, x].tolist() == table[:, block].sum(axis=1).tolist()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mechanism", [subset(30, 6), hadamard(30, 1), hadamard(30, 4)], ids=["subset", "one", "four"]
-)
-def test_replicas_at_mixed_levels(mechanism: Any) -> None:
-    """Levels depend on values as they please: unbiased, of the stated variance, covered."""
-    n, repeats, size = 2000, 400, 30
-    truth = np.repeat([0, 0, 7, 29], n // 4)
-    levels = np.where(truth == 7, 2, np.arange(n) % 2)
-    counts = replicate(mechanism, truth, levels, repeats, SEED)
-    found = [mechanism.frequencies(table) for table in counts]
-    expected = np.bincount(truth, minlength=size) / n
-    for j in (0, 3, 7, 29):
-        variance = sum(noise(mechanism, x, j, c) for x, c in zip(truth, levels, strict=True)) / n**2
-        values = np.array([one[j].value for one in found])
-        check_normal(values.mean(), expected[j], (variance / repeats) ** 0.5, label=SEED)
-        check_variance(values, variance, label=SEED)
-        errors = np.array([one[j].standard_error for one in found])
-        # Never below what a block gets from others, which makes it a little larger.
-        assert (errors**2).mean() == pytest.approx(variance, rel=0.05)
-        covered = [one[j].interval()[0] <= expected[j] <= one[j].interval()[1] for one in found]
-        check_at_least(sum(covered), repeats, 0.94, label=SEED)
-    # With a probability that is 5 % off the largest share is seen to be wrong.
-    pairs = mechanism.support_pairs() * (0.95, 1)
-    wrong = [shares(*mechanism.supports(table), pairs)[0].value for table in counts]
-    if mechanism.name == "hadamard":
-        concerned = [mechanism.concerned(table) for table in counts]
-        wrong = [
-            shares(*mechanism.supports(table), pairs, about)[0].value
-            for table, about in zip(counts, concerned, strict=True)
-        ]
-    with pytest.raises(AssertionError):
-        check_normal(np.mean(wrong), 0.5, np.std(wrong) / repeats**0.5)
-
-
-def noise(mechanism: Any, x: int, j: int, level: int) -> float:
-    """The variance of what one report contributes to a category, by the law."""
-    chain = mechanism.chain
-    p, q = (float(share) for share in chain.exact[level])
-    if isinstance(chain, SubsetChain):
-        return float(share_variance(p, q, float(x == j)))
-    same = chain.place(x)[0] == chain.place(j)[0]
-    block = p + q if same else 2 * q
-    return block / (p - q) ** 2 - (x == j)
 
 
 def test_no_interval_is_empty_and_small_ones_cover() -> None:

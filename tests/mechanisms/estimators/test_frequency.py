@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from numpy.typing import NDArray
-from replicas import replicate
 from scipy import stats
-from statistical import check_at_least, check_normal, check_variance
 from vectors import Vector, vectors
 
 from mechanisms.base import Mechanism
 from mechanisms.errors import ParameterError
-from mechanisms.estimate import Estimate
 from mechanisms.estimators.frequency import norm_sub, shares
 from mechanisms.estimators.variance import share_variance
 from mechanisms.registry import build
@@ -223,53 +220,6 @@ def law_of_ones(pair: NDArray[np.float64], holders: int, n: int) -> NDArray[np.f
     p, q = pair
     mine = stats.binom.pmf(np.arange(holders + 1), holders, p)
     return np.convolve(mine, stats.binom.pmf(np.arange(n - holders + 1), n - holders, q))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["grr", "sue", "oue"])
-def test_replicas_at_mixed_levels(name: str) -> None:
-    """Levels depend on values as they please: unbiased, of the stated variance, covered."""
-    n, repeats = 3000, 1000
-    truth = np.repeat([0, 0, 1, 3], n // 4)
-    levels = np.where(truth == 1, 2, np.arange(n) % 2)
-    mechanism = category(name, 4, LADDER)
-    counts = replicate(mechanism, truth, levels, repeats, SEED)
-    found = [mechanism.frequencies(table) for table in counts]
-    for symbol, expected in enumerate(np.bincount(truth, minlength=4) / n):
-        label = f"{name} symbol {symbol} seed {SEED}"
-        at = [[np.sum((levels == c) & (truth == symbol)), np.sum(levels == c)] for c in range(3)]
-        variance = sum(
-            total * share_variance(*mechanism.probabilities(c)[0], held / total) / n**2
-            for c, (held, total) in enumerate(at)
-        )
-        values = np.array([one[symbol].value for one in found])
-        check_normal(values.mean(), expected, (variance / repeats) ** 0.5, label=label)
-        check_variance(values, variance, label=label)
-        errors = np.array([one[symbol].standard_error for one in found])
-        assert (errors**2).mean() == pytest.approx(variance, rel=0.02)
-        covered = sum(low <= expected <= high for low, high in intervals(found, symbol))
-        check_at_least(covered, repeats, 0.945, label=label)
-
-
-def intervals(found: list[list[Estimate]], symbol: int) -> list[tuple[float, float]]:
-    return [one[symbol].interval() for one in found]
-
-
-def test_counts_that_are_not_debiased_are_caught() -> None:
-    n, repeats = 2000, 400
-    mechanism = category("sue", 2, [1_000_000])
-    truth = np.repeat([0, 1], [500, 1500])
-    counts = replicate(mechanism, truth, 0, repeats, SEED)
-    raw = counts[:, 0, 0] / n
-    p, q = mechanism.probabilities(0)[0]
-    error = (share_variance(p, q, 0.25) / n / repeats) ** 0.5
-    with pytest.raises(AssertionError):
-        check_normal(raw.mean(), 0.25, error)
-    # So is a probability that is 5 % off.
-    pair = np.array([[p * 0.95, q]])
-    wrong = [shares(table[:, :1], table[:, 2], pair)[0].value for table in counts]
-    with pytest.raises(AssertionError):
-        check_normal(np.mean(wrong), 0.25, error)
 
 
 @pytest.mark.parametrize(("name", "epsilon"), [("sue", 2), ("oue", 2), ("grr", 2)])

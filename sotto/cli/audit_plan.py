@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from mechanisms.audit.claims import Attacker, Finding, examine
 from mechanisms.exact import MICRO
-from sotto.cli.auditing import (
+from sotto.cli.audit_library import (
     Progress,
     attack_document,
     attacked,
@@ -17,11 +17,10 @@ from sotto.cli.auditing import (
     finding_document,
     verdict,
 )
+from sotto.cli.format import table
 from sotto.design.spending import Lifetime
-
-if TYPE_CHECKING:
-    from mechanisms.audit.claims import Attacker, Finding
-    from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.compiled import CompiledMetric, CompiledPlan
+from sotto.plan.durations import duration_text
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class MetricAudit:
 
 @dataclass(frozen=True)
 class PlanAudit:
-    """All that ``sotto audit PLAN`` says."""
+    """What ``sotto audit PLAN`` prints."""
 
     plan: CompiledPlan
     metrics: tuple[MetricAudit, ...]
@@ -104,8 +103,6 @@ class PlanAudit:
 
     def text(self) -> list[str]:
         """Return the audit as tables."""
-        from sotto.cli.format import table
-
         plan = self.plan
         head = ["metric", "mechanism", "level", "claimed", "certified", "attacked", "verdict"]
         levels = [row for metric in self.metrics for row in _level_rows(metric)]
@@ -144,8 +141,6 @@ class PlanAudit:
         return epsilon_text(audit.permanent or turns * audit.period)
 
     def _ceilings(self) -> list[str]:
-        from sotto.plan.durations import duration_text
-
         plan, unused = self.plan, self.plan.ceilings.period - self.period
         lines = [
             f"ceiling of a period ({duration_text(plan.period)}): "
@@ -203,8 +198,6 @@ def audit_plan(plan: CompiledPlan, attacker: Attacker | None, progress: Progress
 
 
 def _audit(metric: CompiledMetric, attacker: Attacker | None, checks: int) -> MetricAudit:
-    from mechanisms.audit.claims import examine
-
     levels = tuple(
         examine(metric.mechanism, level + 1, attacker if level == metric.sent - 1 else None)
         for level in range(len(metric.ladder))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from replicas import replicate
-from statistical import check_normal, check_variance
+from statistical import check_variance
 
 from mechanisms.errors import ParameterError
 from mechanisms.number.numeric import numeric
@@ -50,21 +50,6 @@ def of_numbers(missing: bool) -> list[dict[str, Any]]:
 
 def label_of(spec: Any) -> str:
     return "-".join(str(value) for value in spec.values())
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 1, 4])
-@pytest.mark.parametrize("number", range(6))
-def test_shares(number: int, epsilon: float) -> None:
-    mechanism: Any = build(OF_CATEGORIES[number], [round(epsilon * 1e6)], "m")
-    n, repeats = len(CATEGORIES), 100
-    shares = np.bincount(CATEGORIES, minlength=9) / n
-    counts = replicate(mechanism, CATEGORIES, 0, repeats, SEED)
-    found = np.array([[e.value for e in mechanism.frequencies(table)] for table in counts])
-    stated = mechanism.variances(0, shares) / n
-    label = f"{label_of(OF_CATEGORIES[number])} at {epsilon}, seed {SEED}"
-    check_normal(found.mean(axis=0), shares, (stated / repeats) ** 0.5, label=label)
-    for category in (0, 4, 8):
-        check_variance(found[:, category], stated[category], label=f"{label}, {category}")
 
 
 @pytest.mark.slow

@@ -17,8 +17,7 @@ from mechanisms.ordinal.precision import mean_bound_variance
 from mechanisms.planner.precision import precision
 from mechanisms.planner.targets import Assumed
 from mechanisms.registry import build
-from mechanisms.string.bloom_precision import string_variances
-from mechanisms.string.decoding import decode
+from mechanisms.string.bloom_regression import string_variances
 from mechanisms.survey.estimates import survey_share
 from mechanisms.vector.means import vector_means
 from mechanisms.vector.precision import coordinate_variance
@@ -168,10 +167,11 @@ def test_candidate_strings() -> None:
     ]
     found, floors = [], []
     for table in replicate(mechanism, symbols, 1, REPEATS, SEED):
-        decoded = decode(mechanism, table, names)
+        decoded = mechanism.decode(table, names)
         found.append([each.estimate.value for each in decoded.items] + [decoded.unexplained.value])
         floors.append([each.estimate.detection_floor for each in decoded.items])
-    stated = np.array(string_variances(mechanism, 1, names, shares)) / N  # type: ignore[arg-type]
+    pair = mechanism.probabilities(1)[0]
+    stated = np.array(string_variances(mechanism.filters, pair, names, shares)) / N
     values = np.array(found)
     check_normal(
         values.mean(axis=0), [*shares, 0.0], (stated / REPEATS) ** 0.5, label=label(spec, 1)

@@ -1,0 +1,593 @@
+"""What every mechanism of the registry keeps: its law, its certificate, its bytes, its counts.
+
+Small mechanisms are enumerated exactly, from the integers that their samplers compare with; that
+they draw by these laws is tested statistically, and for coarse thresholds by every sequence of
+bits in ``tests/mechanisms/chains``.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replicas import replicate
+from small import (
+    CASES,
+    Case,
+    as_bytes,
+    chain_law,
+    encodings,
+    head_law,
+    ids,
+    kernel,
+    level_law,
+    prior_of,
+)
+from small import values as some_values
+from statistical import check_counts, check_normal, check_same_law, check_variance
+
+from mechanisms import coins
+from mechanisms.base import Mechanism
+from mechanisms.chains.bits import BitChain
+from mechanisms.chains.supporting import SupportChain
+from mechanisms.chains.symbols import SymbolChain
+from mechanisms.errors import ParameterError
+from mechanisms.exact import exp_micro, loss_micro
+from mechanisms.items import Context
+from mechanisms.planner.targets import Assumed
+from mechanisms.registry import REGISTRY, build, mechanism_class
+from mechanisms.testing import SeededSource
+
+SEED = 20260301
+#: A value of the wrong kind that would be recognised in a message.
+SECRET = 123_456_789
+
+#: Besides the small ones: payloads of every width, filters of whole and broken bytes and words.
+LARGE = {
+    "grr-u8": Case({"name": "grr", "domain_size": 256}, (500_000, 2_000_000)),
+    "grr-u16": Case({"name": "grr", "domain_size": 257}, (500_000, 2_000_000)),
+    "grr-u32": Case({"name": "grr", "domain_size": 65_537}, (500_000, 2_000_000)),
+    "hashing-1000": Case(
+        {"name": "local_hashing", "domain_size": 1000, "buckets": 7}, (500_000, 2_000_000)
+    ),
+    "hashing-u16": Case(
+        {"name": "local_hashing", "domain_size": 200, "buckets": 257}, (500_000, 5_000_000)
+    ),
+    "subset-100": Case(
+        {"name": "subset", "domain_size": 100, "subset_size": 27}, (500_000, 1_000_000)
+    ),
+    "hadamard-1000": Case(
+        {"name": "hadamard", "domain_size": 1000, "blocks": 8}, (500_000, 2_000_000)
+    ),
+    "sue-64": Case({"name": "sue", "domain_size": 64}, (500_000, 2_000_000)),
+    "oue-65": Case({"name": "oue", "domain_size": 65}, (500_000, 2_000_000)),
+    "brr-u16": Case(
+        {"name": "brr", "domain_size": 300, "subset_size": 87, "missing": True},
+        (500_000, 1_000_000),
+    ),
+    "rappor-128": Case(
+        {"name": "rappor", "bits": 128, "hashes": 2, "cohorts": 16}, (500_000, 1_000_000, 2_000_000)
+    ),
+    "sampled-32": Case({"name": "sampled_bit", "bits": 32, "missing": True}, (1_000_000,)),
+    "split-32": Case({"name": "split_bits", "bits": 32, "missing": True}, (500_000, 2_000_000)),
+    "eight": Case({"name": "grr", "domain_size": 5}, tuple(range(250_000, 2_000_001, 250_000))),
+}
+EVERY = {**CASES, **LARGE}
+every_case = pytest.mark.parametrize("case", EVERY.values(), ids=EVERY.keys())
+small_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+three_levels = pytest.mark.parametrize(
+    "case",
+    [case for name, case in CASES.items() if name.endswith("three")],
+    ids=[name for name in CASES if name.endswith("three")],
+)
+#: Mechanisms whose estimates are shares of values, of which each client has one.
+SHARES: dict[str, dict[str, Any]] = {
+    "grr": {"domain_size": 5},
+    "sue": {"domain_size": 5},
+    "oue": {"domain_size": 5},
+    "local_hashing": {"domain_size": 5, "buckets": 3},
+    "subset": {"domain_size": 5, "subset_size": 2},
+    "hadamard": {"domain_size": 5, "blocks": 2},
+    "rappor": {"bits": 16, "hashes": 2, "cohorts": 4},
+}
+shares = pytest.mark.parametrize("name", SHARES)
+
+
+def worst_ratio(laws: list[dict[tuple[int, ...], Fraction]]) -> Fraction:
+    return max(
+        max(column) / min(column)
+        for column in ([law[outputs] for law in laws] for outputs in laws[0])
+    )
+
+
+class TestLaw:
+    """By enumeration of whole chains in exact fractions."""
+
+    @small_case
+    def test_a_chain_up_to_a_level_costs_what_that_level_is_certified_at(self, case: Case) -> None:
+        mechanism = case.build()
+        laws = [chain_law(mechanism.chain, encoded) for encoded in encodings(mechanism)]
+        assert all(sum(law.values()) == 1 for law in laws)
+        for level in range(mechanism.levels):
+            ratio = worst_ratio([head_law(law, level + 1) for law in laws])
+            assert ratio == worst_ratio([level_law(law, level) for law in laws])
+            assert loss_micro(ratio) == mechanism.certified(level)
+
+    @small_case
+    def test_certified_amounts_increase_and_never_exceed_the_nominal_ones(self, case: Case) -> None:
+        mechanism = case.build()
+        amounts = [mechanism.certified(level) for level in range(mechanism.levels)]
+        assert amounts == sorted(set(amounts))
+        assert [mechanism.nominal(level) for level in range(mechanism.levels)] == list(case.ladder)
+        for have, want in zip(amounts, case.ladder, strict=True):
+            assert want - 1 <= have <= want
+
+    @small_case
+    def test_a_weaker_level_is_the_stronger_one_degraded_without_the_value(
+        self, case: Case
+    ) -> None:
+        """The law that the sampler's steps make is the one that probabilities are taken from."""
+        mechanism = case.build()
+        chain: Any = mechanism.chain
+        for encoded in encodings(mechanism):
+            law = chain_law(chain, encoded)
+            for level in range(mechanism.levels):
+                outputs = {output: share for (output,), share in level_law(law, level).items()}
+                assert outputs == chain.law(encoded, level)
+                pairs = mechanism.exact(level)
+                if chain.independent_bits:
+                    for index in range(chain.width):
+                        share = sum(s for output, s in outputs.items() if output >> index & 1)
+                        assert share == pairs[index % len(pairs)][not encoded >> index & 1]
+                else:
+                    assert mechanism.chain.ratio(level) == worst_ratio(
+                        [level_law(chain_law(chain, each), level) for each in encodings(mechanism)]
+                    )
+                floats = [(float(p), float(q)) for p, q in pairs]
+                assert [tuple(pair) for pair in mechanism.probabilities(level)] == floats
+
+    @small_case
+    def test_forward_and_backward_have_the_same_law(self, case: Case) -> None:
+        mechanism = case.build()
+        chain = mechanism.chain
+        for encoded in encodings(mechanism):
+            backward = chain_law(chain, encoded)
+            forward = head_law(backward, 1)
+            for level in range(1, mechanism.levels):
+                steps = {
+                    before: kernel(chain, encoded, before, level)
+                    for before in {outputs[-1] for outputs in forward}
+                }
+                forward = {
+                    (*outputs, out): share * step
+                    for outputs, share in forward.items()
+                    for out, step in steps[outputs[-1]].items()
+                }
+            assert forward == backward
+
+    @three_levels
+    def test_draws_have_the_exact_law(self, case: Case) -> None:
+        """Scalar, vectorised and forward: the joint law of all levels, of one value."""
+        mechanism, n = case.build(), 20_000
+        symbol, identifiers = fixed_symbol(mechanism), np.repeat(ids(1), n, axis=0)
+        identifier = as_bytes(identifiers[:1])[0]
+        law = chain_law(mechanism.chain, encoded_of(mechanism, symbol, identifier))
+        vector = [symbol] * n if mechanism.name == "rappor" else np.full(n, symbol)
+        drawn = mechanism.randomize(vector, identifiers, identifiers, SeededSource(SEED))
+        many = Counter(tuple(outcomes(rows)) for rows in drawn)
+        scalar, forward = scalar_draws(mechanism, symbol, identifier, 4_000)
+        for counts in (many, scalar, forward):
+            assert set(counts) <= set(law)
+            seen = [counts[outputs] for outputs in law]
+            check_counts(seen, list(law.values()), label=f"seed {SEED}")
+
+    def test_a_weaker_level_drawn_without_the_stronger_one_would_be_caught(self) -> None:
+        """Marginals alone do not show it: the joint law does."""
+        mechanism, n = CASES["grr5-three"].build(), 20_000
+        law = chain_law(mechanism.chain, 1)
+        one = mechanism.randomize(np.full(n, 1), ids(n), ids(n), SeededSource(SEED))
+        two = mechanism.randomize(np.full(n, 1), ids(n), ids(n), SeededSource(SEED + 1))
+        mixed = np.concatenate([one[:, :1], two[:, 1:]], axis=1)
+        counts = Counter(tuple(outcomes(rows)) for rows in mixed)
+        with pytest.raises(AssertionError):
+            check_counts([counts[outputs] for outputs in law], list(law.values()))
+
+    def test_a_redrawn_level_would_be_caught(self) -> None:
+        """Fresh responses at 0.5 and 1, instead of a degradation, add up."""
+        weak, strong = (
+            build({"name": "grr", "domain_size": 2}, [m], "m") for m in (500_000, 1_000_000)
+        )
+        laws = [
+            {
+                (one, two): weak.law(x, 0)[one] * strong.law(x, 0)[two]
+                for one in (0, 1)
+                for two in (0, 1)
+            }
+            for x in (0, 1)
+        ]
+        assert loss_micro(worst_ratio(laws)) == 1_500_000
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", ["sampled", "split", "split-missing"])
+    def test_values_between_grid_points(self, name: str) -> None:
+        """Scalar, vectorised and forward draws agree where the value is rounded at random."""
+        mechanism, n = CASES[f"{name}-three"].build(), 6_000
+        u, identifiers = 0.6180339887, np.repeat(ids(1), n, axis=0)
+        identifier = as_bytes(identifiers[:1])[0]
+        drawn = mechanism.randomize(np.full(n, u), identifiers, identifiers, SeededSource(SEED))
+        many = Counter(tuple(outcomes(rows)) for rows in drawn)
+        for other in scalar_draws(mechanism, u, identifier, n):
+            keys = sorted({*many, *other})
+            check_same_law(
+                [many[key] for key in keys], [other[key] for key in keys], label=f"seed {SEED}"
+            )
+
+
+class TestAudit:
+    """The hooks that an audit starts from, for the mechanisms that have them."""
+
+    @small_case
+    def test_the_worst_inputs_have_the_certified_loss(self, case: Case) -> None:
+        mechanism = converted(case)
+        for level in range(mechanism.levels):
+            one, other = (mechanism.law(x, level) for x in mechanism.worst_inputs(level))
+            found = max(max(one[o] / other[o], other[o] / one[o]) for o in one)
+            assert found == mechanism.realised_ratio(level)
+            assert loss_micro(found) == mechanism.certified(level)
+
+    @three_levels
+    def test_log_ratios_are_those_of_the_law(self, case: Case) -> None:
+        mechanism, n = converted(case), 50
+        pair = mechanism.worst_inputs(-1)
+        chains = ids(n)
+        drawn = mechanism.randomize([pair[0]] * n, chains, np.zeros_like(chains), SeededSource(1))
+        for level in range(mechanism.levels):
+            found = mechanism.log_ratios(pair, drawn[:, level], chains, level)
+            for report, chain, said in zip(
+                drawn[:, level], as_bytes(chains), found.tolist(), strict=True
+            ):
+                output = int.from_bytes(report.tobytes(), "little")
+                one, other = (mechanism.law(x, level, chain)[output] for x in pair)
+                assert said == pytest.approx(math.log(other / one), abs=1e-9)
+
+    @three_levels
+    def test_a_probability_five_percent_off_is_not_what_was_certified(self, case: Case) -> None:
+        mechanism = converted(case)
+        wrong = copy.copy(mechanism)
+        vars(wrong)["chain"] = five_percent_off(mechanism.chain)
+        level = mechanism.levels - 1
+        assert loss_micro(mechanism.realised_ratio(level)) == mechanism.certified(level)
+        assert wrong.realised_ratio(level) > exp_micro(mechanism.certified(level))[1]
+
+    @small_case
+    def test_some_inputs_are_different_values_that_can_be_drawn(self, case: Case) -> None:
+        mechanism, source = converted(case), SeededSource(SEED)
+        inputs = mechanism.some_inputs(4, source)
+        assert 1 < len(inputs) == len(set(inputs)) <= 5
+        for value in inputs:
+            mechanism.draw(value, bytes(16), bytes(16), source)
+
+
+class TestBytes:
+    @every_case
+    def test_payloads(self, case: Case) -> None:
+        """Width, type, validity, seeds: alike in both ways of drawing; inputs are untouched."""
+        mechanism, n = case.build(), 60
+        scalars, vector = some_values(mechanism, n)
+        chains, pseudonyms = ids(n), ids(n, SEED + 1)
+        before = copy.deepcopy((vector, chains, pseudonyms))
+        drawn, again = (
+            mechanism.randomize(vector, chains, pseudonyms, SeededSource(SEED)) for _ in range(2)
+        )
+        assert drawn.shape == (n, mechanism.levels, mechanism.payload_width)
+        assert drawn.dtype == np.uint8
+        assert (drawn == again).all()
+        for have, want in zip((vector, chains, pseudonyms), before, strict=True):
+            np.testing.assert_array_equal(have, want)
+        source, other = SeededSource(SEED), SeededSource(SEED)
+        for symbol, chain, pseudonym in zip(
+            scalars, as_bytes(chains), as_bytes(pseudonyms), strict=True
+        ):
+            payloads = mechanism.draw(symbol, chain, pseudonym, source)
+            assert payloads == mechanism.draw(symbol, chain, pseudonym, other)
+            rows = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(mechanism.levels, -1)
+            assert rows.shape[1] == mechanism.payload_width
+            assert mechanism.valid(rows).all()
+        for level in range(mechanism.levels):
+            assert mechanism.valid(drawn[:, level]).all()
+
+    @every_case
+    def test_no_values_no_reports(self, case: Case) -> None:
+        mechanism = case.build()
+        nothing = [] if mechanism.name == "rappor" else np.array([])
+        drawn = mechanism.randomize(nothing, ids(0), ids(0), SeededSource(SEED))
+        assert drawn.shape == (0, mechanism.levels, mechanism.payload_width)
+        assert mechanism.valid(drawn[:, 0]).shape == (0,)
+        counts = mechanism.accumulate(drawn[:, 0], ids(0), ids(0), np.zeros(0, np.int64), 2)
+        assert counts.shape == (2, mechanism.count_length)
+        assert not counts.any()
+
+    @every_case
+    def test_what_is_no_output_is_not_valid(self, case: Case) -> None:
+        mechanism = case.build()
+        chain: Any = mechanism.chain
+        limit = 1 << chain.width if hasattr(chain, "width") else chain.size
+        room = 1 << (8 * mechanism.payload_width)
+        outputs = sorted({0, limit - 1, *(x for x in (limit, room - 1) if x < room)})
+        rows = np.frombuffer(
+            b"".join(x.to_bytes(mechanism.payload_width, "little") for x in outputs), dtype=np.uint8
+        ).reshape(len(outputs), -1)
+        subset = getattr(chain, "k", None)
+        valid = [x < limit and subset in (None, x.bit_count()) for x in outputs]
+        assert mechanism.valid(rows).tolist() == valid
+        for row in rows[[place for place, good in enumerate(valid) if not good]]:
+            if mechanism.levels > 1:
+                with pytest.raises(ParameterError, match="the payload is none of this mechanism"):
+                    mechanism.weaker(row.tobytes(), SeededSource(1))
+                with pytest.raises(ParameterError, match="the payload is none of this mechanism"):
+                    mechanism.forward(
+                        fixed_symbol(mechanism),
+                        row.tobytes(),
+                        1,
+                        bytes(16),
+                        bytes(16),
+                        SeededSource(1),
+                    )
+
+    @every_case
+    def test_values_of_the_wrong_kind_are_refused_and_never_shown(self, case: Case) -> None:
+        mechanism = case.build()
+        wrong: list[Any]
+        if mechanism.name == "rappor":
+            pytest.skip("every string is one")
+        if hasattr(mechanism, "domain_size"):
+            wrong = [-1, mechanism.domain_size, SECRET, 0.5, math.nan]
+        else:
+            wrong = [-0.015625, SECRET, math.nan, math.inf]
+            if not mechanism.missing:
+                wrong.append(None)
+        for value in wrong:
+            for attempt in attempts(mechanism, value):
+                with pytest.raises(ParameterError) as caught:
+                    attempt()
+                assert str(SECRET) not in str(caught.value)
+
+    @every_case
+    def test_a_mechanism_is_a_value(self, case: Case) -> None:
+        mechanism = case.build()
+        assert mechanism == case.build()
+        assert hash(mechanism) == hash(case.build())
+        with pytest.raises(FrozenInstanceError):
+            mechanism.domain_size = 3  # type: ignore[attr-defined]
+
+    def test_only_what_follows_a_level_is_drawn_forward(self) -> None:
+        mechanism = CASES["grr5-three"].build()
+        for level in (-1, 0, 3):
+            with pytest.raises(ParameterError, match=r"level must lie in \[1, 3\)"):
+                mechanism.forward(1, b"\0", level, bytes(16), bytes(16), SeededSource(SEED))
+
+
+class TestCounts:
+    @every_case
+    def test_counts_are_those_of_a_person_who_counts(self, case: Case) -> None:
+        mechanism, n, n_groups = case.build(), 200, 4
+        _, vector = some_values(mechanism, n)
+        chains, pseudonyms = ids(n), ids(n, SEED + 1)
+        payloads = mechanism.randomize(vector, chains, pseudonyms, SeededSource(SEED))[:, -1]
+        groups = np.random.default_rng(SEED).integers(0, n_groups, size=n)
+        counts = mechanism.accumulate(payloads, chains, pseudonyms, groups, n_groups)
+        assert counts.dtype == np.int64
+        expected = np.zeros((n_groups, mechanism.count_length), dtype=np.int64)
+        for payload, chain, pseudonym, group in zip(
+            payloads, as_bytes(chains), as_bytes(pseudonyms), groups, strict=True
+        ):
+            output = int.from_bytes(payload.tobytes(), "little")
+            for place in places(mechanism, output, chain, pseudonym):
+                expected[group, place] += 1
+        np.testing.assert_array_equal(counts, expected)
+
+    @given(st.data())
+    @settings(max_examples=30)
+    def test_counts_add_up(self, data: st.DataObject) -> None:
+        """However the rows are cut and ordered."""
+        case = data.draw(st.sampled_from(list(CASES.values())))
+        mechanism, n = case.build(), data.draw(st.integers(1, 60))
+        _, vector = some_values(mechanism, n)
+        chains = ids(n)
+        payloads = mechanism.randomize(vector, chains, chains, SeededSource(SEED))[:, 0]
+        groups = np.arange(n) % 3
+        order = np.array(data.draw(st.permutations(range(n))))
+        cut = data.draw(st.integers(0, n))
+        whole = mechanism.accumulate(payloads, chains, chains, groups, 3)
+        parts = [
+            mechanism.accumulate(payloads[part], chains[part], chains[part], groups[part], 3)
+            for part in (order[:cut], order[cut:])
+        ]
+        np.testing.assert_array_equal(whole, parts[0] + parts[1])
+
+
+class TestEstimates:
+    @shares
+    def test_shares_are_unbiased_and_vary_as_stated(self, name: str) -> None:
+        """Mixed levels that depend on the value; the error of one level is what was planned."""
+        mechanism, values, context, truth = population(name, 400)
+        wanted = ("share", "string")
+        levels = np.arange(400) % 3 if name == "rappor" else np.arange(400) * 3 // 400
+        for newest, repeats in ((levels, 60), (np.full(400, 2), 60)):
+            counts = replicate(mechanism, values, newest, repeats, SEED)
+            found = [
+                [
+                    item.estimate
+                    for item in mechanism.estimate(table, context)
+                    if item.kind in wanted
+                ]
+                for table in counts
+            ]
+            means = np.array([[each.value for each in row] for row in found])
+            errors = np.array([[each.standard_error**2 for each in row] for row in found])
+            spread = (errors.mean(axis=0) / repeats) ** 0.5
+            check_normal(means.mean(axis=0), truth, 1.2 * spread, label=f"seed {SEED}")
+        assumed = Assumed(share=truth[0], candidates=context.candidates)
+        planned = mechanism.precision(2, assumed, 1.0).variance(400) / 400
+        check_variance(means[:, 0], planned, false_failure_rate=1e-6, label=f"seed {SEED}")
+
+    @shares
+    def test_without_the_debias_it_would_be_caught(self, name: str) -> None:
+        mechanism, values, _, truth = population(name, 400)
+        if name == "rappor":
+            pytest.skip("the bits of a filter are no shares")
+        tables = replicate(mechanism, values, np.full(400, 2), 60, SEED)
+        plain = np.array([mechanism.supports(table)[0][2] / 400 for table in tables])  # type: ignore[attr-defined]
+        with pytest.raises(AssertionError):
+            check_normal(plain.mean(axis=0), truth, plain.std(axis=0) / 60**0.5 + 1e-9)
+
+    @shares
+    def test_nothing_counted_determines_nothing(self, name: str) -> None:
+        mechanism, _, context, _ = population(name, 10)
+        nothing = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
+        for item in mechanism.estimate(nothing, context):
+            assert math.isnan(item.estimate.value)
+            assert item.estimate.interval() == (-math.inf, math.inf)
+
+    @shares
+    def test_a_payload_is_described_without_a_number_of_its_own(self, name: str) -> None:
+        mechanism, values, context, _ = population(name, 20)
+        for value in values:
+            payload = mechanism.draw(value, bytes(16), bytes(16), SeededSource(SEED))[-1]
+            text = mechanism.describe(payload, bytes(16), bytes(16), context)
+            if name == "rappor":
+                assert text.endswith("of 4")
+            else:
+                named = text.removeprefix("one of ").split(", ")
+                assert text == "none of the values" or {each.strip("'") for each in named} <= set(
+                    context.labels
+                )
+
+
+def population(name: str, n: int) -> tuple[Mechanism, Any, Context, list[float]]:
+    """A mechanism at three levels, values of clients, and the true shares."""
+    mechanism = build({"name": name, **SHARES[name]}, [1_000_000, 2_000_000, 6_000_000], "m")
+    numbers = np.minimum(np.random.default_rng(SEED).geometric(0.5, size=n) - 1, 4)
+    truth = (np.bincount(numbers, minlength=5) / n).tolist()
+    labels = tuple(f"value {number}" for number in range(5))
+    if name == "rappor":
+        return mechanism, [labels[x].encode() for x in numbers], Context(candidates=labels), truth
+    return mechanism, numbers, Context(labels=labels), truth
+
+
+def converted(case: Case) -> Mechanism:
+    """The mechanism; a skip while it is not yet one class."""
+    if not isinstance(mechanism_class(case.spec["name"]), type):
+        pytest.skip("not one class yet")
+    return case.build()
+
+
+def test_every_mechanism_of_the_registry_is_enumerated() -> None:
+    named = {case.spec["name"] for case in CASES.values()}
+    whole = {name for name, entry in REGISTRY.items() if isinstance(entry, str)}
+    assert whole <= named
+    for name in whole:
+        kind = mechanism_class(name)
+        assert kind.name == name
+        assert kind.types
+        assert kind.coins in ("none", "chain", "pseudonym")
+
+
+def outcomes(payloads: np.ndarray) -> list[int]:
+    """The outputs of a chain, ``(levels, width)``, as integers."""
+    return [int.from_bytes(row.tobytes(), "little") for row in payloads]
+
+
+def encoded_of(mechanism: Mechanism, symbol: Any, identifier: bytes) -> int:
+    """What a value becomes, for one that is not rounded at random."""
+    return next(x for x, weight in prior_of(mechanism, symbol, identifier) if weight)
+
+
+def fixed_symbol(mechanism: Mechanism) -> Any:
+    """A value that becomes the same in every run: a grid point."""
+    if mechanism.name == "rappor":
+        return b"a string"
+    return 1 if hasattr(mechanism, "domain_size") else 1.0
+
+
+def scalar_draws(
+    mechanism: Mechanism, symbol: Any, identifier: bytes, n: int
+) -> tuple[Counter[tuple[int, ...]], Counter[tuple[int, ...]]]:
+    """Chains of one value, drawn backward and forward."""
+    source = SeededSource(SEED + 1)
+    backward: Counter[tuple[int, ...]] = Counter()
+    forward: Counter[tuple[int, ...]] = Counter()
+    for _ in range(n):
+        payloads = mechanism.draw(symbol, identifier, identifier, source)
+        backward[tuple(int.from_bytes(payload, "little") for payload in payloads)] += 1
+        chain = [payloads[0]]
+        for level in range(1, mechanism.levels):
+            before = chain[-1]
+            chain.append(mechanism.forward(symbol, before, level, identifier, identifier, source))
+        forward[tuple(int.from_bytes(payload, "little") for payload in chain)] += 1
+    return backward, forward
+
+
+def attempts(mechanism: Mechanism, value: Any) -> list[Callable[[], object]]:
+    """Ways to randomize a value."""
+    source, zero = SeededSource(SEED), bytes(16)
+    calls: list[Callable[[], object]] = [lambda: mechanism.draw(value, zero, zero, source)]
+    if mechanism.levels > 1:
+        previous = mechanism.draw(fixed_symbol(mechanism), zero, zero, source)[0]
+        calls.append(lambda: mechanism.forward(value, previous, 1, zero, zero, source))
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    if not (missing and getattr(mechanism, "missing", False)):
+        many = np.array([math.nan if value is None else value])
+        calls.append(lambda: mechanism.randomize(many, ids(1), ids(1), source))
+    return calls
+
+
+def places(mechanism: Any, output: int, chain: bytes, pseudonym: bytes) -> list[int]:
+    """Where a report is counted, from the layout's description."""
+    coin = coins.hash_id(chain, coins.coin_domain("metric"))
+    if mechanism.name in ("grr", "hadamard", "brr"):
+        return [output]
+    if mechanism.name == "local_hashing":
+        return [coin % mechanism.hashes * mechanism.buckets + output]
+    if mechanism.name == "threshold":
+        return [(coin >> 58) * (2 + mechanism.missing) + output]
+    if mechanism.name == "sampled_bit":
+        exponent = (1 + coin % (2**mechanism.bits - 1)).bit_length() - 1
+        return [(mechanism.bits - 1 - exponent) * (2 + mechanism.missing) + output]
+    width, start = mechanism.chain.width, 0
+    if mechanism.name == "rappor":
+        cohort = coins.hash_id(pseudonym, coins.cohort_domain("metric")) % mechanism.cohorts
+        start = cohort * (width + 1)
+    return [start + index for index in range(width) if output >> index & 1] + [start + width]
+
+
+def five_percent_off(chain: Any) -> Any:
+    """The chain with its rarest answer 5 % rarer."""
+    wrong = copy.copy(chain)
+    if isinstance(chain, SymbolChain):
+        draw = chain.strongest
+        other = draw.other * 95 // 100
+        keep = 2**64 - (draw.size - 1) * other
+        vars(wrong)["strongest"] = type(draw)(draw.size, keep, other)
+    elif isinstance(chain, BitChain):
+        ladders = []
+        for ladder in chain.ladders:
+            bit = copy.copy(ladder)
+            vars(bit)["zero"] = ladder.zero * 95 // 100
+            ladders.append(bit)
+        vars(wrong)["ladders"] = tuple(ladders)
+    else:
+        assert isinstance(chain, SupportChain)
+        vars(wrong)["threshold"] = 2**64 - (2**64 - chain.threshold) * 95 // 100
+        for name in ("supported", "exact"):
+            vars(wrong).pop(name, None)
+    return wrong

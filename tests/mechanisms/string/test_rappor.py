@@ -1,0 +1,90 @@
+"""RAPPOR: what filters cost, against the paper's values, and its public cohorts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from statistical import check_normal
+from vectors import Vector, vectors
+
+from mechanisms.errors import ParameterError
+from mechanisms.string.rappor import Rappor, differing_bits_epsilon, expected_differing_bits
+from mechanisms.testing import SeededSource
+
+SEED = 1618033988
+
+
+def ids(n: int) -> np.ndarray:
+    return np.random.default_rng(SEED).integers(0, 2**64, size=(n, 2), dtype=np.uint64)
+
+
+def test_strings_are_estimated_on_the_mechanism_itself() -> None:
+    mechanism, n = Rappor(6.0, bits=32, hashes=2, cohorts=4), 20_000
+    strings = [b"alpha" if number % 4 else b"beta" for number in range(n)]
+    counts = mechanism.tally(mechanism.report(strings, SeededSource(SEED), ids(n)), ids(n))
+    items = mechanism.decode(counts, ["alpha", "beta", "gamma"]).items
+    values = [item.estimate.value for item in items]
+    errors = [item.estimate.standard_error for item in items]
+    check_normal(values, [0.75, 0.25, 0.0], errors, label=f"seed {SEED}")
+
+
+def test_strings_of_a_cohort_share_a_filter_and_those_of_others_do_not() -> None:
+    mechanism = Rappor(1.0, bits=128, hashes=2, cohorts=16, metric="metric")
+    pseudonyms = ids(200)
+    filters: dict[int, set[int]] = {}
+    cohorts = mechanism.strata_of(pseudonyms, pseudonyms).tolist()
+    for row, cohort in zip(pseudonyms.astype("<u8"), cohorts, strict=True):
+        assert mechanism.cohort(row.tobytes()) == cohort
+        encoded = mechanism.encode(b"a string", b"", row.tobytes(), SeededSource(1))
+        filters.setdefault(cohort, set()).add(encoded)
+    assert set(filters) == set(range(16))
+    assert all(len(known) == 1 for known in filters.values())
+    assert len(set.union(*filters.values())) > 10
+
+
+@vectors("rappor_eps")
+def test_the_loss_of_two_filters(vector: Vector) -> None:
+    one, other, f = (vector.inputs[name] for name in ("bloom_a", "bloom_b", "f"))
+    differing = sum(a != b for a, b in zip(one, other, strict=True))
+    vector.check(differing_bits_epsilon(differing, f))
+
+
+@vectors("rappor_worst")
+def test_the_worst_loss_of_filters(vector: Vector) -> None:
+    hashes, f = vector.inputs["h"], vector.inputs["f"]
+    vector.check(differing_bits_epsilon(2 * hashes, f))
+    mechanism = Rappor(vector.expected, bits=128, hashes=hashes)
+    assert mechanism.f == pytest.approx(f, abs=1e-6)
+    assert mechanism.certified_epsilon == pytest.approx(vector.expected, abs=2e-6)
+
+
+@vectors("expected_diff")
+def test_bits_that_differ_on_average(vector: Vector) -> None:
+    vector.check(expected_differing_bits(vector.inputs["k"], vector.inputs["h"]))
+
+
+@pytest.mark.parametrize(
+    ("bits", "hashes", "expected"),
+    [(1, 3, 0.0), (2, 1, 1.0), (10**15, 1, 2 - 2e-15), (10**15, 8, 16 - 184e-15)],
+)
+def test_bits_that_differ_at_both_ends(bits: int, hashes: int, expected: float) -> None:
+    assert expected_differing_bits(bits, hashes) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(("bits", "hashes"), [(0, 1), (8, -1)])
+def test_filters_that_cannot_be_are_refused(bits: int, hashes: int) -> None:
+    with pytest.raises(ParameterError, match="bits must be positive"):
+        expected_differing_bits(bits, hashes)
+
+
+def test_the_loss_of_filters_loses_nothing_near_no_privacy_and_near_none() -> None:
+    assert differing_bits_epsilon(4, 1 - 2**-40) == pytest.approx(8 * 2**-40, rel=1e-11)
+    assert differing_bits_epsilon(2, 1e-300) == pytest.approx(2 * math.log(2e300), rel=1e-14)
+
+
+@pytest.mark.parametrize("f", [0.0, 1.0, math.nan, -0.5])
+def test_an_f_that_is_no_probability_is_refused(f: float) -> None:
+    with pytest.raises(ParameterError, match="f must lie in"):
+        differing_bits_epsilon(4, f)

@@ -1,0 +1,195 @@
+"""What the registry builds, what it refuses, and the largest and smallest amounts it honours."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small import ids
+
+from mechanisms.errors import ParameterError, SottoError, UnrelatedRungsError
+from mechanisms.registry import build
+
+
+def test_coins_of_different_metrics_differ() -> None:
+    spec: dict[str, object] = {"name": "threshold", "missing": False}
+    one, other = (build(spec, [1_000_000], metric) for metric in ("one", "other"))
+    assert (one.bins(ids(100)) != other.bins(ids(100))).any()
+
+
+GRR: dict[str, object] = {"name": "grr", "domain_size": 5}
+RAPPOR: dict[str, object] = {"name": "rappor", "bits": 8, "hashes": 2, "cohorts": 1}
+
+
+@pytest.mark.parametrize(
+    ("spec", "ladder", "message"),
+    [
+        ({}, [1], "mechanism must be one of brr, grr, sue"),
+        ({"name": "f-rr"}, [1], "not 'f-rr'"),
+        ({"name": ["grr"]}, [1], "mechanism must be one of"),
+        ({"name": "grr"}, [1], "domain_size must be of type int, not None"),
+        ({"name": "grr", "domain_size": True}, [1], "domain_size must be of type int"),
+        ({"name": "grr", "domain_size": 2.0}, [1], "domain_size must be of type int"),
+        ({"name": "grr", "domain_size": math.nan}, [1], "domain_size must be of type int"),
+        ({**GRR, "bits": 3, "a": 1}, [1], "takes domain_size, not a, bits"),
+        ({"name": "grr", "domain_size": 1}, [1], r"domain_size must lie in \[2, 1048576\], not 1"),
+        ({"name": "grr", "domain_size": 2**20 + 1}, [1], "domain_size must lie in"),
+        ({"name": "oue", "domain_size": 2**16 + 1}, [1], r"domain_size must lie in \[2, 65536\]"),
+        ({"name": "threshold"}, [1], "missing must be of type bool"),
+        ({"name": "sampled_bit", "bits": 33, "missing": True}, [1], r"bits must lie in \[1, 32\]"),
+        ({"name": "split_bits", "bits": 0, "missing": True}, [1], r"bits must lie in \[1, 32\]"),
+        ({**RAPPOR, "bits": 0}, [1], "bits must lie in"),
+        ({**RAPPOR, "hashes": 9}, [1], r"hashes must lie in \[1, 8\], not 9"),
+        ({**RAPPOR, "cohorts": 0}, [1], "cohorts must lie in"),
+        (GRR, [], "a ladder has 1 to 8 rungs, not 0"),
+        (GRR, list(range(1, 10)), "a ladder has 1 to 8 rungs, not 9"),
+        (GRR, [1, 1], "rung 2: epsilons must increase, 1 follows 1"),
+        (GRR, [1, 3, 2], "rung 3: epsilons must increase"),
+        (GRR, [0, 1], r"rung 1: micro-epsilon must lie in \[1, "),
+        (GRR, [-5], "rung 1: micro-epsilon must lie in"),
+        (GRR, [1, 40_000_001], "rung 2: micro-epsilon must lie in"),
+        (GRR, [math.nan], "rung 1: micro-epsilon must be an int"),
+        (GRR, [1.0], "rung 1: micro-epsilon must be an int"),
+        (GRR, [True], "rung 1: micro-epsilon must be an int"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(
+    spec: dict[str, object], ladder: list[int], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message) as caught:
+        build(spec, ladder, "metric")
+    assert isinstance(caught.value, SottoError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_metric_is_named_by_a_string() -> None:
+    with pytest.raises(ParameterError, match="metric must be a string"):
+        build(GRR, [1], None)  # type: ignore[arg-type]
+
+
+SPECIFICATIONS = st.one_of(
+    st.builds(lambda m: {"name": "grr", "domain_size": m}, st.integers(2, 2**20)),
+    st.builds(
+        lambda name, m: {"name": name, "domain_size": m},
+        st.sampled_from(["sue", "oue"]),
+        st.integers(2, 100),
+    ),
+    st.builds(
+        lambda m, g: {"name": "local_hashing", "domain_size": m, "buckets": g},
+        st.integers(2, 1000),
+        st.sampled_from([2, 3, 5, 101]),
+    ),
+    st.integers(2, 1024).flatmap(
+        lambda m: st.builds(
+            lambda k: {"name": "subset", "domain_size": m, "subset_size": k},
+            st.integers(1, m // 2),
+        )
+    ),
+    st.builds(
+        lambda m, b: {"name": "hadamard", "domain_size": 64 * m, "blocks": 2**b},
+        st.integers(1, 2**14),
+        st.integers(0, 6),
+    ),
+    st.integers(3, 60).flatmap(
+        lambda m: st.builds(
+            lambda k, missing: {
+                "name": "brr",
+                "domain_size": m,
+                "subset_size": k,
+                "missing": missing,
+            },
+            st.integers(1, m - 2),
+            st.booleans(),
+        )
+    ),
+    st.builds(
+        lambda k, h, c: {"name": "rappor", "bits": k, "hashes": h, "cohorts": c},
+        st.integers(1, 200),
+        st.integers(1, 8),
+        st.integers(1, 64),
+    ),
+    st.builds(lambda missing: {"name": "threshold", "missing": missing}, st.booleans()),
+    st.builds(
+        lambda name, bits, missing: {"name": name, "bits": bits, "missing": missing},
+        st.sampled_from(["sampled_bit", "split_bits"]),
+        st.integers(1, 32),
+        st.booleans(),
+    ),
+)
+AMOUNTS = st.one_of(st.integers(1, 100), st.integers(1, 10**7), st.integers(1, 4 * 10**7))
+
+
+@given(SPECIFICATIONS, st.sets(AMOUNTS, min_size=1, max_size=8))
+@settings(max_examples=150)
+def test_every_ladder_that_is_accepted_is_honoured(
+    spec: dict[str, object], amounts: set[int]
+) -> None:
+    ladder = sorted(amounts)
+    try:
+        mechanism = build(spec, ladder, "metric")
+    except ParameterError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+    if refusal:
+        assert refusal.startswith("rung ")
+        return
+    certified = [mechanism.certified(level) for level in range(mechanism.levels)]
+    assert certified == sorted(set(certified))
+    assert all(0 < have <= want for have, want in zip(certified, ladder, strict=True))
+
+
+class TestLimits:
+    """From one micro-epsilon to the largest amount that 64-bit thresholds honour."""
+
+    LARGEST = (
+        (GRR, 40),
+        ({"name": "grr", "domain_size": 2**20}, 40),
+        ({"name": "sue", "domain_size": 5}, 80),
+        ({"name": "oue", "domain_size": 5}, 40),
+        ({"name": "local_hashing", "domain_size": 2**20, "buckets": 3}, 40),
+        ({"name": "subset", "domain_size": 1024, "subset_size": 1}, 40),
+        ({"name": "subset", "domain_size": 1024, "subset_size": 512}, 40),
+        ({"name": "hadamard", "domain_size": 2**20, "blocks": 1}, 40),
+        ({"name": "hadamard", "domain_size": 2**20, "blocks": 2**20}, 40),
+        ({"name": "brr", "domain_size": 9, "subset_size": 2, "missing": False}, 40),
+        ({"name": "brr", "domain_size": 1024, "subset_size": 1, "missing": True}, 40),
+        (RAPPOR, 160),
+        ({"name": "rappor", "bits": 3, "hashes": 8, "cohorts": 1}, 120),
+        ({"name": "threshold", "missing": True}, 40),
+        ({"name": "sampled_bit", "bits": 32, "missing": False}, 40),
+    )
+
+    @pytest.mark.parametrize(("spec", "epsilon"), LARGEST)
+    def test_the_largest_epsilon_is_nearly_reached(
+        self, spec: dict[str, object], epsilon: int
+    ) -> None:
+        micro = epsilon * 1_000_000
+        mechanism = build(spec, [1, 1_000_000, micro], "metric")
+        assert micro * 0.999 <= mechanism.certified(2) <= micro
+        assert mechanism.certified(1) in (999_999, 1_000_000)
+        assert mechanism.certified(0) == 1
+        with pytest.raises(ParameterError, match="thresholds of 64 bits"):
+            build(spec, [micro + 1], "metric")
+
+    @pytest.mark.parametrize(("spec", "epsilon"), LARGEST)
+    def test_the_smallest_epsilons_are_kept_apart(
+        self, spec: dict[str, object], epsilon: int
+    ) -> None:
+        mechanism = build(spec, [1, 2, 3, 10], "metric")
+        assert [mechanism.certified(level) for level in range(4)] == [1, 2, 3, 10]
+
+    def test_split_bits_end_where_their_first_bit_does(self) -> None:
+        spec: dict[str, object] = {"name": "split_bits", "bits": 8, "missing": True}
+        mechanism = build(spec, [1, 2, 250_000_000], "metric")
+        assert [mechanism.certified(0), mechanism.certified(1)] == [1, 2]
+        assert 249_000_000 < mechanism.certified(2) <= 250_000_000
+        with pytest.raises(ParameterError, match="rung 2: the most significant bit"):
+            build(spec, [1, 340_000_000], "metric")
+
+    def test_rungs_closer_than_a_grain_are_refused_by_number(self) -> None:
+        """At 40 a grain of 2**-64 is 0.013 of epsilon: no room for eight rungs of a micro."""
+        with pytest.raises(UnrelatedRungsError, match=r"rung [1-7]: 64-bit thresholds cannot"):
+            build(GRR, list(range(39_999_993, 40_000_001)), "metric")

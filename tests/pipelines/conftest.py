@@ -1,1 +1,0 @@
-"""Puts this folder on the path, for the helpers that its subfolders share."""
