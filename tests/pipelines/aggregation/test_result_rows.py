@@ -243,7 +243,7 @@ def test_an_exporter_of_one_report_says_nothing_of_its_payload(pair: list[Output
 
 
 def colours(plan: CompiledPlan, devices: int) -> list[Sent]:
-    """Return the reports of some devices, of which every third sends only the first rung."""
+    """Return the reports of some devices, of which every third sends only the first level."""
     source = random.Random(3)
     made = [Device(plan, source) for _ in range(devices)]
     return [
@@ -465,7 +465,7 @@ def test_another_minimum_when_the_run_is_killed(tmp_path: Path, step: str) -> No
 
 
 def counted(metric: CompiledMetric, reports: int, seed: int) -> NDArray[np.int64]:
-    """Return the counts of some reports of the first rung."""
+    """Return the counts of some reports of the first level."""
     source, made, mechanism = SeededSource(seed), random.Random(seed), metric.mechanism
     counts = np.zeros((mechanism.levels, mechanism.count_length), dtype=np.int64)
     for _ in range(reports):
