@@ -228,6 +228,6 @@ def test_published_estimates_that_no_counts_give_are_found(fleet):
     document.estimates[3]["value"] += 0.01
     with pytest.raises(UnexplainedError):
         list(published_windows([document], fleet))
-    empty = WindowDocument("job", 2, "late", {**document.window, "n": 0}, ())
+    empty = document.model_copy(update={"window": {**document.window, "n": 0}, "estimates": ()})
     ((_, found),) = published_windows([empty], fleet)
     assert not found.any()

@@ -63,8 +63,8 @@ def test_it_serves_on_loopback_until_it_is_told_to_stop(
     ("given", "message"),
     [
         ([], "--state or --database"),
-        (["--state", "x", "--max-series", "-1"], "--max-series -1"),
-        (["--state", "x", "--port", "70000"], "--port 70000"),
+        (["--state", "x", "--max-series", "-1"], "--max-series: '-1'"),
+        (["--state", "x", "--port", "70000"], "--port: '70000'"),
         (["--state", "x", "--max-age", "soon"], "soon"),
         (["--state", "x", "--kafka", "localhost:1"], "--topic"),
         (["--state", "x", "--topic", "reports-e1-p2"], "--topic"),
