@@ -406,6 +406,7 @@ class Published:
             return int(str(results.table(WINDOWS)[0]["revision"]))
 
 
+@pytest.mark.slow
 def test_another_minimum_reaches_the_topic_and_its_sinks(tmp_path: Path) -> None:
     """Nothing else is new, and a consumer keeps the document of the highest revision."""
     job = Published(tmp_path, 1)
@@ -452,6 +453,7 @@ def test_another_minimum_after_an_interrupted_run(tmp_path: Path) -> None:
     assert job.aggregate(20) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["MANIFEST.json written", "committed", "projected"])
 def test_another_minimum_when_the_run_is_killed(tmp_path: Path, step: str) -> None:
     """The documents are the same ones, whenever they are published."""
