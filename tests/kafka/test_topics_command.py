@@ -97,7 +97,7 @@ def test_more_replicas_than_brokers_are_refused(run):
 
 
 def test_unknown_topics_are_refused(run):
-    refused(run("check", "nowhere-e1-p8"), "there is no topic nowhere-e1-p8: make it with sotto")
+    refused(run("check", "nowhere-e1-p8"), "there is no topic nowhere-e1-p8: create it with sotto")
     refused(run("check", "nowhere"), "must be a full name")
     refused(run("list", "nowhere", plan=False), "no topic of reports called 'nowhere'")
     assert run("create", "somewhere", "--partitions", "2")[0] == 0
